@@ -1,0 +1,14 @@
+#!/bin/sh
+# Compile just the named .pyx files in place, quickly: for the edit-compile-test loop.
+set -e
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-python3}
+include=$("$PYTHON" -c "import sysconfig; print(sysconfig.get_path('include'))")
+suffix=$("$PYTHON" -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))")
+directives=$("$PYTHON" -c "import setup; print(','.join(f'{k}={v}' for k, v in setup.directives().items()))")
+for pyx in "$@"; do
+    stem=${pyx%.pyx}
+    "$PYTHON" -m cython -3 --module-name "$(echo "$stem" | tr / .)" -X "$directives" -I . "$pyx" -o "$stem.c"
+    gcc -shared -fPIC ${CFLAGS:--O1} -fno-strict-aliasing -fwrapv -fvisibility=hidden \
+        -Wno-unused-function -I "$include" -I . "$stem.c" -o "$stem$suffix"
+done
