@@ -1,0 +1,114 @@
+"""What a device owes the dispatcher: memory, copies, and kernels by op name.
+
+A backend is one object per device type. The dispatcher looks it up once (`metatensor.plugins.backend`), asks it
+once for each op's kernel, and from then on calls only `allocate`, the kernel, `copy`, `to_host` and `from_host`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from metatensor import Tensor
+
+__all__ = ["DeviceBackend", "OutOfMemoryError"]
+
+
+class OutOfMemoryError(RuntimeError):
+    """A device could not provide the memory asked of it; the message says how much, and how much is in use."""
+
+
+class DeviceBackend:
+    """Base class of devices; `type` and the five methods that raise are what a subclass has to provide.
+
+    Sizes and strides that tensors report are in elements; handles, sizes here and memory figures are in bytes.
+    Methods may be called from any thread. ``index`` is a device's number within its type, from 0.
+    """
+
+    type: str = ""
+    """The device type, as in ``mt.device("cpu")``: letters, digits and underscores."""
+
+    def device_count(self) -> int:
+        """How many devices of this type can be used now; 0 where the hardware or its driver is missing."""
+        return 1
+
+    def is_available(self) -> bool:
+        """Whether there is at least one device to use."""
+        return self.device_count() > 0
+
+    def unavailable_reason(self) -> str:
+        """One sentence on why `is_available` is false and what would help; empty where it is true."""
+        return "" if self.is_available() else f"no {self.type} device was found"
+
+    def allocate(self, nbytes: int, index: int) -> Any:
+        """A handle to ``nbytes`` (at least 0) of fresh, uninitialised memory on device ``index``.
+
+        The core keeps it as ``storage.data`` and drops it with the storage; what it is concerns only this class.
+        Raises `OutOfMemoryError` where there is not enough, `RuntimeError` for an index that does not exist.
+        """
+        raise NotImplementedError(f"{self._name()} does not implement allocate()")
+
+    def copy(self, dst: Tensor, src: Tensor) -> None:
+        """Write ``src`` into ``dst``: both on this type, of one shape, any strides, any two dtypes.
+
+        Values convert as by a C cast: fractions are cut off, complex to real drops the imaginary part, and
+        anything but zero is true.
+        """
+        raise NotImplementedError(f"{self._name()} does not implement copy()")
+
+    def to_host(self, tensor: Tensor) -> Any:
+        """The elements of ``tensor`` in C order, contiguous, as a bytes-like object; waits for pending work."""
+        raise NotImplementedError(f"{self._name()} does not implement to_host()")
+
+    def from_host(self, tensor: Tensor, data: Any) -> None:
+        """Fill ``tensor`` (any strides) from ``data``, bytes-like: its elements, of its dtype, in C order."""
+        raise NotImplementedError(f"{self._name()} does not implement from_host()")
+
+    def kernel(self, name: str) -> Callable[..., Any] | None:
+        """The callable that computes op ``name`` ("add", "max.dim", "nn.functional.conv2d"), or None.
+
+        It is called as ``kernel(out, *args)``: ``args`` has every slot of the schema in order, defaults filled
+        in; ``out`` is the tensor to fill (a tuple for several results), or None for an op whose result shape
+        depends on the data, where the kernel returns the result. The answer is kept: one call per op.
+        """
+        return None
+
+    def kernel_names(self) -> set[str]:
+        """Names of the ops this device has kernels for, for reports; it need not be fast."""
+        return set()
+
+    def synchronize(self, index: int | None = None) -> None:
+        """Wait until everything asked of device ``index`` (None: the current one) is done."""
+
+    def memory_stats(self, index: int | None = None) -> dict[str, int]:
+        """Figures in bytes and counts, by name ("allocated_bytes.current", "allocated_bytes.peak", ...)."""
+        return {}
+
+    def reset_peak_memory_stats(self, index: int | None = None) -> None:
+        """Let the peak start again from what is in use now."""
+
+    def generator(self, index: int | None = None) -> Any:
+        """The generator that random ops on this device draw tickets from when they are given none.
+
+        All devices share the process's default one unless a device has a reason of its own, so that a seed
+        gives the same values wherever the tensors are.
+        """
+        import metatensor
+
+        return metatensor.default_generator
+
+    def check_index(self, index: int) -> None:
+        """Raise `RuntimeError` unless device ``index`` of this type exists."""
+        count = self.device_count()
+        if not 0 <= index < count:
+            if not count:
+                raise RuntimeError(f"{self.type}: no device is available: {self.unavailable_reason()}")
+            plural = "s" if count > 1 else ""
+            raise RuntimeError(f"{self.type}:{index} does not exist: there is {count} {self.type} device{plural}")
+
+    def _name(self) -> str:
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    def __repr__(self) -> str:
+        return f"<{self._name()} type={self.type!r}>"
