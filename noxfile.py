@@ -1,0 +1,53 @@
+"""Build and test on every CPython from 3.10 on that this machine has: ``nox``, or ``nox -s tests-3.12``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["tests"]
+nox.options.stop_on_first_error = False
+
+PLUGINS = ["./plugins/cpu", "./plugins/cuda", "./plugins/disk"]
+# Prints the version of a CPython that can compile extensions, and nothing for any other interpreter.
+PROBE = (
+    "import os, sys, sysconfig; "
+    "ok = sys.implementation.name == 'cpython' and sys.version_info >= (3, 10)"
+    " and os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h')); "
+    "print('%d.%d' % sys.version_info[:2] if ok else '')"
+)
+
+
+def candidates() -> list[str]:
+    """Interpreters on the path and those that pyenv keeps, in that order."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    names = [f"python3.{minor}" for minor in range(10, 30)]
+    found = [shutil.which(name) for name in ["python3", *names]]
+    found += [str(path) for name in names for path in sorted(pyenv.glob(f"*/bin/{name}"))]
+    return [path for path in found if path]
+
+
+def interpreters() -> dict[str, str]:
+    """One working interpreter for each version: a shim that points nowhere does not count."""
+    versions: dict[str, str] = {}
+    for path in candidates():
+        probe = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=False)
+        version = probe.stdout.strip()
+        if probe.returncode == 0 and version:
+            versions.setdefault(version, path)
+    return dict(sorted(versions.items(), key=lambda item: tuple(map(int, item[0].split(".")))))
+
+
+FOUND = interpreters()
+
+
+@nox.session(venv_backend="venv")
+@nox.parametrize("python", [nox.param(path, id=version) for version, path in FOUND.items()])
+def tests(session: nox.Session) -> None:
+    """Install what a user would install, built in isolation, and run the tests on it."""
+    session.install(".[test]", *PLUGINS)
+    session.run("pytest", "-n", "2", *session.posargs)
