@@ -1,0 +1,1 @@
+"""Recorded results of PyTorch's operators, as metadata, and a program that replays the calls."""

@@ -1,0 +1,17 @@
+"""Recorded PyTorch calls, replayed: no op may pass fewer of its records than its floor says."""
+
+import pytest
+from oracle import floor, records
+
+
+@pytest.mark.parametrize("path", records.files(), ids=lambda p: p.name.partition(".")[0])
+def test_no_op_falls_below_its_floor(path):
+    wanted = floor.load()
+    found = floor.passing(path)
+    below = {op: f"{n} of at least {wanted[op]}" for op, n in found.items() if n < wanted.get(op, 0)}
+    assert not below, f"passing records fell (see tests/oracle/README.md): {below}"
+
+
+def test_floor_names_only_recorded_ops():
+    recorded = {record["op"] for record in records.read(records.files())}
+    assert set(floor.load()) <= recorded
