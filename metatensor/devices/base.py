@@ -49,6 +49,14 @@ class DeviceBackend:
         """
         raise NotImplementedError(f"{self._name()} does not implement allocate()")
 
+    def resize(self, handle: Any, old: int, new: int, index: int) -> Any:
+        """A handle to ``new`` bytes that begin with as many of the ``old`` ones in ``handle`` as fit."""
+        raise NotImplementedError(f"{self._name()} does not implement resize(): its storages cannot change size")
+
+    def data_ptr(self, handle: Any) -> int:
+        """The address of a handle's first byte, where there is such a thing; else 0."""
+        return 0
+
     def copy(self, dst: Tensor, src: Tensor) -> None:
         """Write ``src`` into ``dst``: both on this type, of one shape, any strides, any two dtypes.
 
@@ -77,6 +85,29 @@ class DeviceBackend:
     def kernel_names(self) -> set[str]:
         """Names of the ops this device has kernels for, for reports; it need not be fast."""
         return set()
+
+    def numpy(self, tensor: Tensor) -> Any:
+        """A NumPy array over the tensor's memory. TypeError (the default) where that is not the host's."""
+        raise TypeError(f"numpy: the data of this tensor is on {tensor.device}; copy it with tensor.cpu() first")
+
+    def dlpack(self, tensor: Tensor, **options: Any) -> Any:
+        """A DLPack capsule of the tensor; ``options`` are those arguments of ``__dlpack__`` that are not None."""
+        raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
+
+    def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
+        """Device type and number of the tensor's memory, in DLPack's numbering."""
+        raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
+
+    dlpack_import: int | None = None
+    """The DLPack device type (1 host memory, 2 CUDA) whose arrays `from_dlpack` here takes; None: none."""
+
+    def from_dlpack(self, producer: Any, copy: bool | None = None) -> Tensor:
+        """A tensor over the memory of a DLPack producer, or with ``copy`` true a copy of it."""
+        raise BufferError(f"{self.type} takes no arrays by DLPack")
+
+    def current_index(self) -> int:
+        """The index of the device that is meant where only the type is named."""
+        return 0
 
     def synchronize(self, index: int | None = None) -> None:
         """Wait until everything asked of device ``index`` (None: the current one) is done."""

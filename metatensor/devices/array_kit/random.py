@@ -1,0 +1,131 @@
+"""Random streams by counter: element i of a draw depends on the seed, the ticket and i, and on nothing else.
+
+The generator is Philox4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011).
+Its key is (seed, ticket) and its counter the block number, so any slice of any draw can be had alone, in any order,
+on any device, with the same bits. Word j of a draw is word j % 4 of the block with counter j // 4 + 1: NumPy counts
+from 1, and so do we, to use its compiled generator where the arrays are NumPy's.
+
+This module is the stream; the kernels that fill tensors from it are those of the ``random`` family of ops.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Stream", "philox"]
+
+_MASK = (1 << 64) - 1
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+_KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # the golden ratio and sqrt(3) - 1, in 64 bits
+_ROUNDS = 10
+
+# Longer draws are made in pieces of this many elements, so that temporaries stay in the cache.
+PIECE = 1 << 16
+
+
+class Stream:
+    """The random numbers of one ticket, for one array library ``xp``.
+
+    ``seed`` and ``ticket`` are integers, taken modulo 2**64. Every method takes the number of elements ``n`` and the
+    index ``start`` of the first, and returns a new 1-d array of the library. The bits are the same on every device;
+    floats made of them without transcendental functions too.
+    """
+
+    __slots__ = ("seed", "ticket", "xp")
+
+    def __init__(self, xp: Any, seed: int, ticket: int) -> None:
+        self.xp = xp
+        self.seed = operator.index(seed) & _MASK
+        self.ticket = operator.index(ticket) & _MASK
+
+    def __repr__(self) -> str:
+        return f"Stream(seed={self.seed}, ticket={self.ticket})"
+
+    def bits(self, n: int, start: int = 0) -> Any:
+        """``n`` words of 64 random bits (uint64), from word ``start`` on. ValueError for negative arguments."""
+        n, start = operator.index(n), operator.index(start)
+        if n < 0 or start < 0:
+            raise ValueError(f"bits: n and start must not be negative, got n={n}, start={start}")
+        if self.xp is np:
+            return self._host_bits(n, start)
+        block = start // 4
+        words = philox(self.xp, self.seed, self.ticket, block + 1, -(-(start + n) // 4) - block)
+        return words[start - 4 * block : start - 4 * block + n]
+
+    def uniform(self, n: int, start: int = 0, dtype: Any = "float64") -> Any:
+        """``n`` floats, uniform in [0, 1), one word each: 53 random bits as float64, 24 as float32."""
+        dtype = np.dtype(dtype)
+        if dtype == np.float32:
+            shift, scale = np.uint64(40), 2.0**-24
+        elif dtype == np.float64:
+            shift, scale = np.uint64(11), 2.0**-53
+        else:
+            raise ValueError(f"uniform: dtype must be float32 or float64, got {dtype}")
+        return self._pieces(n, start, dtype, lambda count, first: (self.bits(count, first) >> shift).astype(dtype) * dtype.type(scale))
+
+    def normal(self, n: int, start: int = 0, dtype: Any = "float64") -> Any:
+        """``n`` floats of the standard normal distribution (Box-Muller in float64, from words 2i and 2i + 1)."""
+        xp, dtype = self.xp, np.dtype(dtype)
+        if dtype.kind != "f":
+            raise ValueError(f"normal: dtype must be a float, got {dtype}")
+
+        def piece(count: int, first: int) -> Any:
+            words = (self.bits(2 * count, 2 * first) >> np.uint64(11)).astype(np.float64)
+            # 1 - u lies in (0, 1]: the logarithm is finite.
+            radius = xp.sqrt(-2.0 * xp.log1p(words[0::2] * -(2.0**-53)))
+            return radius * xp.cos(words[1::2] * (2.0 * math.pi * 2.0**-53))
+
+        return self._pieces(n, start, dtype, piece)
+
+    def _pieces(self, n: int, start: int, dtype: Any, draw: Any) -> Any:
+        n, start = operator.index(n), operator.index(start)
+        if n <= PIECE and n >= 0:
+            return draw(n, start).astype(dtype, copy=False)
+        out = self.xp.empty(n, dtype)
+        for first in range(0, n, PIECE):
+            count = min(PIECE, n - first)
+            out[first : first + count] = draw(count, start + first)
+        return out
+
+    def _host_bits(self, n: int, start: int) -> np.ndarray:
+        block, skip = divmod(start, 4)
+        counter = np.zeros(4, np.uint64)
+        counter[0], counter[1] = block & _MASK, block >> 64
+        generator = np.random.Philox(key=np.array([self.seed, self.ticket], np.uint64), counter=counter)
+        words = generator.random_raw(n + skip)
+        return words[skip:] if skip else words
+
+
+def philox(xp: Any, seed: int, ticket: int, counter: int, blocks: int) -> Any:
+    """``blocks`` blocks of four words each, flat, from block ``counter`` on, by array arithmetic alone.
+
+    For libraries other than NumPy; it needs only uint64 arrays that wrap around on overflow.
+    """
+    x0 = xp.arange(blocks, dtype=np.uint64) + np.uint64(counter & _MASK)
+    x1 = xp.zeros(blocks, np.uint64)
+    if counter >> 64 or (counter & _MASK) + blocks > _MASK:
+        x1 = xp.where(x0 < np.uint64(counter & _MASK), np.uint64(1), np.uint64(0)) + np.uint64(counter >> 64)
+    x2, x3 = xp.zeros(blocks, np.uint64), xp.zeros(blocks, np.uint64)
+    keys = [seed, ticket]
+    for _ in range(_ROUNDS):
+        high0, low0 = _multiply(x0, _MULTIPLIERS[0])
+        high1, low1 = _multiply(x2, _MULTIPLIERS[1])
+        x0, x1, x2, x3 = high1 ^ x1 ^ np.uint64(keys[0]), low1, high0 ^ x3 ^ np.uint64(keys[1]), low0
+        keys = [(key + step) & _MASK for key, step in zip(keys, _KEY_STEPS, strict=True)]
+    return xp.stack([x0, x1, x2, x3], axis=1).reshape(-1)
+
+
+def _multiply(words: Any, constant: int) -> tuple[Any, Any]:
+    """High and low 64 bits of words times a constant, in four products of 32-bit halves."""
+    low, high = np.uint64(constant & 0xFFFFFFFF), np.uint64(constant >> 32)
+    word_low, word_high = words & _LOW, words >> _HALF
+    low_low = word_low * low
+    middle = word_high * low + (low_low >> _HALF)
+    cross = word_low * high + (middle & _LOW)
+    return word_high * high + (middle >> _HALF) + (cross >> _HALF), words * np.uint64(constant)
