@@ -236,11 +236,10 @@ class PluginManager:
         hook = GROUPS[plugin.group]
         registry = self._pluggy_manager()
         with self._lock:
-            name = f"{plugin.group}:{plugin.name}"
-            registry.register(implementation, name)
-            callers = registry.get_hookcallers(implementation) or []
-            if hook not in {caller.name for caller in callers}:
-                registry.unregister(implementation)
+            # One module may serve several groups, and is then registered already.
+            if not registry.is_registered(implementation):
+                registry.register(implementation, f"{plugin.group}:{plugin.name}")
+            if hook not in {caller.name for caller in registry.get_hookcallers(implementation) or ()}:
                 raise RuntimeError(
                     f"{plugin.claims[0].value} does not implement the hook {hook}(register); "
                     f"mark the function with metatensor.hookspecs.hookimpl"
@@ -361,7 +360,10 @@ def backend(type: str) -> DeviceBackend:
 
 def register_backend(backend: DeviceBackend, *, override: bool = False) -> None:
     """Add a device to this process without an entry point; see `PluginManager.register_backend`."""
+    from metatensor._core.device import _forget_backend
+
     manager().register_backend(backend, override=override)
+    _forget_backend(backend.type)
 
 
 def device_types() -> list[str]:

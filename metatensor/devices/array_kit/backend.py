@@ -49,7 +49,6 @@ class ArrayBackend(DeviceBackend):
     name, imported when a kernel asks for it. ``table`` holds kernels of its own over the kit's.
     """
 
-
     def __init__(
         self,
         type: str,
@@ -117,8 +116,12 @@ class ArrayBackend(DeviceBackend):
             flat = self.xp.empty(nbytes, _UINT8)
         except (MemoryError, ValueError) as error:  # ValueError: more than an array can index
             raise self.out_of_memory(nbytes, index) from error
-        self.ledger.track(flat, nbytes)
+        self.track(flat)
         return flat
+
+    def track(self, array: Any) -> None:
+        """Count a new array in the memory statistics until it is gone."""
+        self.ledger.track(array, array.nbytes)
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
         """A handle of ``new`` bytes that begins with what fits of ``handle``."""
@@ -197,7 +200,11 @@ class ArrayBackend(DeviceBackend):
     # Copies -------------------------------------------------------------------
 
     def copy(self, dst: Tensor, src: Tensor) -> None:
-        self._run(convert_into, self.xp, self.asarray(dst), self.format(dst.dtype), self.asarray(src), self.format(src.dtype))
+        self._convert(dst, self.asarray(src), src.dtype)
+
+    def _convert(self, dst: Tensor, source: Any, dtype: DType) -> None:
+        """Store an array of raw values of ``dtype`` in ``dst``."""
+        self._run(convert_into, self.xp, self.asarray(dst), self.format(dst.dtype), source, self.format(dtype))
 
     def upload(self, host: np.ndarray) -> Any:
         """An array of the library with the values of a NumPy array; itself where that is the library."""
@@ -363,7 +370,7 @@ class ArrayBackend(DeviceBackend):
                 break
         if not (array.flags.owndata and array.flags.c_contiguous):
             array = array.copy(order="C")
-        self.ledger.track(array, array.nbytes)
+        self.track(array)
         device = tensors[0].device if tensors and tensors[0].device.type == self.type else None
         return self.adopt(array, dtype, device)
 

@@ -1,0 +1,27 @@
+"""The backend: the array kit over NumPy."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+from metatensor.devices.array_kit import ArrayBackend
+
+from metatensor_cpu.kernels import TABLE
+
+# What the installed ml_dtypes has; the kit stores the others as bits.
+SMALL_FLOATS = {
+    name: getattr(ml_dtypes, name)
+    for name in (
+        "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    )
+    if hasattr(ml_dtypes, name)
+}
+
+
+class CpuBackend(ArrayBackend):
+    """One device, the host. Its arrays are what `Tensor.numpy` and `from_numpy` share."""
+
+    dlpack_import = 1
+
+    def __init__(self) -> None:
+        super().__init__("cpu", np, dtypes=SMALL_FLOATS, special="scipy.special", table=TABLE)
