@@ -1,0 +1,80 @@
+"""What element-wise ops share, and what other families may use of it: promotion, broadcasting, strides."""
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport DType
+from metatensor._core.layout cimport Layout
+from metatensor._core.op cimport (
+    OPTION_A, OPTION_B, OPTION_C, OPTION_D, Call,
+)
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport T_CONTIGUOUS, dim_t
+
+cdef enum:
+    MAX_OPERANDS = 4
+
+# Kinds of dtype that an op does not compute with: NotImplementedError. The
+# bits stand in the order of DTypeKind, so that one shift tests them. (Rules
+# NO_BOOL and REAL_ONLY refuse too, with RuntimeError, as PyTorch does there.)
+cdef enum Refused:
+    NO_BOOLS = OPTION_A
+    NO_INTS = OPTION_B
+    NO_FLOATS = OPTION_C
+    NO_COMPLEX = OPTION_D
+
+
+cdef struct Operands:
+    # The dtype codes of what takes part in promotion, by rank; -1 for none.
+    int dims                    # tensors with dimensions
+    int zeros                   # 0-d tensors
+    int numbers                 # Python numbers
+    # The tensors, for broadcasting and strides.
+    int n
+    bint wrapped                # a number stands for a 0-d operand
+    int ndims[MAX_OPERANDS]
+    const dim_t* sizes[MAX_OPERANDS]
+    const dim_t* strides[MAX_OPERANDS]
+    bint contiguous             # all tensors are
+
+
+# Collecting operands. `shape_operand` takes part in broadcasting alone,
+# `type_operand` in promotion alone, `operand` and `number` in both.
+cdef void no_operands(Operands* o) noexcept
+cdef int shape_operand(Operands* o, Tensor t) except -1
+cdef int type_operand(Operands* o, Tensor t) except -1
+cdef int operand(Operands* o, Tensor t) except -1
+cdef int number(Operands* o, object value) except -1
+cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a number; None is passed over
+
+# What follows from them.
+cdef DType promoted(Call* c, Operands* o)                       # PyTorch's promotion
+cdef DType ruled(Call* c, DType d)                              # the op's dtype rule on the promoted dtype
+cdef DType result_dtype(Call* c, int first, int n)              # both, for arguments first..first+n-1
+cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1   # sizes and strides
+cdef Tensor elementwise_result(Call* c, Operands* o, DType d)
+cdef Tensor elementwise_like(Tensor t, DType d, Device device)  # a unary result: sizes of t, its order of strides
+
+# Meta kernels. The dtype rule is the op's flag.
+cdef object unary(Call* c)                  # args[0]
+cdef object binary(Call* c)                 # args[0] and args[1], each a tensor or a number
+cdef object pointwise(Call* c)              # all leading tensor (or number) arguments
+
+cdef int fail(Call* c, str message) except -1                   # RuntimeError
+cdef int refuse(Call* c, DType d) except -1                     # NotImplementedError: no arithmetic for d
+
+
+cdef inline bint canonical(Tensor t) noexcept:
+    """Contiguous, with the row-major stride in dimensions of size 1 too."""
+    cdef dim_t step = 1
+    cdef int i
+    if not t.flags & T_CONTIGUOUS:
+        return False
+    for i in range(t.ndim - 1, -1, -1):
+        if t.strides[i] != step:
+            return False
+        if t.sizes[i] > 1:
+            step *= t.sizes[i]
+    return True
+
+
+cdef inline bint is_refused(long flags, int kind) noexcept:
+    """Whether the Refused bits in `flags` hold `kind`; dtypes without arithmetic always are."""
+    return ((flags // OPTION_A) & 15 | 16) >> kind & 1

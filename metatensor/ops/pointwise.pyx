@@ -1,0 +1,299 @@
+"""Element-wise ops: results have the broadcast shape of the operands; ops differ only in their dtype rule.
+
+Type promotion, broadcasting and the strides of results stand here once. Families
+declare their ops over the kernels `unary`, `binary` and `pointwise`, or build
+their own from the same pieces (see the .pxd).
+"""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport (
+    BOOL, I64, DType, by_code, default_complex, default_float, number_kind, promote, promotion,
+    to_complex, to_real,
+)
+from metatensor._core.layout cimport (
+    Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, is_channels_last, is_dense,
+    row_major, set_format,
+)
+from metatensor._core.op cimport (
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, INT_TO_FLOAT, INTEGRAL, K_OPERAND, K_TENSOR, KEEP,
+    NO_BOOL, PROMOTE, REAL_ONLY, RULE_MASK, Call, Overload, is_none, op_flags, op_name,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_like, new_strided
+from metatensor._core.types cimport (
+    FORMAT_CHANNELS_LAST, KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t,
+)
+
+cdef DType _bool = by_code(BOOL)
+cdef DType _long = by_code(I64)
+
+
+cdef int fail(Call* c, str message) except -1:
+    raise RuntimeError(f"{op_name(c)}(): {message}")
+
+
+cdef int refuse(Call* c, DType d) except -1:
+    raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+
+
+# Collecting operands --------------------------------------------------------------
+
+cdef void no_operands(Operands* o) noexcept:
+    o.dims = o.zeros = o.numbers = -1
+    o.n = 0
+    o.wrapped = False
+    o.contiguous = True
+
+
+cdef int _join(int* rank, int code) except -1:
+    """Promote one rank by one more dtype."""
+    cdef int joined
+    if rank[0] < 0 or rank[0] == code:
+        rank[0] = code
+        return 0
+    joined = promotion[rank[0]][code]
+    if joined < 0:
+        promote(by_code(rank[0]), by_code(code))    # raises
+    rank[0] = joined
+    return 0
+
+
+cdef int shape_operand(Operands* o, Tensor t) except -1:
+    o.ndims[o.n] = t.ndim
+    o.sizes[o.n] = t.sizes
+    o.strides[o.n] = t.strides
+    o.n += 1
+    if not t.flags & T_CONTIGUOUS:
+        o.contiguous = False
+    return 0
+
+
+cdef int type_operand(Operands* o, Tensor t) except -1:
+    return _join(&o.dims if t.ndim else &o.zeros, t.dtype.code)
+
+
+cdef int operand(Operands* o, Tensor t) except -1:
+    shape_operand(o, t)
+    return type_operand(o, t)
+
+
+cdef int number(Operands* o, object value) except -1:
+    cdef int kind = number_kind(value)
+    o.wrapped = True
+    if kind == KIND_BOOL:
+        return _join(&o.numbers, BOOL)
+    if kind == KIND_INT:
+        return _join(&o.numbers, I64)
+    return _join(&o.numbers, (default_float() if kind == KIND_FLOAT else default_complex()).code)
+
+
+cdef int operand_arg(Operands* o, Call* c, int i) except -1:
+    if isinstance(<object>c.args[i], Tensor):
+        return operand(o, <Tensor>c.args[i])
+    if is_none(c, i):
+        return 0
+    return number(o, <object>c.args[i])
+
+
+# Dtypes ---------------------------------------------------------------------------
+
+cdef DType _over(DType high, int low):
+    """`high` outranks `low`, which counts only where it is of a higher category."""
+    cdef DType d
+    if low < 0:
+        return high
+    d = by_code(low)
+    if d.kind <= high.kind:
+        return high
+    if high.kind == KIND_FLOAT:
+        return to_complex(high)
+    return promote(high, d)
+
+
+cdef DType promoted(Call* c, Operands* o):
+    """Tensors with dimensions outrank 0-d tensors, and those Python numbers, within a category."""
+    cdef DType d
+    if o.zeros >= 0:
+        d = _over(by_code(o.zeros), o.numbers)
+        return d if o.dims < 0 else _over(by_code(o.dims), d.code)
+    if o.dims >= 0:
+        return _over(by_code(o.dims), o.numbers)
+    return by_code(o.numbers)
+
+
+cdef DType ruled(Call* c, DType d):
+    """The dtype of the result by the op's rule, where `d` is what its operands promote to."""
+    cdef long flags = op_flags(c)
+    cdef long rule = flags & RULE_MASK
+    if is_refused(flags, d.kind):
+        refuse(c, d)
+    if rule == INT_TO_FLOAT:
+        return default_float() if d.kind <= KIND_INT else d
+    if rule == ALWAYS_BOOL:
+        return _bool
+    if rule == COMPLEX_TO_FLOAT:
+        return to_real(d)
+    if rule == BOOL_TO_LONG:
+        return _long if d.kind == KIND_BOOL else d
+    if rule == NO_BOOL and d.kind == KIND_BOOL:
+        fail(c, "bool tensors are not supported")
+    if rule == REAL_ONLY and d.kind == KIND_COMPLEX:
+        fail(c, f"complex tensors are not supported, got {d.name}")
+    if rule == INTEGRAL and d.kind > KIND_INT:
+        refuse(c, d)
+    return d
+
+
+cdef DType result_dtype(Call* c, int first, int n):
+    """The result dtype over arguments `first` to `first + n - 1`: tensors, numbers or None."""
+    cdef Operands o
+    cdef int i
+    no_operands(&o)
+    for i in range(first, first + n):
+        operand_arg(&o, c, i)
+    return ruled(c, promoted(c, &o))
+
+
+# Layouts --------------------------------------------------------------------------
+
+cdef inline bint _same_shape(Operands* o) noexcept:
+    cdef int k
+    for k in range(1, o.n):
+        if o.ndims[k] != o.ndims[0] or not dims_equal(o.sizes[k], o.sizes[0], o.ndims[0]):
+            return False
+    # A number is a 0-d operand.
+    return not o.wrapped or o.n == 0 or o.ndims[0] == 0
+
+
+cdef bint _same_strides(Operands* o) noexcept:
+    """Channels-last all of them (1), all dense with the same strides (2), or neither (0)."""
+    cdef int k, n = o.ndims[0]
+    cdef bint channels_last = n == 4, dense = True
+    for k in range(o.n):
+        if channels_last and not is_channels_last(n, o.sizes[k], o.strides[k]):
+            channels_last = False
+        if dense and not (dims_equal(o.strides[k], o.strides[0], n) and is_dense(n, o.sizes[k], o.strides[k])):
+            dense = False
+    return 1 if channels_last else 2 if dense else 0
+
+
+cdef int _shapes_differ(Call* c, Operands* o) except -1:
+    cdef int i, k
+    shapes = " and ".join([str([o.sizes[k][i] for i in range(o.ndims[k])]) for k in range(o.n)])
+    raise RuntimeError(f"{op_name(c)}(): the shapes {shapes} do not broadcast")
+
+
+cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
+    """Sizes and strides of the result: those that PyTorch's iterator gives it.
+
+    Operands of one shape that are all contiguous, all channels-last, or all
+    dense with the same strides hand these on; otherwise the dimensions are put
+    in the order of the operands' strides.
+    """
+    cdef int k, same
+    out.offset = 0
+    out.ndim = 0
+    if o.n == 0:
+        return 0
+    if _same_shape(o):
+        out.ndim = o.ndims[0]
+        copy_dims(out.sizes, o.sizes[0], out.ndim)
+        if o.contiguous:
+            return row_major(out.ndim, out.sizes, out.strides)
+        same = _same_strides(o)
+        if same == 1:
+            return set_format(4, out.sizes, out.strides, FORMAT_CHANNELS_LAST)
+        if same == 2:
+            copy_dims(out.strides, o.strides[0], out.ndim)
+            return 0
+    else:
+        for k in range(o.n):
+            if broadcast_into(out, o.ndims[k], o.sizes[k]):
+                _shapes_differ(c, o)
+    return elementwise_strides(o.n, o.ndims, o.sizes, o.strides, out)
+
+
+cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
+    cdef Layout out
+    broadcast_result(c, o, &out)
+    return new_from(&out, d, <Device>c.device)
+
+
+cdef Tensor elementwise_like(Tensor t, DType d, Device device):
+    """A fresh tensor with the sizes of `t`, as a unary op makes it."""
+    cdef dim_t strides[MAX_DIMS]
+    cdef Operands o
+    cdef Layout out
+    if canonical(t):
+        return new_like(t, d, device)
+    if t.flags & T_CONTIGUOUS:
+        return new_contiguous(t.ndim, t.sizes, d, device)
+    if t.ndim == 4 and is_channels_last(4, t.sizes, t.strides):
+        set_format(4, t.sizes, strides, FORMAT_CHANNELS_LAST)
+        return new_strided(4, t.sizes, strides, d, device)
+    if is_dense(t.ndim, t.sizes, t.strides):
+        return new_like(t, d, device)
+    no_operands(&o)
+    shape_operand(&o, t)
+    out.ndim = t.ndim
+    copy_dims(out.sizes, t.sizes, t.ndim)
+    elementwise_strides(1, o.ndims, o.sizes, o.strides, &out)
+    return new_strided(out.ndim, out.sizes, out.strides, d, device)
+
+
+# Kernels --------------------------------------------------------------------------
+
+cdef inline bint _plain(long flags, int kind) noexcept:
+    """Whether a result of this kind has the operands' dtype and nothing is to be checked."""
+    return ((flags & RULE_MASK) == PROMOTE or (flags & RULE_MASK) == KEEP) and not is_refused(flags, kind)
+
+
+cdef object unary(Call* c):
+    """One operand; numbers among further arguments do not change the dtype."""
+    cdef Tensor t = <Tensor>c.args[0]
+    if _plain(op_flags(c), t.dtype.kind):
+        return elementwise_like(t, t.dtype, <Device>c.device)
+    return elementwise_like(t, ruled(c, t.dtype), <Device>c.device)
+
+
+cdef inline bint _alike(Tensor a, Tensor b) noexcept:
+    """Same dtype and sizes, and both row-major: most calls are of this sort."""
+    return a.dtype is b.dtype and a.ndim == b.ndim and b.flags & T_CONTIGUOUS and \
+        dims_equal(a.sizes, b.sizes, a.ndim) and canonical(a)
+
+
+cdef object binary(Call* c):
+    """Two operands, each a tensor or a Python number."""
+    cdef long flags = op_flags(c)
+    if isinstance(<object>c.args[0], Tensor):
+        if isinstance(<object>c.args[1], Tensor):
+            if _alike(<Tensor>c.args[0], <Tensor>c.args[1]):
+                if _plain(flags, (<Tensor>c.args[0]).dtype.kind):
+                    return new_like(<Tensor>c.args[0], (<Tensor>c.args[0]).dtype, <Device>c.device)
+                return new_like(<Tensor>c.args[0], ruled(c, (<Tensor>c.args[0]).dtype), <Device>c.device)
+        elif number_kind(<object>c.args[1]) <= (<Tensor>c.args[0]).dtype.kind \
+                and (<Tensor>c.args[0]).total and canonical(<Tensor>c.args[0]):
+            if _plain(flags, (<Tensor>c.args[0]).dtype.kind):
+                return new_like(<Tensor>c.args[0], (<Tensor>c.args[0]).dtype, <Device>c.device)
+            return new_like(<Tensor>c.args[0], ruled(c, (<Tensor>c.args[0]).dtype), <Device>c.device)
+    return _binary(c)
+
+
+cdef object _binary(Call* c):
+    cdef Operands o
+    no_operands(&o)
+    operand_arg(&o, c, 0)
+    operand_arg(&o, c, 1)
+    return elementwise_result(c, &o, ruled(c, promoted(c, &o)))
+
+
+cdef object pointwise(Call* c):
+    """As many operands as the op has tensor arguments in front."""
+    cdef Operands o
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    no_operands(&o)
+    for i in range(min(ov.npos, <int>MAX_OPERANDS)):
+        if ov.slots[i].kind != K_TENSOR and ov.slots[i].kind != K_OPERAND:
+            break
+        operand_arg(&o, c, i)
+    return elementwise_result(c, &o, ruled(c, promoted(c, &o)))
