@@ -1,0 +1,92 @@
+"""metatensor: PyTorch-shaped tensors without PyTorch, with a meta device at the core.
+
+On the meta device a tensor records what it would be and holds no data. Devices
+with data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
+"""
+
+from importlib import import_module as _import_module
+
+from metatensor import ops as ops_families  # fills the registry
+from metatensor._core import dtype as _dtype
+from metatensor._core import formats as _formats
+from metatensor._core.device import Device as device
+from metatensor._core.device import get_default_device, set_default_device
+from metatensor._core.dtype import (
+    DType as dtype,
+    can_cast,
+    get_default_dtype,
+    promote_types,
+    set_default_dtype,
+)
+from metatensor._core.errors import DataDependentError
+from metatensor._core.formats import (
+    LayoutTag as layout,
+    MemoryFormatTag as memory_format,
+)
+from metatensor._core.layout import broadcast_shapes as _broadcast_shapes
+from metatensor._core.modes import DispatchMode
+from metatensor._core.op import namespace as _namespace
+from metatensor._core.op import registry as _registry
+from metatensor._core.spec import Spec
+from metatensor._core.storage import Storage as UntypedStorage
+from metatensor._core.tensor import Size, Tensor
+from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
+from metatensor._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from metatensor._version import __version__
+
+globals().update(_dtype.names())
+globals().update({n: v for n, v in vars(_formats).items()
+                  if isinstance(v, (layout, memory_format)) and not n.isupper()})
+globals().update(_namespace(""))
+
+
+def broadcast_shapes(*shapes):
+    """The shape to which tensors of all these shapes broadcast, as a Size.
+
+    Raises RuntimeError where two of them do not fit.
+    """
+    return Size(_broadcast_shapes(*shapes))
+
+
+def is_tensor(obj):
+    """Whether `obj` is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj):
+    """Whether `obj` is a storage."""
+    return isinstance(obj, UntypedStorage)
+
+
+# What is loaded when first asked for: name -> (module, attribute or None for the module).
+_LAZY = {
+    name: (f"metatensor.{name}", None)
+    for name in ("analysis", "autograd", "checkpoint", "devices", "library", "linalg", "nn", "plugins",
+                 "special", "testing", "fft", "ops", "overrides", "utils")
+} | {
+    "load": ("metatensor.checkpoint", "load"),
+    "ops": ("metatensor.library", "ops"),
+    "op": ("metatensor.library", "op"),
+    "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
+    "from_dlpack": ("metatensor.devices.array_kit.interchange", "from_dlpack"),
+} | {
+    name: ("metatensor._core.random", name)
+    for name in ("Generator", "manual_seed", "seed", "initial_seed", "default_generator",
+                 "get_rng_state", "set_rng_state")
+}
+
+
+def __getattr__(name):
+    try:
+        module, attribute = _LAZY[name]
+    except KeyError:
+        raise AttributeError(f"module 'metatensor' has no attribute {name!r}") from None
+    found = _import_module(module)
+    if attribute is not None:
+        found = getattr(found, attribute)
+    globals()[name] = found
+    return found
+
+
+def __dir__():
+    return sorted({*globals(), *_LAZY})

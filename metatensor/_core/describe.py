@@ -1,0 +1,82 @@
+"""Signatures and documentation of ops, made from their schemas when asked for."""
+
+import inspect
+
+from metatensor._core.schema import parse
+
+_ANNOTATION = {
+    "Tensor": "Tensor", "Tensor|Scalar": "Tensor | Number", "Tensor[]": "Sequence[Tensor]",
+    "Scalar": "Number", "int": "int", "int[]": "Sequence[int]", "float": "float",
+    "float[]": "Sequence[float]", "bool": "bool", "bool[]": "Sequence[bool]", "str": "str",
+    "dtype": "dtype", "device": "device | str | int", "layout": "layout",
+    "memory_format": "memory_format", "generator": "Generator", "any": "Any",
+}
+
+
+def annotation(argument):
+    """The annotation of a schema argument, as source text."""
+    base = argument.type.rstrip("?").partition("(")[0]
+    if "[" in argument.type:
+        base = argument.type[: argument.type.index("[")].partition("(")[0] + "[]"
+    text = _ANNOTATION[base]
+    if base == "int[]" and argument.repeat:
+        text = "int | " + text
+    if argument.optional or argument.type.endswith("?"):
+        text += " | None"
+    return text
+
+
+def returns(schema):
+    """The annotation of a schema's result, as source text."""
+    names = {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "()": "None", "Scalar": "Number",
+             "any": "Any", "int[]": "tuple[int, ...]"}
+    parts = []
+    for kind, _ in schema.returns:
+        base = kind if kind == "()" else kind.partition("(")[0]
+        if kind.endswith("[]") and not base.endswith("[]"):
+            base += "[]"
+        parts.append(names.get(base, base))
+    if not parts:
+        return "None"
+    return parts[0] if len(parts) == 1 else f"tuple[{', '.join(parts)}]"
+
+
+def parameters(schema, out=False):
+    """The parameters of one schema."""
+    found = []
+    for a in schema.arguments:
+        found.append(inspect.Parameter(
+            a.name,
+            inspect.Parameter.KEYWORD_ONLY if a.kwonly else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if a.required else a.default,
+            annotation=annotation(a),
+        ))
+    if out:
+        found.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None,
+                                       annotation="Tensor | tuple[Tensor, ...] | None"))
+    return found
+
+
+def takes_out(op):
+    """Whether an op's function takes out=."""
+    return bool(op.flags & 2) and not op.variant
+
+
+def op_signature(op):
+    """The signature of an op's first overload."""
+    schema = parse(op.schemas[0])
+    return inspect.Signature(parameters(schema, takes_out(op)), return_annotation=returns(schema))
+
+
+def op_doc(op):
+    """Signatures of all overloads, then the one line that the declaration gives."""
+    lines = []
+    name = op.name
+    for text in op.schemas:
+        schema = parse(text)
+        signature = inspect.Signature(parameters(schema, takes_out(op)), return_annotation=returns(schema))
+        lines.append(f"{name}{signature}".replace("'", ""))
+    text = op.functional.short_doc or ""
+    if op.variant:
+        text = f"In-place version of `{op.functional.name}`. {text}"
+    return "\n".join(lines) + ("\n\n" + text if text else "")

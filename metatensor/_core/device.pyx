@@ -1,0 +1,237 @@
+"""Devices: interned names of places where data can be.
+
+Making one loads nothing. The backend behind a name is asked for when something
+has to be allocated, copied or computed there.
+"""
+import os
+import re
+
+cimport cython
+from cpython.object cimport PyObject, PyTypeObject, newfunc
+from cpython.ref cimport Py_INCREF
+from metatensor._core.thread cimport ThreadState, hints, thread_state
+
+cdef object _FORM = re.compile(r"([a-z_][a-z0-9_]*)(?::(0|[1-9][0-9]{0,4}))?")
+cdef dict _interned = {}        # (type, number) -> Device
+cdef dict _kinds = {}           # type -> id
+cdef list _backends = []        # id -> backend, or None while not loaded
+cdef dict _parsed = {}          # text -> Device
+
+
+@cython.final
+cdef class Device:
+    """Where a tensor's data is: a type such as "cpu" or "cuda", and perhaps an index.
+
+    ``device("cuda:1")``, ``device("cuda", 1)`` or ``device(other)``. Making one
+    loads nothing and does not ask whether the device is there; a malformed name
+    is a RuntimeError, another kind of argument a TypeError.
+
+    As a context manager it is the device of tensors made without naming one, in
+    this thread: ``with mt.device("meta"): ...``. Instances are interned.
+    """
+
+    @property
+    def index(self):
+        """The index as an int, or None."""
+        return None if self.number < 0 else self.number
+
+    def __enter__(self):
+        cdef ThreadState state = thread_state()
+        if self._saved is None:
+            self._saved = []
+        self._saved.append((state, state.device))
+        state.device = self
+        return self
+
+    def __exit__(self, *exc):
+        # One object serves every thread, so look for this thread's own entry.
+        cdef ThreadState state = thread_state()
+        cdef Py_ssize_t i
+        for i in range(len(self._saved) - 1, -1, -1):
+            if (<tuple>self._saved[i])[0] is state:
+                state.device = (<tuple>self._saved.pop(i))[1]
+                return
+        raise RuntimeError(f"device {self} was not entered in this thread")
+
+    def __call__(self, func):
+        """As a decorator: run `func` with this default device."""
+        import functools
+
+        @functools.wraps(func)
+        def wrapper(*args, **kwargs):
+            with self:
+                return func(*args, **kwargs)
+        return wrapper
+
+    def __str__(self):
+        return self.type if self.number < 0 else f"{self.type}:{self.number}"
+
+    def __repr__(self):
+        if self.number < 0:
+            return f"device(type='{self.type}')"
+        return f"device(type='{self.type}', index={self.number})"
+
+    def __reduce__(self):
+        return (Device, (str(self),))
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+cdef Device _intern(str type, int number):
+    key = (type, number)
+    cdef object found = _interned.get(key)
+    cdef Device d
+    if found is not None:
+        return <Device>found
+    d = Device.__new__(Device)
+    d.type = type
+    d.number = number
+    if type not in _kinds:
+        _kinds[type] = len(_backends)
+        _backends.append(None)
+    d.kind = _kinds[type]
+    _interned[key] = d
+    return d
+
+
+cdef Device _parse(str spec):
+    cdef object match = _FORM.fullmatch(spec)
+    cdef Device d
+    if match is None:
+        raise RuntimeError(f"invalid device string: {spec!r}; expected TYPE or TYPE:INDEX")
+    d = _intern(match[1], -1 if match[2] is None else int(match[2]))
+    if len(_parsed) < 4096:
+        _parsed[spec] = d
+    return d
+
+
+cdef Device as_device(object spec):
+    """A Device from a Device, a string, or an index (of an accelerator, as in PyTorch)."""
+    cdef object found
+    if isinstance(spec, Device):
+        return <Device>spec
+    if isinstance(spec, str):
+        found = _parsed.get(spec)
+        return <Device>found if found is not None else _parse(spec)
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        if not 0 <= spec < 100000:
+            raise RuntimeError(f"device index must be in [0, 100000), got {spec}")
+        return _intern("cuda", spec)
+    raise TypeError(f"device: expected a str, an int or a device, got {type(spec).__name__}")
+
+
+def _make(type, index=None):
+    cdef Device d
+    if index is None:
+        return as_device(type)
+    if not isinstance(type, str) or isinstance(index, bool) or not isinstance(index, int):
+        raise TypeError("device: expected a type as str and an index as int, got "
+                        f"{type!r} and {index!r}")
+    d = as_device(type)
+    if d.number >= 0:
+        raise RuntimeError(f"device: the type must not have an index when one is given apart: {type!r}")
+    if not 0 <= index < 100000:
+        raise RuntimeError(f"device index must be in [0, 100000), got {index}")
+    return _intern(d.type, index)
+
+
+cdef PyObject* _device_new(PyTypeObject* t, PyObject* args, PyObject* kwargs) except NULL:
+    cdef object d
+    if kwargs == NULL:
+        d = _make(*<tuple>args)
+    else:
+        d = _make(*<tuple>args, **<dict>kwargs)
+    Py_INCREF(d)
+    return <PyObject*>d
+
+
+(<PyTypeObject*>Device).tp_new = <newfunc>_device_new
+
+META = _intern("meta", -1)
+cdef Device _CPU = _intern("cpu", -1)
+
+
+cdef Device cpu_device():
+    return _CPU
+
+
+# The default device --------------------------------------------------------------
+
+cdef Device _process_default = None
+
+
+cdef Device explicit_default():
+    """The device that a `with` block or a setting names, or None."""
+    global _process_default
+    cdef ThreadState state = thread_state()
+    if state.device is not None:
+        return <Device>state.device
+    if _process_default is None and hints.default_devices == 0:
+        name = os.environ.get("METATENSOR_DEFAULT_DEVICE")
+        hints.default_devices = 1
+        if name:
+            _process_default = as_device(name)
+    return _process_default
+
+
+cdef Device default_device():
+    cdef Device d = explicit_default()
+    return _CPU if d is None else d
+
+
+def get_default_device():
+    """The device of tensors made without naming one; cpu unless something else was set."""
+    return default_device()
+
+
+def set_default_device(device):
+    """Set the default device of this thread; None goes back to the setting of the process.
+
+    The environment variable METATENSOR_DEFAULT_DEVICE sets it for the process.
+    """
+    thread_state().device = None if device is None else as_device(device)
+
+
+# Backends --------------------------------------------------------------------------
+
+cdef object _missing(Device d, exc):
+    if d is _CPU and explicit_default() is None:
+        return RuntimeError(
+            "no cpu device is installed; install the distribution metatensor-cpu, or work on the "
+            "meta device: metatensor.set_default_device(\"meta\"), with metatensor.device(\"meta\"), "
+            "or METATENSOR_DEFAULT_DEVICE=meta")
+    return exc
+
+
+cdef object backend_of(Device d):
+    """The backend of a device type, loading its plugin the first time."""
+    cdef object backend = _backends[d.kind]
+    if backend is None:
+        from metatensor import plugins
+        try:
+            backend = plugins.backend(d.type)
+        except RuntimeError as exc:
+            better = _missing(d, exc)
+            if better is exc:
+                raise
+            raise better from exc
+        _backends[d.kind] = backend
+    return backend
+
+
+def backend_for(device):
+    """The DeviceBackend behind a device or a device name; loads its plugin if need be.
+
+    Raises RuntimeError where no installed plugin provides it, or its plugin is broken.
+    """
+    return backend_of(as_device(device))
+
+
+def _forget_backend(str type):
+    """Drop the cached backend of a type (the plugin manager calls this on changes)."""
+    if type in _kinds:
+        _backends[_kinds[type]] = None

@@ -1,0 +1,445 @@
+"""From a call to its meta kernel: bind the arguments, ask the modes, run the kernel.
+
+What follows on a device with data, in-place or with out= is in `execute`.
+"""
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from metatensor._core.device cimport META, Device, as_device
+from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
+from metatensor._core.execute cimport finish, python_meta, resolve_device
+from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
+from metatensor._core.modes cimport run_modes
+from metatensor._core.op cimport (
+    FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
+    K_GENERATOR, K_INT, K_INTS, K_LAYOUT, K_OPERAND, K_SCALAR, K_STR, K_TENSOR, K_TENSORS, OUT,
+    WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, prepare, set_entries,
+)
+from metatensor._core.tensor cimport Tensor, hooks
+from metatensor._core.thread cimport hints
+from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
+from metatensor._core import errors
+
+cdef extern from "Python.h":
+    bint PyLong_CheckExact(PyObject* o) noexcept
+    bint PyFloat_CheckExact(PyObject* o) noexcept
+    Py_ssize_t PyTuple_GET_SIZE(PyObject* o) noexcept
+    PyObject* PyTuple_GET_ITEM(PyObject* o, Py_ssize_t i) noexcept
+    Py_ssize_t VECTORCALL_OFFSET "PY_VECTORCALL_ARGUMENTS_OFFSET"
+
+_KIND_TEXT = ("Tensor", "Tensor or number", "list or tuple of Tensors", "number", "int",
+              "int or tuple of ints", "float", "tuple of floats", "bool", "tuple of bools", "str",
+              "dtype", "device", "layout", "memory_format", "Generator", "object")
+# NumPy's names of arguments, which PyTorch takes too.
+cdef dict _numpy_names = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input",
+                          "x1": "input", "x2": "other"}
+
+
+# Checking one argument ------------------------------------------------------------------
+
+cdef inline void _scan(Call* c, Tensor t) noexcept:
+    """Note a tensor argument's flags and device."""
+    c.flags |= t.flags
+    if c.device == NULL:
+        c.device = <PyObject*>t.storage.device
+    elif c.device != <PyObject*>t.storage.device:
+        c.mixed = True
+
+
+cdef inline int _accept(SlotSpec* s, PyObject* p, Call* c, int i) except -1:
+    """Put one argument in its place: 1 where its type fits, else 0."""
+    cdef object value = <object>p
+    c.args[i] = p
+    if s.kind == K_TENSOR or s.kind == K_OPERAND:
+        if isinstance(value, Tensor):
+            _scan(c, <Tensor>value)
+            return 1
+        if s.kind == K_OPERAND and (PyLong_CheckExact(p) or PyFloat_CheckExact(p)):
+            return 1
+    elif s.kind == K_INT:
+        if PyLong_CheckExact(p):
+            return 1
+    elif s.kind == K_BOOL:
+        if value is True or value is False:
+            return 1
+    if value is None:
+        return s.optional
+    return _accept_slow(s, value, c, i)
+
+
+cdef int _replace(Call* c, int i, object value) except -1:
+    hold(c, value)
+    c.args[i] = <PyObject*>value
+    return 1
+
+
+cdef object _as_int(object value):
+    """An int from what PyTorch takes for one, or None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) or not hasattr(value, "__index__"):
+        return None
+    if isinstance(value, Tensor) and ((<Tensor>value).total != 1 or (<Tensor>value).dtype.code == BOOL
+                                      or (<Tensor>value).dtype.is_floating_point):
+        return None
+    return value.__index__()
+
+
+cdef object _as_number(object value):
+    """A Python number from a number, a NumPy scalar or a one-element tensor; or None."""
+    if isinstance(value, (bool, int, float, complex)):
+        return value
+    if isinstance(value, Tensor):
+        return hooks.item(<Tensor>value) if (<Tensor>value).total == 1 else None
+    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    return None
+
+
+cdef object _as_dtype(object value):
+    if isinstance(value, DType):
+        return value
+    if value is float:
+        return by_code(F64)
+    if value is int:
+        return by_code(I64)
+    if value is bool:
+        return by_code(BOOL)
+    return None
+
+
+cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
+    cdef object converted
+    cdef int k
+    if s.kind == K_OPERAND or s.kind == K_SCALAR:
+        if isinstance(value, (int, float, complex)):
+            return 1
+        converted = _as_number(value)
+        return 0 if converted is None else _replace(c, i, converted)
+    if s.kind == K_TENSORS:
+        if not isinstance(value, (list, tuple)):
+            return 0
+        for t in value:
+            if not isinstance(t, Tensor):
+                return 0
+            _scan(c, <Tensor>t)
+        return 1
+    if s.kind == K_INT:
+        converted = _as_int(value)
+        return 0 if converted is None else _replace(c, i, converted)
+    if s.kind == K_INTS:
+        return _accept_ints(s, value, c, i)
+    if s.kind == K_FLOAT:
+        if isinstance(value, (float, int)):
+            return 1
+        converted = _as_number(value)
+        return 0 if converted is None or isinstance(converted, complex) else _replace(c, i, converted)
+    if s.kind == K_FLOATS or s.kind == K_BOOLS:
+        if not isinstance(value, (list, tuple)):
+            return 0
+        for v in value:
+            if not isinstance(v, (float, int) if s.kind == K_FLOATS else bool):
+                return 0
+        return 1
+    if s.kind == K_BOOL:
+        if type(value).__name__ in ("bool_", "bool") and hasattr(value, "dtype"):
+            return _replace(c, i, bool(value))
+        return 0
+    if s.kind == K_STR:
+        return isinstance(value, str)
+    if s.kind == K_DTYPE:
+        converted = _as_dtype(value)
+        return 0 if converted is None else _replace(c, i, converted)
+    if s.kind == K_DEVICE:
+        if not isinstance(value, (Device, str, int)) or isinstance(value, bool):
+            return 0
+        return _replace(c, i, as_device(value))
+    if s.kind == K_LAYOUT:
+        return isinstance(value, LayoutTag)
+    if s.kind == K_FORMAT:
+        return isinstance(value, MemoryFormatTag)
+    return s.kind == K_ANY or s.kind == K_GENERATOR
+
+
+cdef int _accept_ints(SlotSpec* s, object value, Call* c, int i) except -1:
+    cdef object converted
+    cdef bint plain = True
+    if isinstance(value, (list, tuple)):
+        for v in value:
+            if type(v) is not int:
+                plain = False
+                break
+        if plain:
+            return 1
+        converted = []
+        for v in value:
+            v = _as_int(v)
+            if v is None:
+                return 0
+            converted.append(v)
+        return _replace(c, i, tuple(converted))
+    if isinstance(value, Tensor) and (<Tensor>value).ndim == 1:
+        return _replace(c, i, tuple(value.tolist()))
+    if s.repeat:
+        converted = _as_int(value)
+        return 0 if converted is None else _replace(c, i, converted)
+    return 0
+
+
+# Binding ------------------------------------------------------------------------------------
+
+cdef int _keyword(Overload ov, PyObject* name) except -2:
+    """The slot of a keyword, or -1."""
+    cdef int i
+    for i in range(ov.nslots):
+        if ov.slots[i].name == name:
+            return i
+    for i in range(ov.nslots):
+        if <object>ov.slots[i].name == <object>name:
+            return i
+    other = _numpy_names.get(<object>name)
+    if other is not None:
+        for i in range(ov.nslots):
+            if <object>ov.slots[i].name == other:
+                return i
+    return -1
+
+
+cdef int _pack(Overload ov, Call* c, PyObject** args, Py_ssize_t n) except -1:
+    """Take the positional ints from `ov.varargs` on as one list: 1 where they are ints."""
+    cdef Py_ssize_t i
+    values = []
+    for i in range(ov.varargs, n):
+        v = _as_int(<object>args[i])
+        if v is None:
+            return 0
+        values.append(v)
+    return _replace(c, ov.varargs, tuple(values))
+
+
+cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwnames,
+              Misfit* misfit) except -1:
+    """Put arguments in their slots: 1 where they fit, else 0 with the reason in `misfit`."""
+    cdef SlotSpec* slots = ov.slots
+    cdef Py_ssize_t k, nkw
+    cdef int i, given = <int>n
+    cdef unsigned long long seen = 0
+    c.overload = <PyObject*>ov
+    c.device = NULL
+    c.out = NULL
+    c.flags = 0
+    c.mixed = False
+    if n > ov.npos or (ov.varargs >= 0 and n > ov.varargs):
+        if ov.varargs >= 0 and n > ov.varargs and (n > ov.varargs + 1 or _is_int(args[ov.varargs])):
+            if not _pack(ov, c, args, n):
+                misfit.why = BAD_TYPE if n <= ov.npos else TOO_MANY
+                misfit.slot = ov.varargs
+                return 0
+            seen = 1ULL << ov.varargs
+            given = ov.varargs
+        elif n > ov.npos:
+            misfit.why = TOO_MANY
+            return 0
+    for i in range(given):
+        if not _accept(&slots[i], args[i], c, i):
+            misfit.why = BAD_TYPE
+            misfit.slot = i
+            return 0
+    if kwnames == NULL and not seen:
+        for i in range(given, ov.nslots):
+            if slots[i].default == NULL:
+                misfit.why = MISSING
+                misfit.slot = i
+                return 0
+            c.args[i] = slots[i].default
+        return 1
+    nkw = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
+    for i in range(given):
+        seen |= 1ULL << i
+    for k in range(nkw):
+        i = _keyword(ov, PyTuple_GET_ITEM(kwnames, k))
+        if i < 0:
+            if ov.flags & OUT and <object>PyTuple_GET_ITEM(kwnames, k) == "out":
+                if <object>args[n + k] is not None:
+                    c.out = args[n + k]
+                continue
+            misfit.why = UNKNOWN
+            misfit.name = PyTuple_GET_ITEM(kwnames, k)
+            return 0
+        if seen >> i & 1:
+            misfit.why = TWICE
+            misfit.slot = i
+            return 0
+        if not _accept(&slots[i], args[n + k], c, i):
+            misfit.why = BAD_TYPE
+            misfit.slot = i
+            return 0
+        seen |= 1ULL << i
+    for i in range(ov.nslots):
+        if not seen >> i & 1:
+            if slots[i].default == NULL:
+                misfit.why = MISSING
+                misfit.slot = i
+                return 0
+            c.args[i] = slots[i].default
+    return 1
+
+
+cdef inline bint _is_int(PyObject* p) noexcept:
+    return PyLong_CheckExact(p) or (not isinstance(<object>p, (list, tuple)) and _indexable(<object>p))
+
+
+cdef bint _indexable(object value) noexcept:
+    if isinstance(value, Tensor):
+        return (<Tensor>value).ndim == 0
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+cdef str _reason(Overload ov, PyObject** args, Py_ssize_t n, PyObject* kwnames, Misfit* m):
+    cdef SlotSpec* s = &ov.slots[m.slot if m.slot < ov.nslots else 0]
+    cdef Py_ssize_t k
+    if m.why == TOO_MANY:
+        return f"takes {ov.npos} positional arguments but {n} were given"
+    if m.why == UNKNOWN:
+        return f"got an unexpected keyword argument '{<object>m.name}'"
+    name = <object>s.name
+    if m.why == TWICE:
+        return f"got multiple values for argument '{name}'"
+    if m.why == MISSING:
+        return f"missing required argument '{name}' (position {m.slot + 1})"
+    value = None
+    if m.slot < n:
+        value = <object>args[m.slot]
+    elif kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            if _keyword(ov, PyTuple_GET_ITEM(kwnames, k)) == m.slot:
+                value = <object>args[n + k]
+    return (f"argument '{name}' (position {m.slot + 1}) must be {_KIND_TEXT[<int>s.kind]}, "
+            f"not {errors.type_name(value)}")
+
+
+cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames):
+    """Raise the TypeError for a call that no overload takes."""
+    cdef Call c
+    cdef Misfit m
+    cdef Py_ssize_t k
+    reasons = []
+    for ov in op.overloads:
+        c.keep = NULL
+        m.slot = 0
+        bind(<Overload>ov, &c, args, n, kwnames, &m)
+        reasons.append(((<Overload>ov).text, _reason(<Overload>ov, args, n, kwnames, &m)))
+        Py_XDECREF(c.keep)
+    kwargs = {}
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            kwargs[<object>PyTuple_GET_ITEM(kwnames, k)] = <object>args[n + k]
+    raise errors.misfit(op.name, reasons, [<object>args[k] for k in range(n)], kwargs)
+
+
+# The call -----------------------------------------------------------------------------------
+
+cdef inline object _enter(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames):
+    cdef Call c
+    cdef Misfit m
+    if not op.ready:
+        prepare(op)
+    c.op = <PyObject*>op
+    c.keep = NULL
+    c.variant = op.variant
+    try:
+        if not bind(op.first, &c, args, n, kwnames, &m):
+            _try_others(op, &c, args, n, kwnames)
+        return dispatch(&c)
+    finally:
+        Py_XDECREF(c.keep)
+
+
+cdef int _try_others(Op op, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwnames) except -1:
+    cdef Misfit m
+    cdef Py_ssize_t k
+    for k in range(1, len(op.overloads)):
+        Py_XDECREF(c.keep)
+        c.keep = NULL
+        if bind(<Overload>op.overloads[k], c, args, n, kwnames, &m):
+            return 1
+    Py_XDECREF(c.keep)
+    c.keep = NULL
+    _misfit(op, args, n, kwnames)
+    return 0
+
+
+cdef object dispatch(Call* c):
+    """Run a bound call: device, modes and overrides, then the kernels."""
+    cdef Overload ov = <Overload>c.overload
+    if c.out != NULL:
+        c.variant = WITH_OUT
+    elif ov.inplace_slot >= 0 and <object>c.args[ov.inplace_slot] is True:
+        c.variant = IN_PLACE
+    if c.mixed or c.device == NULL or ov.device_slot >= 0:
+        resolve_device(c)
+    if hints.modes or c.flags & T_OVERRIDES:
+        return run_modes(c)
+    return run(c)
+
+
+cdef object run(Call* c):
+    """The meta kernel, and what follows it outside the plain case."""
+    cdef Overload ov = <Overload>c.overload
+    cdef object result
+    if ov.meta != NULL:
+        result = ov.meta(c)
+    else:
+        result = python_meta(c)
+    if c.variant == FUNCTIONAL and c.device == <PyObject*>META and not ov.mutates \
+            and not c.flags & T_REQUIRES_GRAD:
+        return result
+    return finish(c, result)
+
+
+cdef object invoke(PyObject* callee, PyObject** args, int n):
+    """Call the first overload of an op with positional arguments whose types are known to fit."""
+    cdef Call c
+    cdef Op op = <Op>callee
+    cdef Overload ov
+    cdef int i
+    if not op.ready:
+        prepare(op)
+    ov = op.first
+    c.op = callee
+    c.overload = <PyObject*>ov
+    c.device = c.out = c.keep = NULL
+    c.flags = 0
+    c.mixed = False
+    c.variant = op.variant
+    for i in range(n):
+        c.args[i] = args[i]
+        if isinstance(<object>args[i], Tensor):
+            _scan(&c, <Tensor>args[i])
+        elif ov.slots[i].kind == K_TENSORS and <object>args[i] is not None:
+            for t in <object>args[i]:
+                _scan(&c, <Tensor>t)
+    for i in range(n, ov.nslots):
+        c.args[i] = ov.slots[i].default
+    if c.mixed or c.device == NULL or ov.device_slot >= 0:
+        resolve_device(&c)
+    try:
+        if hints.modes or c.flags & T_OVERRIDES:
+            return run_modes(&c)
+        return run(&c)
+    finally:
+        Py_XDECREF(c.keep)
+
+
+cdef object _call_function(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames):
+    return _enter(<Op>self, args, <Py_ssize_t>(nargsf & ~<size_t>VECTORCALL_OFFSET), kwnames)
+
+
+cdef object _call_method(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames):
+    return _enter((<OpMethod>self).op, args, <Py_ssize_t>(nargsf & ~<size_t>VECTORCALL_OFFSET), kwnames)
+
+
+set_entries(<void*>_call_function, <void*>_call_method)
+hooks.invoke = invoke

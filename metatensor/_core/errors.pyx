@@ -1,0 +1,95 @@
+"""Errors of dispatch: every message is made here from the op, the argument and the shapes."""
+from metatensor._core.tensor cimport Tensor, shape_str
+
+_INSTEAD = {
+    "item": "tensor.shape and the like are known; for a value, give the tensor data first "
+            "(empty_like(device=...), a checkpoint, or a real device)",
+    "nonzero": "metatensor.where(condition, a, b), or nonzero_static(size=...)",
+    "where": "metatensor.where(condition, a, b)",
+    "masked_select": "metatensor.where(mask, tensor, 0), or tensor * mask",
+    "unique": "the upper bound tensor.numel() where a size is needed",
+    "equal": "a comparison of shapes and dtypes, or (a == b) as a tensor",
+    "repeat_interleave": "pass output_size",
+}
+
+
+class DataDependentError(NotImplementedError):
+    """The result depends on values, and the tensors here hold none."""
+
+
+def data_dependent(str name, device=None, shape=None):
+    """The error for an op whose result depends on values, on tensors without data."""
+    stem = name.rpartition(".")[2].rstrip("_")
+    text = f"{name}(): the result depends on the values of a tensor"
+    if shape is not None:
+        text += f" of shape {list(shape)}"
+    text += f" on {device}, which holds no data" if device is not None else ", which holds no data"
+    hint = _INSTEAD.get(stem)
+    if hint:
+        text += f"; use instead: {hint}"
+    return DataDependentError(text)
+
+
+def type_name(value):
+    """How a message names the type of an argument."""
+    if isinstance(value, Tensor):
+        return "Tensor"
+    if isinstance(value, (list, tuple)):
+        kinds = sorted({type_name(v) for v in value})
+        return f"{type(value).__name__} of {', '.join(kinds)}" if kinds else f"empty {type(value).__name__}"
+    return type(value).__name__
+
+
+def misfit(str name, list reasons, args, kwargs):
+    """The TypeError for a call that fits no overload; `reasons` holds (schema, reason)."""
+    if len(reasons) == 1:
+        return TypeError(f"{name}(): {reasons[0][1]}")
+    given = ", ".join([type_name(a) for a in args] + [f"{k}={type_name(v)}" for k, v in kwargs.items()])
+    lines = "".join(f"\n  * {schema}\n      {reason}" for schema, reason in reasons)
+    return TypeError(f"{name}(): no overload takes ({given}); there are:{lines}")
+
+
+def different_devices(str name, devices):
+    """The error for tensors on several devices."""
+    return RuntimeError(f"{name}(): expected all tensors to be on the same device, but found "
+                        + " and ".join(str(d) for d in devices))
+
+
+def no_kernel(str name, device):
+    """The error for an op that a device cannot compute."""
+    return NotImplementedError(
+        f"{name}: the device {device} has no kernel for this op and it has no decomposition; register "
+        f"one with @metatensor.library.kernel({name!r}, \"{device.type}\")")
+
+
+def inplace_shape(str name, Tensor target not None, Tensor result not None):
+    """The error for an in-place op whose result has another shape."""
+    return RuntimeError(f"{name}(): the tensor of shape {shape_str(target)} cannot hold the result, "
+                        f"which has the shape {shape_str(result)}")
+
+
+def cannot_cast(str name, result, target):
+    """The error for a result whose dtype cannot be stored in the target's."""
+    return RuntimeError(f"{name}(): a result of dtype {result.name} cannot be cast to the "
+                        f"{target.name} tensor that it is written to")
+
+
+def written_overlap(str name, Tensor target not None, why):
+    """The error for writing to memory that is seen twice."""
+    return RuntimeError(f"{name}(): cannot write to a tensor of shape {shape_str(target)}: {why}; clone() it first")
+
+
+def leaf_inplace(str name):
+    """The error for an in-place op on a leaf that requires grad."""
+    return RuntimeError(f"{name}(): a leaf tensor that requires grad cannot be changed in place; "
+                        "use metatensor.no_grad()")
+
+
+def wrong_kernel(str name, device, Tensor want not None, got):
+    """The error for a device kernel whose result is not what the meta kernel says."""
+    if isinstance(got, Tensor):
+        what = f"shape {shape_str(<Tensor>got)} and dtype {(<Tensor>got).dtype.name}"
+    else:
+        what = f"a {type(got).__name__}"
+    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where shape "
+                        f"{shape_str(want)} and dtype {want.dtype.name} are due; its plugin is at fault")

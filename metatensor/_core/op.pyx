@@ -1,0 +1,552 @@
+"""Op records, their callables, and the registry of all of them.
+
+A declaration is kept as text until the op is first called or looked at.
+"""
+import sys
+
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from metatensor._core.dtype cimport DType
+from metatensor._core.slots cimport forbid_new, type_set, use_vectorcall
+from metatensor._core.tensor cimport Tensor, hooks, slot_ops
+from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
+
+from metatensor._core.schema import parse
+
+cdef extern from *:
+    """
+    #include <structseq.h>
+    static PyObject *mt_bind_method(PyObject *self, PyObject *obj) { return PyMethod_New(self, obj); }
+    static PyObject *mt_new_structseq(PyObject *type) { return PyStructSequence_New((PyTypeObject *)type); }
+    static void mt_set_structseq(PyObject *o, Py_ssize_t i, PyObject *v) {
+        Py_INCREF(v); PyStructSequence_SetItem(o, i, v);
+    }
+    static PyObject *mt_make_structseq(const char *name, PyObject *fields) {
+        /* Names must outlive the type, and these types live as long as the process. */
+        Py_ssize_t i, n = PyTuple_GET_SIZE(fields);
+        PyStructSequence_Field *f = PyMem_RawCalloc(n + 1, sizeof(PyStructSequence_Field));
+        PyStructSequence_Desc d = {NULL, NULL, f, (int)n};
+        char *copy = PyMem_RawMalloc(strlen(name) + 1);
+        if (!f || !copy) return PyErr_NoMemory();
+        strcpy(copy, name);
+        d.name = copy;
+        for (i = 0; i < n; i++) {
+            const char *s = PyUnicode_AsUTF8(PyTuple_GET_ITEM(fields, i));
+            char *c = PyMem_RawMalloc(strlen(s) + 1);
+            if (!c) return PyErr_NoMemory();
+            strcpy(c, s);
+            f[i].name = c;
+        }
+        return (PyObject *)PyStructSequence_NewType(&d);
+    }
+    """
+    object bind_method "mt_bind_method" (object f, object obj)
+    object new_structseq "mt_new_structseq" (object t)
+    void set_structseq "mt_set_structseq" (object o, Py_ssize_t i, object v)
+    object make_structseq "mt_make_structseq" (const char* name, object fields)
+
+registry = {}           # name -> Op, in-place variants included
+by_family = {}          # module that declares -> list of Op, for the documentation
+cdef dict _registry = registry
+cdef void* entry_function = NULL    # dispatch fills these in
+cdef void* entry_method = NULL
+cdef list _waiting = []
+
+
+@cython.final
+cdef class Overload:
+    """One schema of an op, parsed, with its meta kernel."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.slots)
+
+    @property
+    def argument_names(self):
+        return tuple([<object>self.slots[i].name for i in range(self.nslots)])
+
+    @property
+    def op(self):
+        return self.op
+
+    @property
+    def is_composite(self):
+        return self.flags & COMPOSITE != 0
+
+    @property
+    def is_view(self):
+        return self.flags & VIEW != 0
+
+
+@cython.final
+cdef class Op:
+    """An operator: callable like a function, found by `name` in the registry.
+
+    Calling it checks the arguments against its schemas (`schemas`), runs the
+    meta kernel, and on a device with data that device's kernel.
+    """
+
+    @property
+    def __name__(self):
+        return self.name.rpartition(".")[2].rpartition("::")[2]
+
+    @property
+    def __qualname__(self):
+        return self.name
+
+    @property
+    def __module__(self):
+        return "metatensor"
+
+    @property
+    def __doc__(self):
+        from metatensor._core.describe import op_doc
+        return op_doc(self)
+
+    @property
+    def __signature__(self):
+        from metatensor._core.describe import op_signature
+        return op_signature(self)
+
+    @property
+    def schemas(self):
+        """The schema texts, one for each overload."""
+        prepare(self)
+        return tuple([(<Overload>ov).text for ov in (self.overloads if self.base is None
+                                                     else self.base.overloads)])
+
+    @property
+    def overloads(self):
+        prepare(self)
+        return tuple(self.overloads)
+
+    @property
+    def functional(self):
+        """The op that this is the in-place variant of, or itself."""
+        return self if self.base is None else self.base
+
+    @property
+    def short_doc(self):
+        return self.doc
+
+    def __repr__(self):
+        return f"<op {self.name}>"
+
+    def __reduce__(self):
+        return (op_by_name, (self.name,))
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+@cython.final
+cdef class OpMethod:
+    """An op as a method of Tensor."""
+
+    def __get__(self, obj, cls):
+        return self if obj is None else bind_method(self, obj)
+
+    @property
+    def __name__(self):
+        return self.op.__name__
+
+    @property
+    def __qualname__(self):
+        return f"Tensor.{self.op.__name__}"
+
+    @property
+    def __doc__(self):
+        return self.op.__doc__
+
+    @property
+    def __signature__(self):
+        from metatensor._core.describe import op_signature
+        return op_signature(self.op)
+
+    def __repr__(self):
+        return f"<method {self.op.name} of Tensor>"
+
+    def __reduce__(self):
+        return (getattr, (Tensor, self.__name__))
+
+
+@cython.final
+cdef class OpProperty:
+    """An op as a property of Tensor."""
+    cdef readonly Op op
+
+    def __get__(self, obj, cls):
+        cdef PyObject* args[1]
+        if obj is None:
+            return self
+        args[0] = <PyObject*>obj
+        return hooks.invoke(<PyObject*>self.op, args, 1)
+
+    @property
+    def __doc__(self):
+        return self.op.__doc__
+
+
+cdef Py_ssize_t _offset(object probe, void** field):
+    return <char*>field - <char*><PyObject*>probe
+
+cdef Op _probe_op = Op.__new__(Op)
+cdef OpMethod _probe_method = OpMethod.__new__(OpMethod)
+use_vectorcall(Op, _offset(_probe_op, &_probe_op.vectorcall), False)
+use_vectorcall(OpMethod, _offset(_probe_method, &_probe_method.vectorcall), True)
+forbid_new(Op)
+forbid_new(OpMethod)
+forbid_new(OpProperty)
+forbid_new(Overload)
+
+
+# Declaring ------------------------------------------------------------------------
+
+cdef class _Declared:
+    """A declaration that waits to be parsed."""
+    cdef str text
+    cdef MetaFn meta
+    cdef object pymeta
+    cdef long flags
+
+
+cdef Op _new_op(str name, int variant, Op base, str doc, long flags):
+    cdef Op op = Op.__new__(Op)
+    op.name = name
+    op.variant = variant
+    op.base = base
+    op.doc = doc
+    op.flags = flags
+    op.texts = []
+    op.overloads = []
+    op.vectorcall = entry_function
+    if entry_function == NULL:
+        _waiting.append(op)
+    if name in _registry:
+        raise RuntimeError(f"the op {name!r} is already defined")
+    _registry[name] = op
+    return op
+
+
+cdef int _expose_method(Op op, str name) except -1:
+    cdef OpMethod m = OpMethod.__new__(OpMethod)
+    m.op = op
+    m.vectorcall = entry_method
+    if entry_method == NULL:
+        _waiting.append(m)
+    return type_set(Tensor, name, m)
+
+
+cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
+    cdef str head = schema[:schema.index("(")].strip()
+    cdef str name = head, overload = None, first
+    cdef Op op, variant
+    cdef OpProperty prop
+    cdef _Declared d = _Declared.__new__(_Declared)
+    d.text = schema
+    d.meta = meta
+    d.pymeta = pymeta
+    # The last dotted part is an overload's name where an op by the rest exists.
+    cdef str stem = head.rpartition(".")[0]
+    if stem and stem in _registry:
+        name, overload = stem, head.rpartition(".")[2]
+    if flags & INPLACE:
+        flags |= ELEMENTWISE
+    d.flags = flags
+    if overload is not None:
+        op = <Op>_registry[name]
+        if op.variant or op.base is not None:
+            raise RuntimeError(f"{head}: an in-place variant has no overloads of its own")
+        for other in op.texts:
+            if (<_Declared>other).text.partition("(")[0].strip() == head:
+                raise RuntimeError(f"the overload {head!r} is already defined")
+        op.ready = False
+        op.texts.append(d)
+        op.flags |= flags
+        if name + "_" in _registry:
+            (<Op>_registry[name + "_"]).ready = False
+    else:
+        op = _new_op(name, FUNCTIONAL, None, doc, flags)
+        op.texts.append(d)
+    first = schema[schema.index("(") + 1:].lstrip()
+    if "." not in name and "::" not in name and overload is None:
+        if flags & PROPERTY:
+            prop = OpProperty.__new__(OpProperty)
+            prop.op = op
+            type_set(Tensor, name, prop)
+        elif not flags & FUNCTION_ONLY and first.startswith("Tensor") and not first.startswith("Tensor[]"):
+            _expose_method(op, name)
+    if flags & INPLACE and name + "_" not in _registry:
+        variant = _new_op(name + "_", IN_PLACE, op, doc, flags)
+        if "." not in name:
+            _expose_method(variant, name + "_")
+    return op
+
+
+cdef Op define(str schema, MetaFn meta, long flags=0, str doc=""):
+    """Declare a built-in op, or a further overload of one (`name.overload`)."""
+    return _define(schema, meta, None, flags, doc)
+
+
+cdef Op define_python(str schema, object body, long flags=0, str doc=""):
+    """Declare an op whose meta kernel (or composite body) is a Python callable."""
+    return _define(schema, NULL, body, flags, doc)
+
+
+def define_op(schema, body, flags=0, doc=""):
+    """Declare an op with a Python meta kernel; `metatensor.library` is built on this.
+
+    Raises RuntimeError for a name that is taken, SchemaError for a malformed schema.
+    """
+    parse(schema)
+    return _define(schema, NULL, body, flags, doc)
+
+
+cdef int alias_op(str name, str target) except -1:
+    """A second name for an op, and for its in-place variant and methods."""
+    cdef Op op = <Op>_registry[target]
+    if name in _registry:
+        raise RuntimeError(f"the op {name!r} is already defined")
+    _registry[name] = op
+    if "." not in name and not op.flags & (FUNCTION_ONLY | PROPERTY):
+        _expose_method(op, name)
+    if op.flags & INPLACE and not target.endswith("_"):
+        _registry[name + "_"] = _registry[target + "_"]
+        if "." not in name:
+            _expose_method(<Op>_registry[target + "_"], name + "_")
+    return 0
+
+
+cdef int set_slot(int slot, str name) except -1:
+    """Let an operator slot of Tensor call the op `name`."""
+    slot_ops[slot] = <PyObject*>_registry[name]     # the registry keeps it alive
+    return 0
+
+
+def op_by_name(str name not None):
+    """The op called `name`. Raises AttributeError for an unknown one."""
+    try:
+        return _registry[name]
+    except KeyError:
+        raise AttributeError(f"there is no op {name!r}") from None
+
+
+cdef Op find(str name):
+    return <Op>_registry[name]
+
+
+def namespace(str prefix not None):
+    """The ops below a namespace: ``namespace("nn.functional")["relu"]``; "" for the top."""
+    cdef str start = prefix + "." if prefix else ""
+    cdef Op op
+    out = {}
+    for name, op in _registry.items():
+        rest = name[len(start):]
+        if name.startswith(start) and "." not in rest and "::" not in rest \
+                and not op.flags & (PROPERTY | METHOD_ONLY):
+            out[rest] = op
+    return out
+
+
+cdef set_entries(void* function, void* method):
+    """What vectorcall of the two callables runs; the dispatcher calls this once."""
+    global entry_function, entry_method
+    entry_function = function
+    entry_method = method
+    for o in _waiting:
+        if isinstance(o, Op):
+            (<Op>o).vectorcall = function
+        else:
+            (<OpMethod>o).vectorcall = method
+    _waiting.clear()
+
+
+# Parsing, at the first call ----------------------------------------------------------
+
+cdef int prepare(Op op) except -1:
+    cdef _Declared d
+    cdef int i
+    if op.ready:
+        return 0
+    if op.base is not None:
+        prepare(op.base)
+        op.overloads = op.base.overloads
+        op.first = op.base.first
+        op.ready = True
+        return 0
+    for i in range(len(op.overloads), len(op.texts)):
+        d = <_Declared>op.texts[i]
+        op.overloads.append(_overload(op, d))
+    op.first = <Overload>op.overloads[0]
+    op.ready = True
+    return 0
+
+
+cdef Overload _overload(Op op, _Declared d):
+    cdef Overload ov = Overload.__new__(Overload)
+    cdef SlotSpec* s
+    cdef int i, last
+    schema = parse(d.text)
+    arguments = schema.arguments
+    if len(arguments) > MAX_ARGS:
+        raise RuntimeError(f"{op.name}: at most {MAX_ARGS} arguments are supported")
+    ov.qualname = schema.name
+    ov.text = d.text
+    ov.op = op
+    ov.flags = d.flags
+    ov.meta = d.meta
+    ov.pymeta = d.pymeta
+    ov.nslots = len(arguments)
+    ov.slots = <SlotSpec*>PyMem_Calloc(max(ov.nslots, 1), sizeof(SlotSpec))
+    if ov.slots == NULL:
+        raise MemoryError()
+    ov.varargs = ov.device_slot = ov.inplace_slot = -1
+    refs = []
+    for i, a in enumerate(arguments):
+        s = &ov.slots[i]
+        name = sys.intern(a.name)
+        refs.append(name)
+        refs.append(a.default)
+        s.name = <PyObject*>name
+        s.default = NULL if a.required else <PyObject*>refs[len(refs) - 1]
+        s.kind = a.kind
+        s.optional = a.optional or (not a.required and a.default is None)
+        s.mutated = a.mutated
+        s.repeat = a.repeat
+        if a.mutated:
+            ov.mutates = True
+        if d.flags & INPLACE_ARG and name == "inplace":
+            ov.inplace_slot = i
+        if a.kind == K_DEVICE:
+            ov.device_slot = i
+        if not a.kwonly:
+            ov.npos = i + 1
+    last = ov.npos - 1
+    if last >= 0 and ov.slots[last].kind == K_INTS and ov.slots[last].repeat == 0:
+        ov.varargs = last
+    ov.refs = refs
+    ov.kernels = []
+    names = [n for _, n in schema.returns]
+    ov.nreturns = len(names)
+    if ov.nreturns > 1 and None not in names:
+        ov.returns = tuple(names)
+    return ov
+
+
+cdef object make_returns(Call* c, tuple values):
+    """Several results: a named tuple where the schema names them."""
+    cdef Overload ov = <Overload>c.overload
+    cdef object seq
+    cdef Py_ssize_t i
+    if ov.returns is None:
+        return values
+    if ov.return_type is None:
+        name = f"metatensor.return_types.{ov.op.__name__}"
+        ov.return_type = make_structseq(name.encode(), ov.returns)
+    seq = new_structseq(ov.return_type)
+    for i in range(len(values)):
+        set_structseq(seq, i, values[i])
+    return seq
+
+
+cdef object call(str name, tuple args, dict kwargs=None):
+    """Call an op by name from compiled code that is not hot."""
+    if kwargs is None:
+        return (<object>_registry[name])(*args)
+    return (<object>_registry[name])(*args, **kwargs)
+
+
+cdef int hold(Call* c, object value) except -1:
+    """Keep a temporary alive until the call ends."""
+    if c.keep == NULL:
+        keep = []
+        Py_INCREF(keep)
+        c.keep = <PyObject*>keep
+    (<list>c.keep).append(value)
+    return 0
+
+
+# Reading arguments --------------------------------------------------------------------
+
+cdef dim_t int_arg(Call* c, int i) except? -1:
+    return <object>c.args[i]
+
+
+cdef double float_arg(Call* c, int i) except? -1:
+    return float(<object>c.args[i])
+
+
+cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
+    """Read an int list into `to` (room for MAX_DIMS); returns its length."""
+    cdef object value = <object>c.args[i]
+    cdef SlotSpec* s = &(<Overload>c.overload).slots[i]
+    cdef int n = 0
+    if isinstance(value, int):
+        n = max(s.repeat, 1)
+        for k in range(n):
+            to[k] = value
+        return n
+    for x in value:
+        if n == MAX_DIMS:
+            raise RuntimeError(f"{op_name(c)}(): argument '{<object>s.name}' has more than {MAX_DIMS} values")
+        to[n] = x
+        n += 1
+    if s.repeat > 1 and n == 1:
+        for k in range(1, s.repeat):
+            to[k] = to[0]
+        n = s.repeat
+    return n
+
+
+cdef int wrap(Call* c, dim_t d, int ndim) except -1:
+    """A dimension as 0 <= d < ndim, a 0-d tensor counting as 1-d; IndexError otherwise."""
+    cdef int n = ndim if ndim else 1
+    if d < -n or d >= n:
+        raise IndexError(f"{op_name(c)}(): dimension {d} is out of range for {ndim} dimensions; "
+                         f"expected {-n} to {n - 1}")
+    return d + n if d < 0 else d
+
+
+cdef int dim_arg(Call* c, int i, int ndim) except -1:
+    return wrap(c, int_arg(c, i), ndim)
+
+
+cdef int dim_list(Call* c, int i, int ndim, bint* chosen) except -1:
+    """Mark the dimensions that an optional int list names; none given, or (), means all.
+
+    Returns how many were named. A dimension named twice is a RuntimeError.
+    """
+    cdef dim_t dims[MAX_DIMS]
+    cdef int k, d, n = 0
+    for k in range(ndim):
+        chosen[k] = False
+    if not is_none(c, i):
+        n = dims_arg(c, i, dims)
+    if n == 0:
+        for k in range(ndim):
+            chosen[k] = True
+        return 0
+    for k in range(n):
+        d = wrap(c, dims[k], ndim)
+        if ndim == 0:
+            if k:
+                raise RuntimeError(f"{op_name(c)}(): dimension {d} appears more than once in the list")
+            continue
+        if chosen[d]:
+            raise RuntimeError(f"{op_name(c)}(): dimension {d} appears more than once in the list")
+        chosen[d] = True
+    return n
+
+
+cdef DType dtype_arg(Call* c, int i, DType default):
+    return default if is_none(c, i) else <DType>c.args[i]
+
+
+cdef list tensors_arg(Call* c, int i):
+    """A list of tensors as a list (the caller's own where it was one)."""
+    cdef object value = <object>c.args[i]
+    return <list>value if type(value) is list else list(value)

@@ -1,0 +1,120 @@
+"""Schema text to argument slots: "add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor"."""
+import ast
+import re
+
+cimport cython
+
+# Type names, in the order of SlotKind in op.pxd.
+_KINDS = ("Tensor", "Tensor|Scalar", "Tensor[]", "Scalar", "int", "int[]", "float", "float[]",
+          "bool", "bool[]", "str", "dtype", "device", "layout", "memory_format", "generator", "any")
+_KIND = {name: number for number, name in enumerate(_KINDS)}
+_HEAD = re.compile(r"\s*(?P<name>[A-Za-z_][\w.:]*)\s*\((?P<args>.*)\)\s*->\s*(?P<returns>.+?)\s*", re.S)
+_TYPE = re.compile(r"(?P<base>Tensor\|Scalar|\w+)(?P<alias>\([a-z]!?\))?(?P<list>\[\d*\])?(?P<opt>\?)?")
+
+
+class SchemaError(ValueError):
+    """A schema text that cannot be read."""
+
+
+@cython.final
+cdef class Argument:
+    """One argument of a schema."""
+    cdef readonly str name, type
+    cdef readonly int kind, repeat
+    cdef readonly bint optional, mutated, aliased, kwonly, required
+    cdef readonly object default
+
+    def __repr__(self):
+        return f"Argument({self.type} {self.name})"
+
+
+@cython.final
+cdef class Schema:
+    """A parsed schema: `name`, `arguments` and `returns` (a list of (type, name or None))."""
+    cdef readonly str name, text
+    cdef readonly list arguments, returns
+    cdef readonly bint returns_list
+
+
+def _split(text):
+    """Split at top-level commas."""
+    parts, depth, start, quote = [], 0, 0, None
+    for i, ch in enumerate(text):
+        if quote:
+            if ch == quote:
+                quote = None
+        elif ch in "'\"":
+            quote = ch
+        elif ch in "([":
+            depth += 1
+        elif ch in ")]":
+            depth -= 1
+        elif ch == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    parts.append(text[start:])
+    return [p.strip() for p in parts if p.strip()]
+
+
+cdef Argument _argument(str part, bint kwonly, str text):
+    cdef Argument a = Argument.__new__(Argument)
+    left, eq, default = part.partition("=")
+    words = left.split()
+    if len(words) != 2:
+        raise SchemaError(f"expected TYPE NAME, got {part!r} in {text!r}")
+    match = _TYPE.fullmatch(words[0])
+    if match is None:
+        raise SchemaError(f"cannot read the type {words[0]!r} in {text!r}")
+    base = match["base"] + ("[]" if match["list"] else "")
+    if base not in _KIND:
+        raise SchemaError(f"unknown type {words[0]!r} in {text!r}")
+    a.type = words[0]
+    a.name = words[1]
+    if not a.name.isidentifier():
+        raise SchemaError(f"{a.name!r} is no argument name, in {text!r}")
+    a.kind = _KIND[base]
+    a.repeat = int(match["list"][1:-1] or 0) if match["list"] else 0
+    a.optional = match["opt"] is not None
+    a.aliased = match["alias"] is not None
+    a.mutated = a.aliased and "!" in match["alias"]
+    a.kwonly = kwonly
+    a.required = not eq
+    if eq:
+        try:
+            a.default = ast.literal_eval(default.strip())
+        except (ValueError, SyntaxError):
+            raise SchemaError(f"cannot read the default {default.strip()!r} in {text!r}") from None
+        if isinstance(a.default, list):
+            a.default = tuple(a.default)
+    return a
+
+
+def parse(str text not None):
+    """Parse a schema. Raises SchemaError saying what could not be read."""
+    cdef Schema s = Schema.__new__(Schema)
+    match = _HEAD.fullmatch(text)
+    if match is None:
+        raise SchemaError(f"expected NAME(ARGUMENTS) -> RESULT, got {text!r}")
+    s.name = match["name"]
+    s.text = text
+    s.arguments = []
+    kwonly = False
+    for part in _split(match["args"]):
+        if part == "*":
+            kwonly = True
+            continue
+        s.arguments.append(_argument(part, kwonly, text))
+    names = [(<Argument>a).name for a in s.arguments]
+    if len(set(names)) != len(names):
+        raise SchemaError(f"an argument is named twice in {text!r}")
+    returns = match["returns"]
+    s.returns_list = False
+    s.returns = []
+    if returns.startswith("(") and returns.endswith(")"):
+        for part in _split(returns[1:-1]):
+            words = part.split()
+            s.returns.append((words[0], words[1] if len(words) > 1 else None))
+    else:
+        s.returns_list = returns.endswith("[]")
+        s.returns.append((returns, None))
+    return s

@@ -1,0 +1,124 @@
+"""Storage: the bytes that tensors view, or would view."""
+cimport cython
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device, as_device, backend_of
+from metatensor._core.slots cimport forbid_new
+from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.types cimport dim_t
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(256)
+cdef class Storage:
+    """The memory behind one or more tensors: a size in bytes, a device, and maybe data.
+
+    On the meta device there is no data; two tensors that share a storage are
+    aliases of each other all the same. `data` is the backend's own handle, or
+    None where there is no data.
+    """
+
+    @property
+    def _cdata(self):
+        """An integer that is equal for the same storage and no other one alive."""
+        return <Py_ssize_t><PyObject*>self
+
+    @property
+    def _version(self):
+        return self.version
+
+    @property
+    def is_fake(self):
+        """Whether it names a real device but holds no data."""
+        return self.fake
+
+    def nbytes(self):
+        """Size in bytes."""
+        return self.size_bytes
+
+    def size(self):
+        """Size in bytes."""
+        return self.size_bytes
+
+    def __len__(self):
+        return self.size_bytes
+
+    def __eq__(self, other):
+        return self is other
+
+    def __hash__(self):
+        return <Py_hash_t>(<Py_ssize_t><PyObject*>self >> 4)
+
+    def data_ptr(self):
+        """An address where the backend has one; 0 on meta."""
+        if self.data is None:
+            return 0
+        return backend_of(self.device).data_ptr(self.data)
+
+    def resize_(self, nbytes):
+        """Change the size, keeping what fits. Raises RuntimeError for a negative size."""
+        resize_storage(self, nbytes)
+        return self
+
+    def __repr__(self):
+        return f"metatensor.UntypedStorage(device={self.device}, size={self.size_bytes})"
+
+
+forbid_new(Storage)
+
+
+cdef Storage new_storage(Device device, dim_t nbytes):
+    cdef Storage s = Storage.__new__(Storage)
+    s.size_bytes = nbytes
+    s.device = device
+    if hints.trackers:
+        _track(s)
+    return s
+
+
+cdef int _track(Storage s) except -1:
+    cdef ThreadState state = thread_state()
+    if state.tracker is not None:
+        s.token = state.tracker.birth(s)
+    return 0
+
+
+cdef int resize_storage(Storage s, dim_t nbytes) except -1:
+    if nbytes < 0:
+        raise RuntimeError(f"resize_: the size of a storage cannot be negative, got {nbytes}")
+    if s.data is not None:
+        backend = backend_of(s.device)
+        s.data = backend.resize(s.data, s.size_bytes, nbytes, s.device.number)
+    s.size_bytes = nbytes
+    s.version += 1
+    if s.token is not None:
+        s.token.resize(nbytes)
+    return 0
+
+
+def make_storage(device, nbytes, data=None):
+    """A storage on `device` of `nbytes` bytes that adopts `data`, the backend's handle."""
+    cdef Device d = as_device(device)
+    cdef Storage s
+    if nbytes < 0:
+        raise RuntimeError(f"a storage cannot have {nbytes} bytes")
+    if data is not None and d is META:
+        raise RuntimeError("a storage on the meta device holds no data")
+    s = new_storage(d, nbytes)
+    s.data = data
+    return s
+
+
+def make_fake_storage(device, nbytes):
+    """A storage that names a real device and holds no data, on purpose."""
+    cdef Storage s = make_storage(device, nbytes)
+    s.fake = s.device is not META
+    return s
+
+
+def set_data(Storage s, data):
+    """Give a storage its backend handle."""
+    if s.device is META:
+        raise RuntimeError("a storage on the meta device holds no data")
+    s.data = data
+    s.fake = False

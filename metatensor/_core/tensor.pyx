@@ -1,0 +1,882 @@
+"""Tensor: sizes, strides, dtype and offset over a storage. Operators live in `metatensor.ops`."""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport Py_EQ, Py_GE, Py_GT, Py_LE, Py_LT, PyObject
+from metatensor._core.device cimport META, Device
+from metatensor._core.dtype cimport F32, DType, by_code
+from metatensor._core.layout cimport (
+    Layout, add_dims, copy_dims, count, extent, is_row_major, mul_dims, row_major,
+)
+from metatensor._core.slots cimport type_set
+from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.types cimport (
+    INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_INFERENCE, T_NEG, T_NONLEAF,
+    T_OVERRIDES, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t,
+)
+
+cdef extern from *:
+    """
+    typedef struct { PyObject_HEAD } mt_object;
+    static newfunc mt_tensor_new;
+    static destructor mt_tensor_dealloc;
+    static traverseproc mt_tensor_traverse;
+    static inquiry mt_tensor_clear;
+    static PyObject *mt_noargs;
+    static Py_ssize_t mt_attrs_offset;
+    static int (*mt_init_fresh)(PyObject *);
+    #define MT_ATTRS(o) (*(PyObject **)((char *)(o) + mt_attrs_offset))
+
+    static PyObject *mt_safe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+        PyObject *o = mt_tensor_new(type, mt_noargs, NULL);
+        if (o && mt_init_fresh(o) < 0) { Py_CLEAR(o); }
+        return o;
+    }
+    static void mt_dealloc(PyObject *o) {
+        if (MT_ATTRS(o)) {
+            PyObject_GC_UnTrack(o);
+            Py_CLEAR(MT_ATTRS(o));
+        }
+        mt_tensor_dealloc(o);
+    }
+    static int mt_traverse(PyObject *o, visitproc visit, void *arg) {
+        Py_VISIT(MT_ATTRS(o));
+        return mt_tensor_traverse(o, visit, arg);
+    }
+    static int mt_clear(PyObject *o) {
+        Py_CLEAR(MT_ATTRS(o));
+        return mt_tensor_clear ? mt_tensor_clear(o) : 0;
+    }
+    static PyObject *mt_get_dict(PyObject *o, void *closure) { return PyObject_GenericGetDict(o, closure); }
+    static PyGetSetDef mt_dict_getset[] = {
+        {"__dict__", mt_get_dict, PyObject_GenericSetDict, NULL, NULL}, {NULL}};
+    static void mt_setup_tensor(PyObject *type, Py_ssize_t offset, int (*init)(PyObject *), PyObject *noargs) {
+        PyTypeObject *t = (PyTypeObject *)type;
+        PyObject *descr = PyDescr_NewGetSet(t, mt_dict_getset);
+        mt_tensor_new = t->tp_new; mt_tensor_dealloc = t->tp_dealloc;
+        mt_tensor_traverse = t->tp_traverse; mt_tensor_clear = t->tp_clear;
+        mt_init_fresh = init; mt_attrs_offset = offset; mt_noargs = noargs;
+        t->tp_new = mt_safe_new; t->tp_dealloc = mt_dealloc;
+        t->tp_traverse = mt_traverse; t->tp_clear = mt_clear;
+        t->tp_dictoffset = offset;
+        if (descr) { PyDict_SetItemString(t->tp_dict, "__dict__", descr); Py_DECREF(descr); }
+        PyType_Modified(t);
+    }
+    static PyObject *mt_make_instance(PyObject *type) {
+        return mt_tensor_new((PyTypeObject *)type, mt_noargs, NULL);
+    }
+    static PyObject *mt_alloc_tuple(PyObject *type, Py_ssize_t n) {
+        return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, n);
+    }
+    """
+    void setup_tensor "mt_setup_tensor" (object t, Py_ssize_t offset, int (*init)(PyObject*) except -1,
+                                         object noargs)
+    object make_instance "mt_make_instance" (object t)
+    object alloc_tuple "mt_alloc_tuple" (object t, Py_ssize_t n)
+    void PyTuple_SET_ITEM(object t, Py_ssize_t i, PyObject* value)
+    PyObject* PyLong_FromLongLong(long long v) except NULL
+
+
+# Making tensors -------------------------------------------------------------------
+
+cdef inline Tensor _blank(int ndim):
+    """An instance with room for `ndim` dimensions; everything else is still to be set."""
+    cdef Tensor t = Tensor.__new__(Tensor)
+    if ndim <= INLINE_DIMS:
+        t.sizes = t.inline_dims
+        t.strides = t.inline_dims + INLINE_DIMS
+    else:
+        _heap_dims(t, ndim)
+    t.ndim = ndim
+    return t
+
+
+cdef int _heap_dims(Tensor t, int ndim) except -1:
+    cdef object block = PyBytes_FromStringAndSize(NULL, 2 * ndim * sizeof(dim_t))
+    t.heap = block
+    t.sizes = <dim_t*>PyBytes_AS_STRING(block)
+    t.strides = t.sizes + ndim
+    return 0
+
+
+cdef Tensor new_like(Tensor a, DType dtype, Device device):
+    """Fresh, with the sizes and strides of `a`, which must be dense."""
+    cdef Tensor t = _blank(a.ndim)
+    cdef int i
+    for i in range(a.ndim):
+        t.sizes[i] = a.sizes[i]
+        t.strides[i] = a.strides[i]
+    t.total = a.total
+    t.flags = a.flags & T_CONTIGUOUS
+    t.dtype = dtype
+    t.storage = new_storage(device, mul_dims(a.total, dtype.itemsize))
+    return t
+
+
+cdef Tensor new_contiguous(int ndim, const dim_t* sizes, DType dtype, Device device):
+    cdef Tensor t = _blank(ndim)
+    copy_dims(t.sizes, sizes, ndim)
+    t.total = count(ndim, sizes)
+    row_major(ndim, sizes, t.strides)
+    t.flags = T_CONTIGUOUS
+    t.dtype = dtype
+    t.storage = new_storage(device, mul_dims(t.total, dtype.itemsize))
+    return t
+
+
+cdef Tensor new_strided(int ndim, const dim_t* sizes, const dim_t* strides, DType dtype, Device device):
+    cdef Tensor t = _blank(ndim)
+    copy_dims(t.sizes, sizes, ndim)
+    copy_dims(t.strides, strides, ndim)
+    t.total = count(ndim, sizes)
+    if is_row_major(ndim, sizes, strides):
+        t.flags = T_CONTIGUOUS
+    t.dtype = dtype
+    t.storage = new_storage(device, mul_dims(extent(ndim, sizes, strides), dtype.itemsize))
+    return t
+
+
+cdef Tensor new_from(Layout* layout, DType dtype, Device device):
+    return new_strided(layout.ndim, layout.sizes, layout.strides, dtype, device)
+
+
+cdef Tensor over_storage(Storage s, DType dtype, int ndim, const dim_t* sizes, const dim_t* strides,
+                         dim_t offset):
+    """A tensor on an existing storage; the caller has checked that it fits."""
+    cdef Tensor t = _blank(ndim)
+    copy_dims(t.sizes, sizes, ndim)
+    copy_dims(t.strides, strides, ndim)
+    t.offset = offset
+    t.total = count(ndim, sizes)
+    if is_row_major(ndim, sizes, strides):
+        t.flags = T_CONTIGUOUS
+    t.dtype = dtype
+    t.storage = s
+    return t
+
+
+cdef Tensor new_view(Tensor base, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset):
+    """A view of `base`: same storage and dtype."""
+    cdef Tensor t = over_storage(base.storage, base.dtype, ndim, sizes, strides, offset)
+    t.base = base if base.base is None else base.base
+    t.flags |= T_VIEW | (base.flags & (T_CONJ | T_NEG | T_INFERENCE))
+    return t
+
+
+cdef Tensor alias(Tensor t):
+    """A new tensor object, a view of all of `t`."""
+    return new_view(t, t.ndim, t.sizes, t.strides, t.offset)
+
+
+cdef int set_layout(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset) except -1:
+    """Give `t` another shape over its storage."""
+    cdef dim_t n = count(ndim, sizes)
+    cdef Layout copy
+    copy_dims(copy.sizes, sizes, ndim)      # they may point into t
+    copy_dims(copy.strides, strides, ndim)
+    if ndim > INLINE_DIMS:
+        if ndim != t.ndim:
+            _heap_dims(t, ndim)
+    else:
+        t.sizes = t.inline_dims
+        t.strides = t.inline_dims + INLINE_DIMS
+        t.heap = None
+    t.ndim = ndim
+    copy_dims(t.sizes, copy.sizes, ndim)
+    copy_dims(t.strides, copy.strides, ndim)
+    t.offset = offset
+    t.total = n
+    t.flags &= ~T_CONTIGUOUS
+    if is_row_major(ndim, t.sizes, t.strides):
+        t.flags |= T_CONTIGUOUS
+    return 0
+
+
+cdef int detach_from(Tensor t, Tensor source) except -1:
+    """Make the object `t` show exactly what `source` shows: storage, layout and dtype."""
+    set_layout(t, source.ndim, source.sizes, source.strides, source.offset)
+    t.storage = source.storage
+    t.dtype = source.dtype
+    t.base = source.base
+    t.flags = (t.flags & ~(T_CONJ | T_NEG | T_VIEW)) | (source.flags & (T_CONJ | T_NEG | T_VIEW))
+    return 0
+
+
+cdef TensorExtra extra_of(Tensor t):
+    if t.extra is None:
+        t.extra = TensorExtra.__new__(TensorExtra)
+    return <TensorExtra>t.extra
+
+
+cdef Storage _no_storage = new_storage(META, 0)
+
+
+cdef int _init_fresh(PyObject* p) except -1:
+    """What `Tensor.__new__` called from Python gives: an empty tensor, fit for use."""
+    cdef Tensor t = <Tensor>p
+    t.sizes = t.inline_dims
+    t.strides = t.inline_dims + INLINE_DIMS
+    t.ndim = 1
+    t.sizes[0] = 0
+    t.strides[0] = 1
+    t.flags = T_CONTIGUOUS
+    t.dtype = by_code(F32)
+    t.storage = _no_storage
+    if type(t) is not Tensor and getattr(type(t), "_overrides_dispatch", False):
+        t.flags |= T_OVERRIDES
+    return 0
+
+
+# Size -----------------------------------------------------------------------------
+
+class Size(tuple):
+    """The shape of a tensor: a tuple of ints with `numel()`."""
+    __slots__ = ()
+
+    def numel(self):
+        """The product of the sizes."""
+        cdef dim_t n = 1
+        for s in self:
+            n = mul_dims(n, s)
+        return n
+
+    def __repr__(self):
+        return f"metatensor.Size({list(self)})"
+
+    def __getitem__(self, index):
+        item = tuple.__getitem__(self, index)
+        return Size(item) if type(item) is tuple else item
+
+    def __add__(self, other):
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other):
+        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times):
+        return Size(tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
+
+
+cdef extern from *:
+    """
+    /* x.shape[i] is hot: an int takes the tuple's own way, slices go to Size.__getitem__. */
+    static binaryfunc mt_size_slow;
+    static PyObject *mt_size_subscript(PyObject *self, PyObject *index) {
+        if (PyLong_CheckExact(index)) return PyTuple_Type.tp_as_mapping->mp_subscript(self, index);
+        return mt_size_slow(self, index);
+    }
+    static void mt_setup_size(PyObject *type) {
+        PyTypeObject *t = (PyTypeObject *)type;
+        mt_size_slow = t->tp_as_mapping->mp_subscript;
+        t->tp_as_mapping->mp_subscript = mt_size_subscript;
+    }
+    """
+    void setup_size "mt_setup_size" (object t)
+
+setup_size(Size)
+cdef object _Size = Size
+
+
+cdef object make_size(int ndim, const dim_t* values):
+    cdef object t = alloc_tuple(_Size, ndim)
+    cdef int i
+    for i in range(ndim):
+        PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(values[i]))
+    return t
+
+
+cdef str shape_str(Tensor t):
+    return str([t.sizes[i] for i in range(t.ndim)])
+
+
+# The class ------------------------------------------------------------------------
+
+@cython.final
+cdef class TensorExtra:
+    pass
+
+
+def _disabled_torch_function_impl(cls, func, types, args=(), kwargs=None):
+    """The marker of a subclass that leaves dispatch alone (``__torch_function__ = ...``)."""
+    return NotImplemented
+
+
+cdef int wrap_dim(Tensor t, object dim, str op) except -1:
+    """A dimension given by the user, as 0 <= d < ndim (a 0-d tensor counts as 1-d)."""
+    cdef int n = t.ndim if t.ndim else 1
+    cdef object d
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        if not hasattr(dim, "__index__"):
+            raise TypeError(f"{op}(): argument 'dim' must be int, not {type(dim).__name__}")
+        dim = dim.__index__()
+    d = dim + n if dim < 0 else dim
+    if not 0 <= d < n:
+        raise IndexError(f"{op}(): dimension {dim} is out of range for a tensor of {t.ndim} "
+                         f"dimensions; expected {-n} to {n - 1}")
+    return d
+
+
+cdef Tensor detached(Tensor t):
+    cdef Tensor d = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
+    d.flags |= t.flags & (T_CONJ | T_NEG)
+    return d
+
+
+cdef int _set_requires_grad(Tensor t, object value) except -1:
+    if not isinstance(value, (bool, int)):
+        raise TypeError(f"requires_grad: expected a bool, got {type(value).__name__}")
+    if value:
+        if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
+            raise RuntimeError("requires_grad: only floating-point and complex tensors can require "
+                               f"gradients, not {t.dtype.name}")
+        if t.flags & T_INFERENCE:
+            raise RuntimeError("requires_grad: an inference tensor cannot require gradients")
+        t.flags |= T_REQUIRES_GRAD
+    else:
+        if t.flags & T_NONLEAF:
+            raise RuntimeError("requires_grad: only leaf tensors can be switched off; use detach()")
+        t.flags &= ~T_REQUIRES_GRAD
+    return 0
+
+
+cdef int _set_grad(Tensor t, object value) except -1:
+    cdef Tensor g
+    if value is None:
+        if t.extra is not None:
+            (<TensorExtra>t.extra).grad = None
+        return 0
+    if not isinstance(value, Tensor):
+        raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}")
+    g = <Tensor>value
+    if g is t:
+        raise RuntimeError("grad: a tensor cannot be its own gradient")
+    if g.dtype is not t.dtype or g.storage.device is not t.storage.device:
+        raise RuntimeError(f"grad: expected {t.dtype.name} on {t.storage.device}, got {g.dtype.name} "
+                           f"on {g.storage.device}")
+    if make_size(t.ndim, t.sizes) != make_size(g.ndim, g.sizes):
+        raise RuntimeError(f"grad: expected shape {shape_str(t)}, got {shape_str(g)}")
+    extra_of(t).grad = g
+    return 0
+
+
+cdef inline bint _operand(object x):
+    return isinstance(x, (Tensor, int, float, complex))
+
+
+cdef inline object _binary(int slot, object a, object b):
+    cdef PyObject* args[2]
+    args[0] = <PyObject*>a
+    args[1] = <PyObject*>b
+    return hooks.invoke(slot_ops[slot], args, 2)
+
+
+cdef inline object _unary(int slot, object a):
+    cdef PyObject* args[1]
+    args[0] = <PyObject*>a
+    return hooks.invoke(slot_ops[slot], args, 1)
+
+
+@cython.freelist(256)
+@cython.no_gc_clear
+cdef class Tensor:
+    """An n-dimensional array of one dtype: sizes, strides and an offset over a storage.
+
+    On the meta device it holds no data. Made by factories (`metatensor.empty`,
+    `metatensor.tensor`, ...), by operators, or, as in PyTorch, by ``Tensor(2, 3)``.
+    """
+
+    def __init__(self, *args, **kwargs):
+        if self.storage is not _no_storage or type(self).__new__ is not Tensor.__new__:
+            return      # made whole by a factory or by a subclass's __new__
+        if args or kwargs:
+            from metatensor._construct import legacy_tensor
+            detach_from(self, legacy_tensor(*args, **kwargs))
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        """Run `func` for a subclass: the default computes as usual and wraps the results in `cls`."""
+        from metatensor._core.overrides import default_torch_function
+        return default_torch_function(cls, func, types, args, kwargs)
+
+    @staticmethod
+    def _make_subclass(cls, data, require_grad=False):
+        """`data` detached, as an instance of the subclass `cls`."""
+        if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+            raise TypeError("_make_subclass: expected a subclass of Tensor")
+        if not isinstance(data, Tensor):
+            raise TypeError(f"_make_subclass: expected a Tensor, got {type(data).__name__}")
+        cdef Tensor source = <Tensor>data
+        cdef Tensor t = <Tensor>make_instance(cls)
+        _init_fresh(<PyObject*>t)
+        set_layout(t, source.ndim, source.sizes, source.strides, source.offset)
+        t.storage = source.storage
+        t.dtype = source.dtype
+        t.flags |= source.flags & (T_CONJ | T_NEG)
+        if require_grad:
+            t.requires_grad = True
+        return t
+
+    def as_subclass(self, cls):
+        """This tensor's data as an instance of `cls`, a subclass of Tensor."""
+        cdef Tensor t = Tensor._make_subclass(cls, self)
+        t.base = self if self.base is None else self.base
+        t.flags |= T_VIEW | (self.flags & (T_REQUIRES_GRAD | T_NONLEAF))
+        return t
+
+    # Metadata
+    @property
+    def shape(self):
+        """The sizes, as a Size."""
+        return make_size(self.ndim, self.sizes)
+
+    def size(self, dim=None):
+        """The sizes as a Size, or the size of one dimension as an int."""
+        if dim is None:
+            return make_size(self.ndim, self.sizes)
+        return self.sizes[wrap_dim(self, dim, "size")]
+
+    def stride(self, dim=None):
+        """The strides in elements as a tuple, or the stride of one dimension as an int."""
+        if dim is None:
+            return tuple([self.strides[i] for i in range(self.ndim)])
+        return self.strides[wrap_dim(self, dim, "stride")]
+
+    def storage_offset(self):
+        """Where in the storage the first element is, in elements."""
+        return self.offset
+
+    def untyped_storage(self):
+        """The storage behind this tensor."""
+        return self.storage
+
+    def dim(self):
+        """Number of dimensions."""
+        return self.ndim
+
+    def ndimension(self):
+        """Number of dimensions."""
+        return self.ndim
+
+    def numel(self):
+        """Number of elements."""
+        return self.total
+
+    def nelement(self):
+        """Number of elements."""
+        return self.total
+
+    def element_size(self):
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def data_ptr(self):
+        """Address of the first element where the device has addresses; 0 without data."""
+        cdef object start = self.storage.data_ptr()
+        return start + self.offset * self.dtype.itemsize if start else 0
+
+    def is_floating_point(self):
+        return self.dtype.kind == KIND_FLOAT
+
+    def is_complex(self):
+        return self.dtype.kind == KIND_COMPLEX
+
+    def is_signed(self):
+        return self.dtype.is_signed
+
+    def is_conj(self):
+        """Whether the elements are to be read conjugated."""
+        return self.flags & T_CONJ != 0
+
+    def is_neg(self):
+        """Whether the elements are to be read negated."""
+        return self.flags & T_NEG != 0
+
+    def is_inference(self):
+        return self.flags & T_INFERENCE != 0
+
+    def get_device(self):
+        """The index of the device, -1 for devices without one."""
+        return self.storage.device.number
+
+    def _is_view(self):
+        return self.flags & T_VIEW != 0
+
+    @property
+    def device(self):
+        return self.storage.device
+
+    @property
+    def itemsize(self):
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self):
+        """Bytes of the elements (numel * itemsize), whatever the storage holds."""
+        return mul_dims(self.total, self.dtype.itemsize)
+
+    @property
+    def is_meta(self):
+        return self.storage.device is META
+
+    @property
+    def is_cpu(self):
+        return self.storage.device.type == "cpu"
+
+    @property
+    def is_cuda(self):
+        return self.storage.device.type == "cuda"
+
+    @property
+    def is_sparse(self):
+        return False
+
+    @property
+    def is_quantized(self):
+        return False
+
+    @property
+    def is_nested(self):
+        return False
+
+    @property
+    def _base(self):
+        return self.base
+
+    @property
+    def _version(self):
+        return self.storage.version
+
+    # Gradients
+    @property
+    def requires_grad(self):
+        return self.flags & T_REQUIRES_GRAD != 0
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        _set_requires_grad(self, value)
+
+    def requires_grad_(self, requires_grad=True):
+        """Set `requires_grad` and return this tensor."""
+        _set_requires_grad(self, requires_grad)
+        return self
+
+    @property
+    def is_leaf(self):
+        """Whether no recorded op made this tensor."""
+        return self.flags & T_NONLEAF == 0
+
+    @property
+    def grad(self):
+        return None if self.extra is None else (<TensorExtra>self.extra).grad
+
+    @grad.setter
+    def grad(self, value):
+        _set_grad(self, value)
+
+    @grad.deleter
+    def grad(self):
+        extra_of(self).grad = None
+
+    @property
+    def grad_fn(self):
+        """None for a leaf; else an object that stands for the op that made this tensor."""
+        if self.flags & T_NONLEAF == 0:
+            return None
+        from metatensor._autograd import Node
+        return Node.of(self)
+
+    @property
+    def retains_grad(self):
+        return self.flags & T_RETAINS_GRAD != 0
+
+    def retain_grad(self):
+        """Ask for `grad` of a tensor that is not a leaf."""
+        if not self.flags & T_REQUIRES_GRAD:
+            raise RuntimeError("retain_grad: this tensor does not require grad")
+        if self.flags & T_NONLEAF:
+            self.flags |= T_RETAINS_GRAD
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        """Not there yet: raises NotImplementedError, or RuntimeError where PyTorch would."""
+        if not self.flags & T_REQUIRES_GRAD:
+            raise RuntimeError("backward: this tensor does not require grad and has no grad_fn")
+        raise NotImplementedError("backward: metatensor does not compute gradients yet")
+
+    @property
+    def data(self):
+        """A tensor on the same storage that autograd does not see."""
+        return detached(self)
+
+    @data.setter
+    def data(self, value):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
+        detach_from(self, <Tensor>value)
+
+    # Values
+    def item(self):
+        """The one element as a Python number. On meta: DataDependentError."""
+        return hooks.item(self)
+
+    def tolist(self):
+        """The elements as nested lists of Python numbers. On meta: DataDependentError."""
+        return hooks.tolist(self)
+
+    def __bool__(self):
+        if self.total != 1:
+            raise RuntimeError("the truth value of a tensor is defined for one element only; "
+                               f"this one has shape {shape_str(self)}")
+        return bool(hooks.item(self))
+
+    def __int__(self):
+        return int(hooks.item(self))
+
+    def __float__(self):
+        return float(hooks.item(self))
+
+    def __complex__(self):
+        return complex(hooks.item(self))
+
+    def __index__(self):
+        value = hooks.item(self)
+        if not isinstance(value, int):
+            raise TypeError("only integer tensors of one element can be used as an index")
+        return int(value)
+
+    def __len__(self):
+        if self.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self.sizes[0]
+
+    def __iter__(self):
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __getitem__(self, index):
+        return hooks.getitem(self, index)
+
+    def __setitem__(self, index, value):
+        hooks.setitem(self, index, value)
+
+    def __delitem__(self, index):
+        raise TypeError("a tensor does not support deletion of elements")
+
+    def __contains__(self, element):
+        if not _operand(element):
+            raise RuntimeError("in: expected a number or a tensor on the left, got "
+                               f"{type(element).__name__}")
+        return bool((self == element).any())
+
+    def __hash__(self):
+        return <Py_hash_t>(<Py_ssize_t><PyObject*>self >> 4)
+
+    def __repr__(self):
+        from metatensor._tensor_str import tensor_str
+        return tensor_str(self)
+
+    def __format__(self, spec):
+        if self.ndim == 0 and self.storage.device is not META and spec:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    # Operators: the slots enter dispatch with their arguments already in place.
+    def __add__(self, other):
+        return _binary(S_ADD, self, other) if _operand(other) else NotImplemented
+
+    def __radd__(self, other):
+        return _binary(S_ADD, self, other) if _operand(other) else NotImplemented
+
+    def __sub__(self, other):
+        return _binary(S_SUB, self, other) if _operand(other) else NotImplemented
+
+    def __rsub__(self, other):
+        return _binary(S_RSUB, self, other) if _operand(other) else NotImplemented
+
+    def __mul__(self, other):
+        return _binary(S_MUL, self, other) if _operand(other) else NotImplemented
+
+    def __rmul__(self, other):
+        return _binary(S_MUL, self, other) if _operand(other) else NotImplemented
+
+    def __truediv__(self, other):
+        return _binary(S_DIV, self, other) if _operand(other) else NotImplemented
+
+    def __rtruediv__(self, other):
+        return _binary(S_DIV, other, self) if _operand(other) else NotImplemented
+
+    def __floordiv__(self, other):
+        return _binary(S_FLOORDIV, self, other) if _operand(other) else NotImplemented
+
+    def __rfloordiv__(self, other):
+        return _binary(S_FLOORDIV, other, self) if _operand(other) else NotImplemented
+
+    def __mod__(self, other):
+        return _binary(S_MOD, self, other) if _operand(other) else NotImplemented
+
+    def __rmod__(self, other):
+        return _binary(S_MOD, other, self) if _operand(other) else NotImplemented
+
+    def __pow__(self, other, modulo):
+        if modulo is not None or not _operand(other):
+            return NotImplemented
+        return _binary(S_POW, self, other)
+
+    def __rpow__(self, other, modulo):
+        if modulo is not None or not _operand(other):
+            return NotImplemented
+        return _binary(S_POW, other, self)
+
+    def __matmul__(self, other):
+        return _binary(S_MATMUL, self, other) if isinstance(other, Tensor) else NotImplemented
+
+    def __rmatmul__(self, other):
+        return _binary(S_MATMUL, other, self) if isinstance(other, Tensor) else NotImplemented
+
+    def __and__(self, other):
+        return _binary(S_AND, self, other) if _operand(other) else NotImplemented
+
+    def __rand__(self, other):
+        return _binary(S_AND, self, other) if _operand(other) else NotImplemented
+
+    def __or__(self, other):
+        return _binary(S_OR, self, other) if _operand(other) else NotImplemented
+
+    def __ror__(self, other):
+        return _binary(S_OR, self, other) if _operand(other) else NotImplemented
+
+    def __xor__(self, other):
+        return _binary(S_XOR, self, other) if _operand(other) else NotImplemented
+
+    def __rxor__(self, other):
+        return _binary(S_XOR, self, other) if _operand(other) else NotImplemented
+
+    def __lshift__(self, other):
+        return _binary(S_LSHIFT, self, other) if _operand(other) else NotImplemented
+
+    def __rlshift__(self, other):
+        return _binary(S_LSHIFT, other, self) if _operand(other) else NotImplemented
+
+    def __rshift__(self, other):
+        return _binary(S_RSHIFT, self, other) if _operand(other) else NotImplemented
+
+    def __rrshift__(self, other):
+        return _binary(S_RSHIFT, other, self) if _operand(other) else NotImplemented
+
+    def __neg__(self):
+        return _unary(S_NEG, self)
+
+    def __pos__(self):
+        return _unary(S_POS, self)
+
+    def __abs__(self):
+        return _unary(S_ABS, self)
+
+    def __invert__(self):
+        return _unary(S_INVERT, self)
+
+    def __iadd__(self, other):
+        return _binary(S_IADD, self, other) if _operand(other) else NotImplemented
+
+    def __isub__(self, other):
+        return _binary(S_ISUB, self, other) if _operand(other) else NotImplemented
+
+    def __imul__(self, other):
+        return _binary(S_IMUL, self, other) if _operand(other) else NotImplemented
+
+    def __itruediv__(self, other):
+        return _binary(S_IDIV, self, other) if _operand(other) else NotImplemented
+
+    def __ifloordiv__(self, other):
+        return _binary(S_IFLOORDIV, self, other) if _operand(other) else NotImplemented
+
+    def __imod__(self, other):
+        return _binary(S_IMOD, self, other) if _operand(other) else NotImplemented
+
+    def __ipow__(self, other):
+        return _binary(S_IPOW, self, other) if _operand(other) else NotImplemented
+
+    def __iand__(self, other):
+        return _binary(S_IAND, self, other) if _operand(other) else NotImplemented
+
+    def __ior__(self, other):
+        return _binary(S_IOR, self, other) if _operand(other) else NotImplemented
+
+    def __ixor__(self, other):
+        return _binary(S_IXOR, self, other) if _operand(other) else NotImplemented
+
+    def __ilshift__(self, other):
+        return _binary(S_ILSHIFT, self, other) if _operand(other) else NotImplemented
+
+    def __irshift__(self, other):
+        return _binary(S_IRSHIFT, self, other) if _operand(other) else NotImplemented
+
+    def __richcmp__(self, other, int op):
+        if not _operand(other):
+            return NotImplemented
+        if op == Py_EQ:
+            return _binary(S_EQ, self, other)
+        if op == Py_LT:
+            return _binary(S_LT, self, other)
+        if op == Py_LE:
+            return _binary(S_LE, self, other)
+        if op == Py_GT:
+            return _binary(S_GT, self, other)
+        if op == Py_GE:
+            return _binary(S_GE, self, other)
+        return _binary(S_NE, self, other)
+
+    __array_priority__ = 1000
+
+
+def _init_subclass(cls, **kwargs):
+    super(Tensor, cls).__init_subclass__(**kwargs)
+    impl = getattr(cls, "__torch_function__", None)
+    cls._overrides_dispatch = getattr(impl, "__func__", impl) is not _disabled_torch_function_impl
+
+type_set(Tensor, "__init_subclass__", classmethod(_init_subclass))
+
+cdef Tensor _probe = Tensor.__new__(Tensor)
+setup_tensor(Tensor, <char*>&_probe.attrs - <char*><PyObject*>_probe, _init_fresh, ())
+_init_fresh(<PyObject*>_probe)
+
+
+def tensor_from_storage(storage, dtype, sizes, strides, offset=0):
+    """A tensor over a storage: `sizes` and `strides` (in elements) are sequences of ints.
+
+    Raises RuntimeError where the layout reaches outside the storage.
+    """
+    cdef Layout lay
+    cdef int i = 0
+    cdef Storage s
+    cdef DType d
+    if not isinstance(storage, Storage) or not isinstance(dtype, DType):
+        raise TypeError("tensor_from_storage: expected a storage and a dtype")
+    s = <Storage>storage
+    d = <DType>dtype
+    if len(sizes) != len(strides) or len(sizes) > MAX_DIMS:
+        raise RuntimeError(f"tensor_from_storage: sizes {tuple(sizes)} and strides {tuple(strides)} do not match")
+    for size, stride in zip(sizes, strides):
+        lay.sizes[i] = size
+        lay.strides[i] = stride
+        if lay.sizes[i] < 0 or lay.strides[i] < 0:
+            raise RuntimeError("tensor_from_storage: negative sizes or strides are not supported")
+        i += 1
+    lay.ndim = i
+    lay.offset = offset
+    check_bounds(s, d, &lay, "tensor_from_storage")
+    return over_storage(s, d, lay.ndim, lay.sizes, lay.strides, lay.offset)
+
+
+cdef int check_bounds(Storage s, DType d, Layout* lay, str op) except -1:
+    """A layout must stay inside its storage."""
+    cdef dim_t need
+    if lay.offset < 0:
+        raise RuntimeError(f"{op}(): negative storage offset {lay.offset}")
+    need = extent(lay.ndim, lay.sizes, lay.strides)
+    if need:
+        need = mul_dims(add_dims(need, lay.offset), d.itemsize)
+    if need > s.size_bytes:
+        raise RuntimeError(f"{op}(): the layout needs {need} bytes, the storage has {s.size_bytes}")
+    return 0

@@ -1,0 +1,83 @@
+"""State that belongs to one thread: modes, grad mode, default device, tracker.
+
+It hangs in the interpreter's own per-thread dictionary, so it dies with the
+thread; a thread-local C pointer makes finding it cheap.
+"""
+cimport cython
+from cpython.object cimport PyObject
+
+cdef extern from "Python.h":
+    PyObject* PyThreadState_GetDict()
+
+cdef extern from *:
+    """
+    static _Thread_local PyObject *mt_thread_state = NULL;
+    """
+    PyObject* mt_thread_state
+
+cdef str _KEY = "metatensor._core.thread"
+
+
+@cython.final
+cdef class ThreadState:
+    def __cinit__(self):
+        self.grad_enabled = True
+        self.modes = []
+
+    def __dealloc__(self):
+        global mt_thread_state
+        if mt_thread_state == <PyObject*>self:
+            mt_thread_state = NULL
+
+
+cdef ThreadState thread_state():
+    global mt_thread_state
+    cdef PyObject* d
+    cdef ThreadState state
+    if mt_thread_state != NULL:
+        return <ThreadState>mt_thread_state
+    state = ThreadState.__new__(ThreadState)
+    d = PyThreadState_GetDict()
+    if d == NULL:
+        raise RuntimeError("metatensor: this thread has no Python thread state")
+    (<dict>d)[_KEY] = state
+    mt_thread_state = <PyObject*>state
+    return state
+
+
+def is_grad_enabled():
+    """Whether operations record gradients in this thread."""
+    return thread_state().grad_enabled
+
+
+def is_inference_mode_enabled():
+    """Whether inference mode is on in this thread."""
+    return thread_state().inference
+
+
+def _set_grad_enabled(bint mode):
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.grad_enabled
+    state.grad_enabled = mode
+    return was
+
+
+def _set_inference(bint mode):
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.inference
+    state.inference = mode
+    return was
+
+
+@cython.final
+cdef class DisableTorchFunctionSubclass:
+    """Context manager: inside, subclasses of Tensor do not override dispatch."""
+    cdef bint _was
+
+    def __enter__(self):
+        cdef ThreadState state = thread_state()
+        self._was = state.overrides_disabled
+        state.overrides_disabled = True
+
+    def __exit__(self, *exc):
+        thread_state().overrides_disabled = self._was
