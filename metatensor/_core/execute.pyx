@@ -384,9 +384,8 @@ cdef object _kernel(Overload ov, Device d):
         ov.kernels.append(None)
     found = ov.kernels[d.kind]
     if found is None:
-        found = backend_of(d).kernel(ov.qualname)
-        if found is None:
-            found = False
+        from metatensor.library import find_kernel
+        found = find_kernel(ov.qualname, d.type) or backend_of(d).kernel(ov.qualname) or False
         ov.kernels[d.kind] = found
     return None if found is False else found
 
@@ -470,3 +469,11 @@ cdef object _decompose(Call* c, Overload ov, object result):
         if t.storage.data is None:
             t.storage.data = backend.allocate(t.storage.size_bytes, d.number)
     return _adopt(ov, d, result, value)
+
+
+def mark_output(tensor):
+    """Make a tensor require grad as the result of an op does; returns it."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"mark_output: expected a Tensor, got {type(tensor).__name__}")
+    _mark(tensor)
+    return tensor
