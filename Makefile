@@ -96,7 +96,7 @@ stubs: build ## write the .pyi files and the operator pages anew
 	$(VENV)/bin/python tools/opdocs.py
 
 bench: build ## time every op side by side with NumPy and, where installed, PyTorch
-	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
+	$(BENCH_VENV)/bin/python -m benchmarks.run $(BENCH)
 
 docs: $(VENV_DOCS)/.ready ## build the pages into docs/_build/html
 	$(VENV_DOCS)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html

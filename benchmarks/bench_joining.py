@@ -1,0 +1,35 @@
+"""Joining, splitting, repeating and reordering."""
+
+from .harness import suite, table
+
+CASES = table(
+    "joining",
+    """
+broadcast_tensors | m.broadcast_tensors(row, one) | np.broadcast_arrays(row, one)
+cat | m.cat((a, b)) | np.concatenate((a, b))
+cat dim | m.cat([a, b, c], dim=1) | np.concatenate([a, b, c], axis=1)
+chunk | m.chunk(t, 2, 2) | np.array_split(t, 2, 2)
+column_stack | m.column_stack((a, b)) | np.column_stack((a, b))
+dstack | m.dstack((a, b)) | np.dstack((a, b))
+flip | m.flip(a, (0, 1)) | np.flip(a, (0, 1)).copy()
+fliplr | m.fliplr(a) | np.fliplr(a).copy()
+flipud | m.flipud(a) | np.flipud(a).copy()
+hsplit | m.hsplit(a, 3) | np.hsplit(a, 3)
+hstack | m.hstack((a, b)) | np.hstack((a, b))
+meshgrid | m.meshgrid(row, v, indexing="ij") | np.meshgrid(row, v, indexing="ij")
+repeat | a.repeat(2, 2) | np.tile(a, (2, 2))
+repeat_interleave | m.repeat_interleave(a, 2, dim=1) | np.repeat(a, 2, axis=1)
+roll | m.roll(a, 1, 0) | np.roll(a, 1, 0)
+rot90 | m.rot90(a) | np.rot90(a).copy()
+split | m.split(t, 2, 2) | np.split(t, 2, 2)
+split sizes | m.split(t, [1, 3], 2) | np.split(t, [1], 2)
+stack | m.stack((a, b)) | np.stack((a, b))
+tensor_split | m.tensor_split(t, 2, 2) | np.array_split(t, 2, 2)
+tile | m.tile(a, (2, 2)) | np.tile(a, (2, 2))
+unbind | m.unbind(t)
+vsplit | m.vsplit(a, 2) | np.vsplit(a, 2)
+vstack | m.vstack((a, b)) | np.vstack((a, b))
+""",
+)
+
+Joining = suite(CASES)

@@ -1,0 +1,25 @@
+"""Pooling in one to three dimensions."""
+
+from .harness import suite, table
+
+CASES = table(
+    "pooling",
+    """
+F.adaptive_avg_pool1d | F.adaptive_avg_pool1d(x1, 2)
+F.adaptive_avg_pool2d | F.adaptive_avg_pool2d(x2, (1, 1))
+F.adaptive_avg_pool3d | F.adaptive_avg_pool3d(x3, 2)
+F.adaptive_max_pool1d | F.adaptive_max_pool1d(x1, 2)
+F.adaptive_max_pool2d | F.adaptive_max_pool2d(x2, 2)
+F.adaptive_max_pool3d | F.adaptive_max_pool3d(x3, 2)
+F.avg_pool1d | F.avg_pool1d(x1, 2)
+F.avg_pool2d | F.avg_pool2d(x2, 2)
+F.avg_pool3d | F.avg_pool3d(x3, 2)
+F.lp_pool2d | F.lp_pool2d(x2, 2.0, 2)
+F.max_pool1d | F.max_pool1d(x1, 2)
+F.max_pool2d | F.max_pool2d(x2, 3, 2, 1)
+F.max_pool2d indices | F.max_pool2d(x2, 2, return_indices=True)
+F.max_pool3d | F.max_pool3d(x3, 2)
+""",
+)
+
+Pooling = suite(CASES)

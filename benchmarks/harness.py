@@ -1,0 +1,178 @@
+"""Cases as data, the libraries they run on, and a fair way of timing them.
+
+A case is one line of a table, ``name | call | NumPy's call``. The call is written once and runs on
+metatensor and on PyTorch: ``m`` is the library, ``F`` its ``nn.functional``, ``dev`` the device, and
+every other name an input from ``INPUTS``, made anew for each library. In NumPy's call ``np`` is
+NumPy; it is left empty where NumPy has no counterpart.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+# name: (dtype, shape); floats are ones, so that every function is defined, and integers are zeros,
+# so that every index is in range. `q` is integers again, all ones, for division and shifts, and `y`
+# is what calls in place write to.
+INPUTS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "a": ("float32", (2, 3)),
+    "b": ("float32", (2, 3)),
+    "c": ("float32", (2, 3)),
+    "row": ("float32", (3,)),
+    "s": ("float32", (3, 3)),
+    "t": ("float32", (2, 3, 4)),
+    "u": ("float32", (2, 4, 5)),
+    "v": ("float32", (4,)),
+    "w": ("float32", (4, 3)),
+    "y": ("float32", (2, 3)),
+    "z": ("complex64", (2, 3)),
+    "i": ("int64", (2, 3)),
+    "j": ("int64", (2,)),
+    "q": ("int64", (2, 3)),
+    "k": ("bool", (2, 3)),
+    "l": ("bool", (2, 3)),
+    "m1": ("float32", (3, 5)),
+    "m2": ("float32", (2, 3, 5)),
+    "m3": ("float32", (4, 3, 3)),
+    "one4": ("float32", (2, 1, 4)),
+    "two": ("float32", (2,)),
+    "one": ("float32", (1, 3, 1)),
+    "x1": ("float32", (1, 4, 8)),
+    "x2": ("float32", (1, 4, 8, 8)),
+    "x3": ("float32", (1, 4, 8, 8, 8)),
+    "k1": ("float32", (4, 4, 3)),
+    "k2": ("float32", (4, 4, 3, 3)),
+    "k3": ("float32", (4, 4, 3, 3, 3)),
+    "g": ("float32", (4,)),
+    "qkv": ("float32", (1, 2, 4, 8)),
+}
+ZEROS = {"i", "j"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: an op, how it is called, and how NumPy would be."""
+
+    family: str
+    name: str
+    call: str
+    numpy: str | None = None
+
+
+def table(family: str, text: str) -> list[Case]:
+    """Read a table of ``name | call | numpy`` lines; a line may leave NumPy's column out."""
+    cases = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, call, *numpy = (part.strip() for part in line.split(" | "))
+        cases.append(Case(family, name, call, numpy[0] if numpy else None))
+    return cases
+
+
+class Library:
+    """Something that can run cases: its name in the report, and where calls find their names."""
+
+    def __init__(self, title: str, module: str, device: str | None) -> None:
+        self.title = title
+        self.module = importlib.import_module(module)
+        self.device = device
+        self.is_numpy = module == "numpy"
+        self._inputs: dict[str, Any] = {}
+        no_grad = getattr(self.module, "no_grad", None)
+        self.context: Callable[[], Any] = no_grad or nullcontext
+        if self.is_numpy:
+            self._inputs["np"] = self.module
+        else:
+            functional = importlib.import_module(f"{module}.nn.functional")
+            self._inputs.update(m=self.module, F=functional, dev=device)
+
+    def input(self, name: str) -> Any:
+        """The input of that name, made on first use."""
+        if name not in self._inputs:
+            dtype, shape = INPUTS[name]
+            make = getattr(self.module, "zeros" if name in ZEROS else "ones")
+            options = {} if self.device is None else {"device": self.device}
+            self._inputs[name] = make(shape, dtype=getattr(self.module, dtype), **options)
+        return self._inputs[name]
+
+    def loop(self, case: Case) -> Callable[[int], None] | None:
+        """A function that makes the call n times, its names all local; None where there is no such call."""
+        call = case.numpy if self.is_numpy else case.call
+        if not call:
+            return None
+        names = sorted(set(free_names(call)))
+        source = f"def loop(n, {', '.join(names)}):\n    for _ in range(n):\n        {call}\n"
+        scope: dict[str, Any] = {}
+        exec(compile(source, f"<{case.name}>", "exec"), scope)
+        values = [self.input(name) for name in names]
+        timed = scope["loop"]
+        return lambda n: timed(n, *values)
+
+
+def free_names(call: str) -> Iterable[str]:
+    """The global names that an expression reads."""
+    import builtins
+
+    code: CodeType = compile(call, "<case>", "exec")
+    return [n for n in code.co_names if (n in INPUTS or n in ("m", "F", "np", "dev")) and not hasattr(builtins, n)]
+
+
+def interleaved(loops: dict[str, Callable[[int], None]], rounds: int, budget: float) -> dict[str, float]:
+    """Median seconds per call of each loop.
+
+    The loops take turns, so that whatever else the machine does falls on all of them alike; each
+    turn makes as many calls as fit into ``budget`` seconds.
+    """
+    counts = {}
+    for name, loop in loops.items():
+        loop(2)
+        counts[name] = calls_within(loop, budget)
+    samples: dict[str, list[float]] = {name: [] for name in loops}
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for name, loop in loops.items():
+                n = counts[name]
+                start = time.perf_counter()
+                loop(n)
+                samples[name].append((time.perf_counter() - start) / n)
+    finally:
+        if enabled:
+            gc.enable()
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def calls_within(loop: Callable[[int], None], budget: float) -> int:
+    n = 1
+    while True:
+        start = time.perf_counter()
+        loop(n)
+        spent = time.perf_counter() - start
+        if spent >= budget / 4 or n >= 1 << 20:
+            return max(1, int(n * budget / max(spent, 1e-9)))
+        n *= 4
+
+
+def suite(cases: list[Case]) -> type:
+    """The same cases as a benchmark class for asv: one parameter, the op."""
+    by_name = {case.name: case for case in cases}
+
+    class Suite:
+        params = list(by_name)
+        param_names = ("op",)
+
+        def setup(self, op: str) -> None:
+            self.loop = Library("metatensor", "metatensor", "meta").loop(by_name[op])
+
+        def time_meta(self, op: str) -> None:
+            self.loop(1)
+
+    Suite.__name__ = Suite.__qualname__ = cases[0].family.title()
+    return Suite
