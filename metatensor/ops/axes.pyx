@@ -1,0 +1,285 @@
+"""Views with the dimensions in another order, and the complex views that go with them."""
+import warnings
+
+from metatensor._core.dtype cimport to_complex, to_real
+from metatensor._core.layout cimport Layout, mul_dims
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, PROPERTY, VIEW, Call, alias_op, call, define, dim_arg, dims_arg,
+    find, op_name, tensor_arg, wrap,
+)
+from metatensor._core.slots cimport type_set
+from metatensor._core.tensor cimport Tensor, alias, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, dim_t
+from metatensor.ops.view cimport drop_dim, read_layout, view_of
+
+
+cdef Tensor permuted(Tensor t, const int* order):
+    """Dimension i of the view is dimension order[i] of `t`."""
+    cdef Layout lay
+    cdef int i
+    lay.ndim = t.ndim
+    lay.offset = t.offset
+    for i in range(t.ndim):
+        lay.sizes[i] = t.sizes[order[i]]
+        lay.strides[i] = t.strides[order[i]]
+    return view_of(t, &lay)
+
+
+cdef Tensor swapped(Tensor t, int a, int b):
+    """A view with two dimensions exchanged."""
+    cdef Layout lay
+    if a == b:
+        return alias(t)
+    read_layout(t, &lay)
+    lay.sizes[a], lay.sizes[b] = t.sizes[b], t.sizes[a]
+    lay.strides[a], lay.strides[b] = t.strides[b], t.strides[a]
+    return view_of(t, &lay)
+
+
+cdef object permute_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t dims[MAX_DIMS]
+    cdef int order[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, dims), i, d
+    cdef unsigned long long seen = 0
+    if n != t.ndim:
+        raise RuntimeError(f"{op_name(c)}(): {n} dimensions were given for a tensor of shape {shape_str(t)}, which has {t.ndim}")
+    for i in range(n):
+        d = wrap(c, dims[i], n)
+        if seen >> d & 1:
+            raise RuntimeError(f"{op_name(c)}(): dimension {d} appears twice in {[dims[k] for k in range(n)]}")
+        seen |= 1ULL << d
+        order[i] = d
+    return permuted(t, order)
+
+
+cdef object transpose_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return swapped(t, dim_arg(c, 1, t.ndim), dim_arg(c, 2, t.ndim))
+
+
+cdef object t_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.ndim > 2:
+        raise RuntimeError(f"{op_name(c)}(): at most 2 dimensions are allowed, got shape {shape_str(t)}")
+    return alias(t) if t.ndim < 2 else swapped(t, 0, 1)
+
+
+cdef object reverse_meta(Call* c):
+    """Tensor.T: all dimensions reversed; beyond 2 dimensions PyTorch deprecates it."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int order[MAX_DIMS]
+    cdef int i
+    if t.ndim != 2 and t.ndim != 0:
+        warnings.warn("T on a tensor that is no matrix is deprecated: use mT for batches of matrices, or permute()",
+                      UserWarning, stacklevel=2)
+    for i in range(t.ndim):
+        order[i] = t.ndim - 1 - i
+    return permuted(t, order)
+
+
+cdef inline Tensor _flip_conj(Tensor view):
+    if view.dtype.kind == KIND_COMPLEX:
+        view.flags ^= T_CONJ
+    return view
+
+
+cdef object matrix_meta(Call* c):
+    """mT, mH, adjoint: the last two dimensions exchanged, the latter two conjugated."""
+    cdef Tensor t = tensor_arg(c, 0), view
+    cdef bint conj = op_name(c) != "mT"
+    if t.ndim < 2 and not (op_name(c) == "adjoint" and t.ndim == 0):
+        raise RuntimeError(f"{op_name(c)}(): a matrix or a batch of matrices is needed, got shape {shape_str(t)}")
+    view = alias(t) if t.ndim == 0 else swapped(t, t.ndim - 2, t.ndim - 1)
+    return _flip_conj(view) if conj else view
+
+
+cdef object h_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.ndim != 2 and t.ndim != 0:
+        raise RuntimeError(f"H: a matrix is needed, got shape {shape_str(t)}; use mH for batches of matrices")
+    return _flip_conj(alias(t) if t.ndim == 0 else swapped(t, 0, 1))
+
+
+cdef object _move(Call* c, Tensor t, int n, dim_t* source, dim_t* to):
+    cdef int order[MAX_DIMS]
+    cdef int i, d, k = 0
+    cdef unsigned long long from_seen = 0, to_seen = 0
+    for i in range(n):
+        source[i] = wrap(c, source[i], t.ndim)
+        to[i] = wrap(c, to[i], t.ndim)
+        if from_seen >> source[i] & 1 or to_seen >> to[i] & 1:
+            raise RuntimeError(f"{op_name(c)}(): a dimension appears twice in source or destination")
+        from_seen |= 1ULL << source[i]
+        to_seen |= 1ULL << to[i]
+    if t.ndim == 0:
+        return alias(t)
+    for i in range(n):
+        order[to[i]] = <int>source[i]
+    for d in range(t.ndim):
+        if to_seen >> d & 1:
+            continue
+        while from_seen >> k & 1:
+            k += 1
+        order[d] = k
+        k += 1
+    return permuted(t, order)
+
+
+cdef object movedim_meta(Call* c):
+    cdef dim_t source[MAX_DIMS]
+    cdef dim_t to[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, source)
+    if dims_arg(c, 2, to) != n:
+        raise RuntimeError(f"{op_name(c)}(): source and destination must name as many dimensions each")
+    return _move(c, tensor_arg(c, 0), n, source, to)
+
+
+define("permute(Tensor(a) input, int[] dims) -> Tensor", permute_meta, VIEW, "The dimensions in the order `dims`.")
+define("transpose(Tensor(a) input, int dim0, int dim1) -> Tensor", transpose_meta, VIEW | INPLACE,
+       "Two dimensions exchanged.")
+alias_op("swapdims", "transpose")
+define("swapaxes(Tensor(a) input, int axis0, int axis1) -> Tensor", transpose_meta, VIEW | INPLACE,
+       "transpose() with NumPy's names.")
+define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE, "A matrix transposed; fewer dimensions stay as they are.")
+define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY, "The dimensions in reverse order.")
+define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "The last two dimensions exchanged.")
+define("H(Tensor(a) input) -> Tensor", h_meta, VIEW | PROPERTY, "A matrix transposed and conjugated.")
+define("mH(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY,
+       "The last two dimensions exchanged, and conjugated.")
+define("adjoint(Tensor(a) input) -> Tensor", matrix_meta, VIEW, "The last two dimensions exchanged, and conjugated.")
+define("movedim(Tensor(a) input, int[1] source, int[1] destination) -> Tensor", movedim_meta, VIEW,
+       "Dimensions moved from the places `source` to `destination`; the others keep their order.")
+alias_op("moveaxis", "movedim")
+
+
+# Complex ------------------------------------------------------------------------------------
+
+cdef object conj_view(Call* c):
+    return _flip_conj(alias(tensor_arg(c, 0)))
+
+
+cdef object neg_view(Call* c):
+    cdef Tensor view = alias(tensor_arg(c, 0))
+    view.flags ^= T_NEG
+    return view
+
+
+cdef object conj_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return call("_conj", (t,)) if t.dtype.kind == KIND_COMPLEX else t
+
+
+cdef object resolve_body(Call* c):
+    """A tensor that is stored conjugated (or negated) as it is read; others as they are."""
+    cdef Tensor t = tensor_arg(c, 0)
+    return call("clone", (t,)) if t.flags & (T_CONJ if op_name(c) == "resolve_conj" else T_NEG) else t
+
+
+cdef object view_as_real_meta(Call* c):
+    """Each element as the pair of its real and imaginary part, in a last dimension of size 2."""
+    cdef Tensor t = tensor_arg(c, 0), view
+    cdef Layout lay
+    if t.dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): a complex tensor is needed, got {t.dtype.name}")
+    if t.flags & T_CONJ:
+        raise RuntimeError(f"{op_name(c)}(): a conjugate view has no such view; call resolve_conj() first")
+    _pairs(t, &lay)
+    view = view_of(t, &lay)
+    view.dtype = to_real(t.dtype)
+    return view
+
+
+cdef int _pairs(Tensor t, Layout* lay) except -1:
+    """The layout of a complex tensor in units of its parts."""
+    cdef int i
+    if t.ndim >= MAX_DIMS:
+        raise RuntimeError(f"at most {MAX_DIMS} dimensions are supported")
+    read_layout(t, lay)
+    for i in range(t.ndim):
+        lay.strides[i] = mul_dims(lay.strides[i], 2)
+    lay.offset = mul_dims(lay.offset, 2)
+    lay.sizes[t.ndim] = 2
+    lay.strides[t.ndim] = 1
+    lay.ndim += 1
+    return 0
+
+
+cdef object view_as_complex_meta(Call* c):
+    """The inverse: the last dimension, of size 2 and stride 1, holds the parts."""
+    cdef Tensor t = tensor_arg(c, 0), view
+    cdef Layout lay
+    cdef int i, last = t.ndim - 1
+    if t.dtype.name not in ("float16", "float32", "float64"):
+        raise RuntimeError(f"{op_name(c)}(): float16, float32 or float64 is needed, got {t.dtype.name}")
+    if t.ndim == 0 or t.sizes[last] != 2 or t.strides[last] != 1:
+        raise RuntimeError(f"{op_name(c)}(): a last dimension of size 2 and stride 1 is needed, got shape {shape_str(t)}")
+    read_layout(t, &lay)
+    drop_dim(&lay, last)
+    for i in range(last):
+        if lay.strides[i] % 2:
+            raise RuntimeError(f"{op_name(c)}(): the stride of dimension {i}, {lay.strides[i]}, must be even")
+        lay.strides[i] //= 2
+    if lay.offset % 2:
+        raise RuntimeError(f"{op_name(c)}(): the storage offset, {lay.offset}, must be even")
+    lay.offset //= 2
+    view = view_of(t, &lay)
+    view.dtype = to_complex(t.dtype)
+    return view
+
+
+cdef object part_view(Call* c):
+    """_real, _imag: one part of a complex tensor, as a view."""
+    cdef Tensor t = tensor_arg(c, 0), view
+    cdef Layout lay
+    cdef bint imaginary = op_name(c) == "_imag"
+    _pairs(t, &lay)
+    lay.ndim -= 1
+    if imaginary:
+        lay.offset += 1
+    view = view_of(t, &lay)
+    view.dtype = to_real(t.dtype)
+    if view.flags & T_CONJ:
+        view.flags ^= T_CONJ
+        if imaginary:
+            view.flags ^= T_NEG
+    return view
+
+
+cdef object real_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return call("_real", (t,)) if t.dtype.kind == KIND_COMPLEX else t
+
+
+cdef object imag_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): a complex tensor is needed, got {t.dtype.name}")
+    return call("_imag", (t,))
+
+
+define("_conj(Tensor(a) input) -> Tensor", conj_view, VIEW, "A view that reads conjugated.")
+define("_neg_view(Tensor(a) input) -> Tensor", neg_view, VIEW, "A view that reads negated.")
+define("conj(Tensor(a) input) -> Tensor", conj_body, COMPOSITE, "Complex conjugate, as a view; real tensors as they are.")
+define("resolve_conj(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE, "A conjugate view written out.")
+define("resolve_neg(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE, "A negative view written out.")
+define("view_as_real(Tensor(a) input) -> Tensor", view_as_real_meta, VIEW | FUNCTION_ONLY,
+       "A complex tensor as pairs of real numbers.")
+define("view_as_complex(Tensor(a) input) -> Tensor", view_as_complex_meta, VIEW | FUNCTION_ONLY,
+       "Pairs of real numbers as complex ones.")
+define("_real(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
+define("_imag(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
+define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY, "The real part, as a view.")
+define("imag(Tensor(a) input) -> Tensor", imag_body, COMPOSITE | FUNCTION_ONLY, "The imaginary part, as a view.")
+
+
+def _set_real(tensor, value):
+    tensor.real.copy_(value)
+
+
+def _set_imag(tensor, value):
+    tensor.imag.copy_(value)
+
+
+type_set(Tensor, "real", property(find("real"), _set_real, None, "The real part, as a view."))
+type_set(Tensor, "imag", property(find("imag"), _set_imag, None, "The imaginary part, as a view."))

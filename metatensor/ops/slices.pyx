@@ -1,0 +1,349 @@
+"""Views of a part: select, narrow, slice, diagonal, unfold, as_strided, and splitting into several."""
+from metatensor._core.layout cimport Layout, add_dims, count, mul_dims
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, INPLACE, METHOD_ONLY, VIEW, Call, arg, define, dim_arg, dims_arg, int_arg, is_none, op_name,
+    tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, check_bounds, new_view, shape_str
+from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, slice_dim, view_of
+
+cdef extern from *:
+    """
+    #define MT_DIM_MAX 9223372036854775807LL
+    """
+    dim_t DIM_MAX "MT_DIM_MAX"
+
+
+cdef Tensor part(Tensor t, int d, dim_t start, dim_t length):
+    """Elements start to start + length of dimension `d`; the caller has checked that they are there."""
+    cdef Layout lay
+    read_layout(t, &lay)
+    lay.sizes[d] = length
+    if start:
+        lay.offset = add_dims(lay.offset, mul_dims(start, lay.strides[d]))
+    return view_of(t, &lay)
+
+
+cdef Tensor selected(Tensor t, int d, dim_t index):
+    """One index of dimension `d`, without that dimension; the caller has checked the index."""
+    cdef Layout lay
+    read_layout(t, &lay)
+    if index:
+        lay.offset = add_dims(lay.offset, mul_dims(index, lay.strides[d]))
+    drop_dim(&lay, d)
+    return view_of(t, &lay)
+
+
+cdef object select_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t index = int_arg(c, 2), size
+    cdef int d
+    if t.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to select from")
+    d = dim_arg(c, 1, t.ndim)
+    size = t.sizes[d]
+    if index < -size or index >= size:
+        raise IndexError(f"{op_name(c)}(): index {index} is out of range for dimension {d} of shape {shape_str(t)}")
+    return selected(t, d, index + size if index < 0 else index)
+
+
+cdef object narrow_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t start = int_arg(c, 2), length = int_arg(c, 3), size
+    cdef int d
+    if t.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has no dimension to narrow")
+    d = dim_arg(c, 1, t.ndim)
+    size = t.sizes[d]
+    if length < 0:
+        raise RuntimeError(f"{op_name(c)}(): the length must not be negative, got {length}")
+    if start < -size or start > size:
+        raise IndexError(f"{op_name(c)}(): start {start} is out of range for dimension {d} of shape {shape_str(t)}")
+    if start < 0:
+        start += size
+    if length > size - start:
+        raise RuntimeError(f"{op_name(c)}(): start {start} and length {length} exceed dimension {d} of shape {shape_str(t)}")
+    return part(t, d, start, length)
+
+
+cdef object slice_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t start = 0 if is_none(c, 2) else int_arg(c, 2)
+    cdef dim_t stop = DIM_MAX if is_none(c, 3) else int_arg(c, 3)
+    cdef dim_t step = int_arg(c, 4)
+    cdef Layout lay
+    cdef int d
+    if t.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has no dimension to slice")
+    d = dim_arg(c, 1, t.ndim)
+    if step <= 0:
+        raise RuntimeError(f"{op_name(c)}(): the step must be positive, got {step}")
+    read_layout(t, &lay)
+    slice_dim(&lay, d, start, stop, step)
+    return view_of(t, &lay)
+
+
+define("select(Tensor(a) input, int dim, int index) -> Tensor", select_meta, VIEW,
+       "One index of a dimension, without that dimension.")
+define("narrow(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW,
+       "`length` elements of a dimension from `start` on.")
+define("slice(Tensor(a) input, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", slice_meta,
+       VIEW | FUNCTION_ONLY | METHOD_ONLY, "start:end:step of a dimension, bounds clipped.")
+
+
+# Diagonals and windows --------------------------------------------------------------------------
+
+cdef Tensor diagonal_view(Tensor t, dim_t offset, int d1, int d2):
+    """A diagonal of the matrices in dimensions `d1` and `d2`, as a new last dimension."""
+    cdef Layout lay
+    cdef dim_t n, s1 = t.strides[d1], s2 = t.strides[d2]
+    read_layout(t, &lay)
+    if offset >= 0:
+        n = min(t.sizes[d1], max(t.sizes[d2] - offset, 0))
+        if n > 0:
+            lay.offset = add_dims(lay.offset, mul_dims(offset, s2))
+    else:
+        n = min(max(t.sizes[d1] + offset, 0), t.sizes[d2])
+        if n > 0:
+            lay.offset = add_dims(lay.offset, mul_dims(-offset, s1))
+    drop_dim(&lay, max(d1, d2))
+    drop_dim(&lay, min(d1, d2))
+    lay.sizes[lay.ndim] = n
+    lay.strides[lay.ndim] = add_dims(s1, s2)
+    lay.ndim += 1
+    return view_of(t, &lay)
+
+
+cdef object diagonal_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t offset = int_arg(c, 1)
+    cdef int d1 = dim_arg(c, 2, t.ndim), d2 = dim_arg(c, 3, t.ndim)
+    if d1 == d2:
+        raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {arg(c, 2)} and {arg(c, 3)} for shape {shape_str(t)}")
+    # Beyond this no diagonal has elements, and the arithmetic stays in range.
+    offset = max(min(offset, t.sizes[d2]), -t.sizes[d1])
+    return diagonal_view(t, offset, d1, d2)
+
+
+cdef object unfold_meta(Call* c):
+    """Windows of `size` elements, `step` apart, as a new last dimension."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int d = dim_arg(c, 1, t.ndim)
+    cdef dim_t size = int_arg(c, 2), step = int_arg(c, 3), n = t.sizes[d] if t.ndim else 1
+    cdef Layout lay
+    if step <= 0:
+        raise RuntimeError(f"{op_name(c)}(): the step must be positive, got {step}")
+    if size < 0 or size > n:
+        raise RuntimeError(f"{op_name(c)}(): windows of {size} do not fit in dimension {d} of shape {shape_str(t)}")
+    read_layout(t, &lay)
+    lay.sizes[t.ndim] = size
+    lay.strides[t.ndim] = t.strides[d] if t.ndim else 1
+    lay.ndim += 1
+    if t.ndim:
+        lay.sizes[d] = (n - size) // step + 1
+        lay.strides[d] = mul_dims(lay.strides[d], step)
+    return view_of(t, &lay)
+
+
+define("diagonal(Tensor(a) input, int offset=0, int dim1=0, int dim2=1) -> Tensor", diagonal_meta, VIEW,
+       "A diagonal of the matrices in dim1 and dim2, as the last dimension.")
+define("linalg.diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diagonal_meta, VIEW,
+       "diagonal() of the matrices in the last two dimensions.")
+define("unfold(Tensor(a) input, int dimension, int size, int step) -> Tensor", unfold_meta, VIEW | METHOD_ONLY,
+       "Sliding windows of a dimension, as a new last dimension.")
+
+
+# as_strided -----------------------------------------------------------------------------------------
+
+cdef object as_strided_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Layout lay
+    cdef int i, n
+    lay.ndim = dims_arg(c, 1, lay.sizes)
+    n = dims_arg(c, 2, lay.strides)
+    if n != lay.ndim:
+        raise RuntimeError(f"{op_name(c)}(): {lay.ndim} sizes and {n} strides do not match")
+    lay.offset = t.offset if is_none(c, 3) else int_arg(c, 3)
+    for i in range(n):
+        if lay.sizes[i] < 0 or lay.strides[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): negative sizes or strides are not supported, got "
+                               f"{dims_tuple(n, lay.sizes)} and {dims_tuple(n, lay.strides)}")
+    count(n, lay.sizes)
+    check_bounds(t.storage, t.dtype, &lay, op_name(c))
+    return view_of(t, &lay)
+
+
+define("as_strided(Tensor(a) input, int[] size, int[] stride, int? storage_offset=None) -> Tensor", as_strided_meta,
+       VIEW | INPLACE, "The storage seen with other sizes, strides and offset, all in elements.")
+
+
+# Several views -----------------------------------------------------------------------------------------
+
+cdef object _even(Tensor t, int d, dim_t size):
+    """Pieces of `size` along `d`, the last one perhaps smaller."""
+    cdef dim_t total = t.sizes[d], start = 0
+    if total == 0 or size >= total:
+        return (part(t, d, 0, total),)
+    out = []
+    while start < total:
+        out.append(part(t, d, start, min(size, total - start)))
+        start += size
+    return tuple(out)
+
+
+cdef int _need_dim(Call* c, Tensor t) except -1:
+    if t.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): at least 1 dimension is needed, got a 0-d tensor")
+    return 0
+
+
+cdef object split_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t size = int_arg(c, 1)
+    cdef int d
+    _need_dim(c, t)
+    d = dim_arg(c, 2, t.ndim)
+    if size < 0 or (size == 0 and t.sizes[d]):
+        raise RuntimeError(f"{op_name(c)}(): cannot split dimension {d} of shape {shape_str(t)} in pieces of {size}")
+    return _even(t, d, size)
+
+
+cdef object split_sizes_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t start = 0, size
+    cdef int d
+    _need_dim(c, t)
+    d = dim_arg(c, 2, t.ndim)
+    out = []
+    for item in arg(c, 1):
+        size = item
+        if size < 0 or size > t.sizes[d] - start:
+            raise RuntimeError(f"{op_name(c)}(): the sizes {list(arg(c, 1))} must not be negative and must add up to the "
+                               f"size of dimension {d}, {t.sizes[d]}, of shape {shape_str(t)}")
+        out.append(part(t, d, start, size))
+        start += size
+    if start != t.sizes[d]:
+        raise RuntimeError(f"{op_name(c)}(): the sizes {list(arg(c, 1))} add up to {start}, not to the size of dimension "
+                           f"{d}, {t.sizes[d]}, of shape {shape_str(t)}")
+    return tuple(out)
+
+
+cdef object chunk_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t n = int_arg(c, 1), i
+    cdef int d
+    _need_dim(c, t)
+    d = dim_arg(c, 2, t.ndim)
+    if n <= 0:
+        raise RuntimeError(f"{op_name(c)}(): the number of chunks must be positive, got {n}")
+    if t.sizes[d] == 0:
+        return tuple([part(t, d, 0, 0) for i in range(n)])
+    return _even(t, d, (t.sizes[d] - 1) // n + 1)
+
+
+cdef object _sections(Call* c, Tensor t, int d, dim_t n):
+    """n pieces whose sizes differ by at most one, the larger ones first."""
+    cdef dim_t small, large, i, start = 0, size
+    if n <= 0:
+        raise RuntimeError(f"{op_name(c)}(): the number of sections must be positive, got {n}")
+    small, large = t.sizes[d] // n, t.sizes[d] % n
+    out = []
+    for i in range(n):
+        size = small + (1 if i < large else 0)
+        out.append(part(t, d, start, size))
+        start += size
+    return tuple(out)
+
+
+cdef object _at_indices(Tensor t, int d, object indices):
+    """Pieces between the indices, which are clipped as in a slice."""
+    cdef Layout lay
+    cdef dim_t start = 0, stop
+    out = []
+    for item in indices:
+        stop = item
+        read_layout(t, &lay)
+        slice_dim(&lay, d, start, stop, 1)
+        out.append(view_of(t, &lay))
+        start = stop
+    read_layout(t, &lay)
+    slice_dim(&lay, d, start, DIM_MAX, 1)
+    out.append(view_of(t, &lay))
+    return tuple(out)
+
+
+cdef object sections_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    _need_dim(c, t)
+    return _sections(c, t, dim_arg(c, 2, t.ndim), int_arg(c, 1))
+
+
+cdef object indices_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    _need_dim(c, t)
+    return _at_indices(t, dim_arg(c, 2, t.ndim), arg(c, 1))
+
+
+cdef int _fixed_dim(Call* c, Tensor t) except -1:
+    """The dimension that hsplit, vsplit or dsplit splits."""
+    cdef str name = op_name(c)
+    cdef int least = 1 if name == "hsplit" else 2 if name == "vsplit" else 3
+    if t.ndim < least:
+        raise RuntimeError(f"{name}(): at least {least} dimensions are needed, got shape {shape_str(t)}")
+    if name == "hsplit":
+        return 0 if t.ndim == 1 else 1
+    return 0 if name == "vsplit" else 2
+
+
+cdef object fixed_sections_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int d = _fixed_dim(c, t)
+    cdef dim_t n = int_arg(c, 1)
+    if n == 0 or t.sizes[d] % n:
+        raise RuntimeError(f"{op_name(c)}(): dimension {d} of shape {shape_str(t)} cannot be split in {n} equal sections")
+    return _sections(c, t, d, n)
+
+
+cdef object fixed_indices_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return _at_indices(t, _fixed_dim(c, t), arg(c, 1))
+
+
+cdef object unbind_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int d
+    cdef dim_t i
+    if t.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension")
+    d = dim_arg(c, 1, t.ndim)
+    return tuple([selected(t, d, i) for i in range(t.sizes[d])])
+
+
+define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW,
+       "Pieces of a given size, or of the sizes in a list, along a dimension, as a tuple of views.")
+define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW)
+define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW)
+define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[]", split_sizes_meta, VIEW)
+define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
+       "Pieces of the given sizes along a dimension.")
+define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW,
+       "At most `chunks` pieces of one size, the last one perhaps smaller.")
+define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW, "split().")
+define("unsafe_split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
+       "split_with_sizes().")
+define("unsafe_chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW, "chunk().")
+define("tensor_split(Tensor(a) input, int indices_or_sections, int dim=0) -> Tensor[]", sections_meta, VIEW,
+       "A number of pieces of nearly one size, or the pieces between indices.")
+define("tensor_split.indices_or_sections(Tensor(a) input, int[] indices_or_sections, int dim=0) -> Tensor[]",
+       indices_meta, VIEW)
+define("tensor_split.sections(Tensor(a) input, int sections, int dim=0) -> Tensor[]", sections_meta, VIEW)
+define("tensor_split.indices(Tensor(a) input, int[] indices, int dim=0) -> Tensor[]", indices_meta, VIEW)
+for name, text in (("hsplit", "columns"), ("vsplit", "rows"), ("dsplit", "depth")):
+    define(name + "(Tensor(a) input, int indices_or_sections) -> Tensor[]", fixed_sections_meta, VIEW,
+           f"Equal sections, or the pieces between indices, along the {text}.")
+    define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)
+    define(name + ".sections(Tensor(a) input, int sections) -> Tensor[]", fixed_sections_meta, VIEW)
+    define(name + ".indices(Tensor(a) input, int[] indices) -> Tensor[]", fixed_indices_meta, VIEW)
+define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW,
+       "All indices of a dimension, as a tuple of views without it.")

@@ -1,0 +1,357 @@
+"""Views of all elements in other shapes: view, reshape, squeeze, expand and what is made of them."""
+from cpython.object cimport PyObject
+from metatensor._core.dtype cimport DType
+from metatensor._core.layout cimport (
+    MT_MUL_OVERFLOW, Layout, add_dims, copy_dims, count, infer_size, mul_dims, view_strides,
+)
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, VIEW, Call, Op, arg, call, define, dim_arg, dim_list, dims_arg,
+    int_arg, op_name, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
+from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
+
+from metatensor._core.formats import contiguous_format
+
+
+cdef object dims_tuple(int n, const dim_t* dims):
+    return tuple([dims[i] for i in range(n)])
+
+
+cdef int insert_dim(Layout* lay, int d) except -1:
+    """A new dimension of size 1 before dimension `d`, with the stride that keeps contiguity."""
+    cdef int i
+    if lay.ndim >= MAX_DIMS:
+        raise RuntimeError(f"at most {MAX_DIMS} dimensions are supported")
+    for i in range(lay.ndim, d, -1):
+        lay.sizes[i] = lay.sizes[i - 1]
+        lay.strides[i] = lay.strides[i - 1]
+    lay.strides[d] = mul_dims(lay.sizes[d + 1], lay.strides[d + 1]) if d < lay.ndim else 1
+    lay.sizes[d] = 1
+    lay.ndim += 1
+    return 0
+
+
+cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) except -1:
+    """Keep start:stop:step of dimension `d`; bounds are clipped as in Python, `step` is positive."""
+    cdef dim_t n = lay.sizes[d], stride = lay.strides[d]
+    if start < 0:
+        start = max(start + n, 0)
+    elif start > n:
+        start = n
+    if stop < 0:
+        stop += n
+    if stop < start:
+        stop = start
+    elif stop > n:
+        stop = n
+    # Not (stop - start + step - 1) // step, which a huge step would overflow.
+    lay.sizes[d] = (stop - start - 1) // step + 1 if stop > start else 0
+    if start:
+        lay.offset = add_dims(lay.offset, mul_dims(start, stride))
+    # A step that overflows leaves at most one element, so its stride says nothing.
+    if step != 1 and not MT_MUL_OVERFLOW(stride, step, &stride):
+        lay.strides[d] = stride
+    return 0
+
+
+# view -------------------------------------------------------------------------------
+
+cdef int _resolve(Call* c, Tensor t, int n, dim_t* sizes) except -1:
+    """Fill in a -1 and check that the sizes fit the number of elements."""
+    cdef int verdict = infer_size(n, sizes, t.total)
+    if verdict:
+        wanted = list(dims_tuple(n, sizes))
+        if verdict == 2:
+            raise RuntimeError(f"{op_name(c)}(): only one size can be -1, got {wanted}")
+        if verdict == 3:
+            raise RuntimeError(f"{op_name(c)}(): invalid shape {wanted}: a size is negative")
+        if verdict == 4:
+            raise RuntimeError(f"{op_name(c)}(): -1 in {wanted} could be any value, as the tensor of shape "
+                               f"{shape_str(t)} has no elements")
+        raise RuntimeError(f"{op_name(c)}(): shape {wanted} is invalid for a tensor of shape {shape_str(t)} "
+                           f"with {t.total} elements")
+    return 0
+
+
+cdef object view_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    _resolve(c, t, n, sizes)
+    if not view_strides(t.ndim, t.sizes, t.strides, n, sizes, strides):
+        raise RuntimeError(
+            f"{op_name(c)}(): a tensor of shape {shape_str(t)} with strides {dims_tuple(t.ndim, t.strides)} cannot be "
+            f"seen as {list(dims_tuple(n, sizes))} without a copy; use reshape() instead")
+    return new_view(t, n, sizes, strides, t.offset)
+
+
+cdef object view_dtype(Call* c):
+    """Reinterpret the bytes; the last dimension grows or shrinks with the size of an element."""
+    cdef Tensor t = tensor_arg(c, 0), out
+    cdef DType dtype = <DType>arg(c, 1)
+    cdef Layout lay
+    cdef dim_t old = t.dtype.itemsize, new = dtype.itemsize, ratio
+    cdef int i, last = t.ndim - 1
+    if dtype is not t.dtype and t.flags & (T_CONJ | T_NEG):
+        raise RuntimeError(f"{op_name(c)}(): a conjugate or negative view of {t.dtype.name} cannot be seen as "
+                           f"{dtype.name}; call resolve_conj() or resolve_neg() first")
+    read_layout(t, &lay)
+    if old != new:
+        what = f"{op_name(c)}(): {t.dtype.name} of shape {shape_str(t)} cannot be seen as {dtype.name}"
+        if t.ndim == 0:
+            raise RuntimeError(f"{what}: the tensor has no dimension, and the sizes of elements differ")
+        if lay.strides[last] != 1:
+            raise RuntimeError(f"{what}: the last dimension must have stride 1, got {lay.strides[last]}")
+        if old > new:
+            ratio = old // new
+            for i in range(last):
+                lay.strides[i] = mul_dims(lay.strides[i], ratio)
+            lay.sizes[last] = mul_dims(lay.sizes[last], ratio)
+            lay.offset = mul_dims(lay.offset, ratio)
+        else:
+            ratio = new // old
+            if lay.sizes[last] % ratio or lay.offset % ratio:
+                raise RuntimeError(f"{what}: the last size, {lay.sizes[last]}, and the storage offset, {lay.offset}, "
+                                   f"must be multiples of {ratio}")
+            for i in range(last):
+                if lay.strides[i] % ratio:
+                    raise RuntimeError(f"{what}: the stride of dimension {i}, {lay.strides[i]}, must be a multiple "
+                                       f"of {ratio}")
+                lay.strides[i] //= ratio
+            lay.sizes[last] //= ratio
+            lay.offset //= ratio
+    out = view_of(t, &lay)
+    out.dtype = dtype
+    return out
+
+
+cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | METHOD_ONLY,
+                         "The same elements in another shape, without a copy; one size may be -1.")
+define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY)
+
+
+cdef inline object _view(Tensor t, int n, const dim_t* sizes):
+    cdef PyObject* args[2]
+    cdef object size = dims_tuple(n, sizes)
+    args[0] = <PyObject*>t
+    args[1] = <PyObject*>size
+    return hooks.invoke(<PyObject*>VIEW_OP, args, 2)
+
+
+cdef dict _CONTIGUOUS = {"memory_format": contiguous_format}
+
+
+cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
+    """A view of `t` where one exists, else of a contiguous copy; sizes have been checked.
+
+    Other ops are called for it, so a mode sees those.
+    """
+    cdef dim_t strides[MAX_DIMS]
+    if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
+        return <Tensor>_view(t, ndim, sizes)
+    return <Tensor>_view(<Tensor>call("clone", (t,), _CONTIGUOUS), ndim, sizes)
+
+
+cdef object reshape_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    _resolve(c, t, n, sizes)
+    return reshape_to(t, n, sizes)
+
+
+cdef object like_other(Call* c):
+    """reshape_as, view_as: the sizes of the second tensor."""
+    cdef Tensor t = tensor_arg(c, 0), other = tensor_arg(c, 1)
+    cdef dim_t sizes[MAX_DIMS]
+    copy_dims(sizes, other.sizes, other.ndim)
+    _resolve(c, t, other.ndim, sizes)
+    if op_name(c) == "view_as":
+        return _view(t, other.ndim, sizes)
+    return reshape_to(t, other.ndim, sizes)
+
+
+cdef object flatten_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int first = dim_arg(c, 1, t.ndim), last = dim_arg(c, 2, t.ndim), i
+    cdef dim_t n = 1
+    if first > last:
+        raise RuntimeError(f"{op_name(c)}(): start_dim {arg(c, 1)} comes after end_dim {arg(c, 2)} in shape {shape_str(t)}")
+    if t.ndim == 0:
+        sizes[0] = 1
+        return reshape_to(t, 1, sizes)
+    if first == last:
+        return t
+    n = count(last - first + 1, t.sizes + first)
+    copy_dims(sizes, t.sizes, first)
+    sizes[first] = n
+    for i in range(last + 1, t.ndim):
+        sizes[i - last + first] = t.sizes[i]
+    return reshape_to(t, t.ndim - (last - first), sizes)
+
+
+cdef object ravel_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return reshape_to(t, 1, &t.total)
+
+
+cdef object unflatten_body(Call* c):
+    """Dimension `dim` as several of the given sizes."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t inner[MAX_DIMS]
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int d, n, i
+    if t.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): dimension {arg(c, 1)} is out of range for a tensor without dimensions")
+    d = dim_arg(c, 1, t.ndim)
+    n = dims_arg(c, 2, inner)
+    if n == 0:
+        raise RuntimeError(f"{op_name(c)}(): the sizes must not be empty")
+    if infer_size(n, inner, t.sizes[d]):
+        raise RuntimeError(f"{op_name(c)}(): sizes {list(dims_tuple(n, inner))} do not multiply up to the size of "
+                           f"dimension {d}, {t.sizes[d]}, of shape {shape_str(t)}")
+    if t.ndim + n - 1 > MAX_DIMS:
+        raise RuntimeError(f"{op_name(c)}(): at most {MAX_DIMS} dimensions are supported")
+    copy_dims(sizes, t.sizes, d)
+    copy_dims(sizes + d, inner, n)
+    for i in range(d + 1, t.ndim):
+        sizes[i + n - 1] = t.sizes[i]
+    return _view(t, t.ndim + n - 1, sizes)
+
+
+define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
+       "The same elements in another shape: a view where strides allow it, else a copy.")
+define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY,
+       "reshape() to the shape of another tensor.")
+define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY,
+       "view() in the shape of another tensor.")
+define("flatten(Tensor(a) input, int start_dim=0, int end_dim=-1) -> Tensor", flatten_body, COMPOSITE,
+       "The dimensions from start_dim to end_dim as one.")
+define("ravel(Tensor(a) input) -> Tensor", ravel_body, COMPOSITE, "All elements in one dimension.")
+define("unflatten(Tensor(a) input, int dim, int[] sizes) -> Tensor", unflatten_body, COMPOSITE,
+       "One dimension as several; one size may be -1.")
+
+
+# Dimensions of size 1 ---------------------------------------------------------------------
+
+cdef object squeeze_all(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Layout lay
+    cdef int i, n = 0
+    for i in range(t.ndim):
+        if t.sizes[i] != 1:
+            lay.sizes[n] = t.sizes[i]
+            lay.strides[n] = t.strides[i]
+            n += 1
+    return new_view(t, n, lay.sizes, lay.strides, t.offset)
+
+
+cdef object squeeze_dim(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Layout lay
+    cdef int d = dim_arg(c, 1, t.ndim)
+    if t.ndim == 0 or t.sizes[d] != 1:
+        return alias(t)
+    read_layout(t, &lay)
+    drop_dim(&lay, d)
+    return view_of(t, &lay)
+
+
+cdef object squeeze_dims(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    cdef dim_t named[MAX_DIMS]
+    cdef Layout lay
+    cdef int i, n = 0
+    if dims_arg(c, 1, named) == 0:      # an empty list names no dimension
+        return alias(t)
+    dim_list(c, 1, t.ndim, chosen)
+    for i in range(t.ndim):
+        if t.sizes[i] != 1 or not chosen[i]:
+            lay.sizes[n] = t.sizes[i]
+            lay.strides[n] = t.strides[i]
+            n += 1
+    return new_view(t, n, lay.sizes, lay.strides, t.offset)
+
+
+cdef object unsqueeze_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t d = int_arg(c, 1)
+    cdef Layout lay
+    if d < -t.ndim - 1 or d > t.ndim:
+        raise IndexError(f"{op_name(c)}(): dimension {d} is out of range for {t.ndim} dimensions; expected "
+                         f"{-t.ndim - 1} to {t.ndim}")
+    read_layout(t, &lay)
+    insert_dim(&lay, <int>(d + t.ndim + 1 if d < 0 else d))
+    return view_of(t, &lay)
+
+
+define("squeeze(Tensor(a) input) -> Tensor", squeeze_all, VIEW | INPLACE, "Without the dimensions of size 1.")
+define("squeeze.dim(Tensor(a) input, int dim) -> Tensor", squeeze_dim, VIEW | INPLACE)
+define("squeeze.dims(Tensor(a) input, int[] dim) -> Tensor", squeeze_dims, VIEW | INPLACE)
+define("unsqueeze(Tensor(a) input, int dim) -> Tensor", unsqueeze_meta, VIEW | INPLACE,
+       "With a new dimension of size 1 at `dim`.")
+
+
+# expand -----------------------------------------------------------------------------------
+
+cdef Tensor _expanded(Call* c, Tensor t, int n, dim_t* sizes):
+    cdef dim_t strides[MAX_DIMS]
+    cdef dim_t size, stride
+    cdef int i, old
+    if n < t.ndim:
+        raise RuntimeError(f"{op_name(c)}(): shape {shape_str(t)} has more dimensions than the {n} sizes "
+                           f"{list(dims_tuple(n, sizes))}")
+    for i in range(n - 1, -1, -1):
+        old = i - (n - t.ndim)
+        if old >= 0:
+            size, stride = t.sizes[old], t.strides[old]
+        else:
+            size = 1
+            # A leading dimension gets the stride it would have if the rest were dense; a 0-d tensor has none.
+            stride = 0 if t.ndim == 0 else mul_dims(sizes[i + 1], strides[i + 1])
+        if sizes[i] == -1:
+            if old < 0:
+                raise RuntimeError(f"{op_name(c)}(): -1 cannot stand for the new dimension {i} in "
+                                   f"{list(dims_tuple(n, sizes))}")
+            sizes[i] = size
+        elif sizes[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): size {sizes[i]} is negative")
+        elif sizes[i] != size:
+            if size != 1:
+                raise RuntimeError(f"{op_name(c)}(): shape {shape_str(t)} does not expand to "
+                                   f"{list(dims_tuple(n, sizes))}: dimension {i} has size {size}, not 1 or {sizes[i]}")
+            stride = 0
+        strides[i] = stride
+    return new_view(t, n, sizes, strides, t.offset)
+
+
+cdef object expand_meta(Call* c):
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    return _expanded(c, tensor_arg(c, 0), n, sizes)
+
+
+cdef object expand_as_meta(Call* c):
+    cdef Tensor other = tensor_arg(c, 1)
+    cdef dim_t sizes[MAX_DIMS]
+    copy_dims(sizes, other.sizes, other.ndim)
+    return _expanded(c, tensor_arg(c, 0), other.ndim, sizes)
+
+
+define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", expand_meta, VIEW | METHOD_ONLY,
+       "Dimensions of size 1 repeated to `size` without a copy; -1 keeps a size.")
+define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY,
+       "expand() to the shape of another tensor.")
+define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
+       "expand() as a function.")
+
+
+cdef object alias_meta(Call* c):
+    return alias(tensor_arg(c, 0))
+
+
+define("alias(Tensor(a) input) -> Tensor", alias_meta, VIEW | FUNCTION_ONLY, "A view of everything.")
