@@ -18,6 +18,7 @@ from metatensor._core.dtype import (
     promote_types,
     set_default_dtype,
 )
+import metatensor._core.methods  # gives Tensor its methods
 from metatensor._core.errors import DataDependentError
 from metatensor._core.formats import (
     LayoutTag as layout,
@@ -29,7 +30,8 @@ from metatensor._core.op import namespace as _namespace
 from metatensor._core.op import registry as _registry
 from metatensor._core.spec import Spec
 from metatensor._core.storage import Storage as UntypedStorage
-from metatensor._core.tensor import Size, Tensor
+from metatensor._core.size import Size
+from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
 from metatensor._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from metatensor._version import __version__
@@ -68,7 +70,8 @@ _LAZY = {
     "ops": ("metatensor.library", "ops"),
     "op": ("metatensor.library", "op"),
     "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
-    "from_dlpack": ("metatensor.devices.array_kit.interchange", "from_dlpack"),
+    "from_dlpack": ("metatensor._interchange", "from_dlpack"),
+    "from_numpy": ("metatensor._interchange", "from_numpy"),
 } | {
     name: ("metatensor._core.random", name)
     for name in ("Generator", "manual_seed", "seed", "initial_seed", "default_generator",

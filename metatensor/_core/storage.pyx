@@ -60,6 +60,11 @@ cdef class Storage:
         resize_storage(self, nbytes)
         return self
 
+    def __reduce__(self):
+        """Pickled with its bytes; tensors that share it share it again afterwards."""
+        data = None if self.data is None else storage_bytes(self)
+        return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
+
     def __repr__(self):
         return f"metatensor.UntypedStorage(device={self.device}, size={self.size_bytes})"
 
@@ -122,3 +127,29 @@ def set_data(Storage s, data):
         raise RuntimeError("a storage on the meta device holds no data")
     s.data = data
     s.fake = False
+
+
+def storage_bytes(Storage s not None):
+    """The bytes of a storage that holds data."""
+    from metatensor._core.dtype import dtype_by_name
+    from metatensor._core.tensor import tensor_from_storage
+    flat = tensor_from_storage(s, dtype_by_name("uint8"), (s.size_bytes,), (1,))
+    return bytes(backend_of(s.device).to_host(flat))
+
+
+def rebuild_storage(device, nbytes, data, fake=False):
+    """A storage from what `Storage.__reduce__` or a copy of a storage gives."""
+    from metatensor._core.dtype import dtype_by_name
+    from metatensor._core.tensor import tensor_from_storage
+    cdef Storage s = make_storage(device, nbytes)
+    s.fake = fake
+    if data is not None:
+        backend = backend_of(s.device)
+        s.data = backend.allocate(nbytes, s.device.number)
+        backend.from_host(tensor_from_storage(s, dtype_by_name("uint8"), (nbytes,), (1,)), data)
+    return s
+
+
+def copy_storage(Storage s not None):
+    """A storage of its own with the same bytes, on the same device."""
+    return rebuild_storage(s.device, s.size_bytes, None if s.data is None else storage_bytes(s), s.fake)

@@ -7,6 +7,7 @@ from metatensor._core.dtype cimport F32, DType, by_code
 from metatensor._core.layout cimport (
     Layout, add_dims, copy_dims, count, extent, is_row_major, mul_dims, row_major,
 )
+from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport type_set
 from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.types cimport (
@@ -64,16 +65,10 @@ cdef extern from *:
     static PyObject *mt_make_instance(PyObject *type) {
         return mt_tensor_new((PyTypeObject *)type, mt_noargs, NULL);
     }
-    static PyObject *mt_alloc_tuple(PyObject *type, Py_ssize_t n) {
-        return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, n);
-    }
     """
     void setup_tensor "mt_setup_tensor" (object t, Py_ssize_t offset, int (*init)(PyObject*) except -1,
                                          object noargs)
     object make_instance "mt_make_instance" (object t)
-    object alloc_tuple "mt_alloc_tuple" (object t, Py_ssize_t n)
-    void PyTuple_SET_ITEM(object t, Py_ssize_t i, PyObject* value)
-    PyObject* PyLong_FromLongLong(long long v) except NULL
 
 
 # Making tensors -------------------------------------------------------------------
@@ -226,70 +221,6 @@ cdef int _init_fresh(PyObject* p) except -1:
     return 0
 
 
-# Size -----------------------------------------------------------------------------
-
-class Size(tuple):
-    """The shape of a tensor: a tuple of ints with `numel()`."""
-    __slots__ = ()
-
-    def numel(self):
-        """The product of the sizes."""
-        cdef dim_t n = 1
-        for s in self:
-            n = mul_dims(n, s)
-        return n
-
-    def __repr__(self):
-        return f"metatensor.Size({list(self)})"
-
-    def __getitem__(self, index):
-        item = tuple.__getitem__(self, index)
-        return Size(item) if type(item) is tuple else item
-
-    def __add__(self, other):
-        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
-
-    def __radd__(self, other):
-        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
-
-    def __mul__(self, times):
-        return Size(tuple.__mul__(self, times))
-
-    __rmul__ = __mul__
-
-
-cdef extern from *:
-    """
-    /* x.shape[i] is hot: an int takes the tuple's own way, slices go to Size.__getitem__. */
-    static binaryfunc mt_size_slow;
-    static PyObject *mt_size_subscript(PyObject *self, PyObject *index) {
-        if (PyLong_CheckExact(index)) return PyTuple_Type.tp_as_mapping->mp_subscript(self, index);
-        return mt_size_slow(self, index);
-    }
-    static void mt_setup_size(PyObject *type) {
-        PyTypeObject *t = (PyTypeObject *)type;
-        mt_size_slow = t->tp_as_mapping->mp_subscript;
-        t->tp_as_mapping->mp_subscript = mt_size_subscript;
-    }
-    """
-    void setup_size "mt_setup_size" (object t)
-
-setup_size(Size)
-cdef object _Size = Size
-
-
-cdef object make_size(int ndim, const dim_t* values):
-    cdef object t = alloc_tuple(_Size, ndim)
-    cdef int i
-    for i in range(ndim):
-        PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(values[i]))
-    return t
-
-
-cdef str shape_str(Tensor t):
-    return str([t.sizes[i] for i in range(t.ndim)])
-
-
 # The class ------------------------------------------------------------------------
 
 @cython.final
@@ -300,6 +231,10 @@ cdef class TensorExtra:
 def _disabled_torch_function_impl(cls, func, types, args=(), kwargs=None):
     """The marker of a subclass that leaves dispatch alone (``__torch_function__ = ...``)."""
     return NotImplemented
+
+
+cdef str shape_str(Tensor t):
+    return str([t.sizes[i] for i in range(t.ndim)])
 
 
 cdef int wrap_dim(Tensor t, object dim, str op) except -1:
@@ -323,7 +258,7 @@ cdef Tensor detached(Tensor t):
     return d
 
 
-cdef int _set_requires_grad(Tensor t, object value) except -1:
+cdef int set_requires_grad(Tensor t, object value) except -1:
     if not isinstance(value, (bool, int)):
         raise TypeError(f"requires_grad: expected a bool, got {type(value).__name__}")
     if value:
@@ -337,26 +272,6 @@ cdef int _set_requires_grad(Tensor t, object value) except -1:
         if t.flags & T_NONLEAF:
             raise RuntimeError("requires_grad: only leaf tensors can be switched off; use detach()")
         t.flags &= ~T_REQUIRES_GRAD
-    return 0
-
-
-cdef int _set_grad(Tensor t, object value) except -1:
-    cdef Tensor g
-    if value is None:
-        if t.extra is not None:
-            (<TensorExtra>t.extra).grad = None
-        return 0
-    if not isinstance(value, Tensor):
-        raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}")
-    g = <Tensor>value
-    if g is t:
-        raise RuntimeError("grad: a tensor cannot be its own gradient")
-    if g.dtype is not t.dtype or g.storage.device is not t.storage.device:
-        raise RuntimeError(f"grad: expected {t.dtype.name} on {t.storage.device}, got {g.dtype.name} "
-                           f"on {g.storage.device}")
-    if make_size(t.ndim, t.sizes) != make_size(g.ndim, g.sizes):
-        raise RuntimeError(f"grad: expected shape {shape_str(t)}, got {shape_str(g)}")
-    extra_of(t).grad = g
     return 0
 
 
@@ -466,42 +381,6 @@ cdef class Tensor:
         """Number of elements."""
         return self.total
 
-    def element_size(self):
-        """Bytes of one element."""
-        return self.dtype.itemsize
-
-    def data_ptr(self):
-        """Address of the first element where the device has addresses; 0 without data."""
-        cdef object start = self.storage.data_ptr()
-        return start + self.offset * self.dtype.itemsize if start else 0
-
-    def is_floating_point(self):
-        return self.dtype.kind == KIND_FLOAT
-
-    def is_complex(self):
-        return self.dtype.kind == KIND_COMPLEX
-
-    def is_signed(self):
-        return self.dtype.is_signed
-
-    def is_conj(self):
-        """Whether the elements are to be read conjugated."""
-        return self.flags & T_CONJ != 0
-
-    def is_neg(self):
-        """Whether the elements are to be read negated."""
-        return self.flags & T_NEG != 0
-
-    def is_inference(self):
-        return self.flags & T_INFERENCE != 0
-
-    def get_device(self):
-        """The index of the device, -1 for devices without one."""
-        return self.storage.device.number
-
-    def _is_view(self):
-        return self.flags & T_VIEW != 0
-
     @property
     def device(self):
         return self.storage.device
@@ -528,18 +407,6 @@ cdef class Tensor:
         return self.storage.device.type == "cuda"
 
     @property
-    def is_sparse(self):
-        return False
-
-    @property
-    def is_quantized(self):
-        return False
-
-    @property
-    def is_nested(self):
-        return False
-
-    @property
     def _base(self):
         return self.base
 
@@ -554,65 +421,12 @@ cdef class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, value):
-        _set_requires_grad(self, value)
-
-    def requires_grad_(self, requires_grad=True):
-        """Set `requires_grad` and return this tensor."""
-        _set_requires_grad(self, requires_grad)
-        return self
+        set_requires_grad(self, value)
 
     @property
     def is_leaf(self):
         """Whether no recorded op made this tensor."""
         return self.flags & T_NONLEAF == 0
-
-    @property
-    def grad(self):
-        return None if self.extra is None else (<TensorExtra>self.extra).grad
-
-    @grad.setter
-    def grad(self, value):
-        _set_grad(self, value)
-
-    @grad.deleter
-    def grad(self):
-        extra_of(self).grad = None
-
-    @property
-    def grad_fn(self):
-        """None for a leaf; else an object that stands for the op that made this tensor."""
-        if self.flags & T_NONLEAF == 0:
-            return None
-        from metatensor._autograd import Node
-        return Node.of(self)
-
-    @property
-    def retains_grad(self):
-        return self.flags & T_RETAINS_GRAD != 0
-
-    def retain_grad(self):
-        """Ask for `grad` of a tensor that is not a leaf."""
-        if not self.flags & T_REQUIRES_GRAD:
-            raise RuntimeError("retain_grad: this tensor does not require grad")
-        if self.flags & T_NONLEAF:
-            self.flags |= T_RETAINS_GRAD
-
-    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-        """Not there yet: raises NotImplementedError, or RuntimeError where PyTorch would."""
-        if not self.flags & T_REQUIRES_GRAD:
-            raise RuntimeError("backward: this tensor does not require grad and has no grad_fn")
-        raise NotImplementedError("backward: metatensor does not compute gradients yet")
-
-    @property
-    def data(self):
-        """A tensor on the same storage that autograd does not see."""
-        return detached(self)
-
-    @data.setter
-    def data(self, value):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
-        detach_from(self, <Tensor>value)
 
     # Values
     def item(self):

@@ -1,0 +1,17 @@
+"""From a call to its meta kernel: bind, modes, meta, then `execute` on devices with data."""
+from cpython.object cimport PyObject
+from metatensor._core.op cimport Call, Op, Overload
+
+cdef enum Why:
+    FITS, TOO_MANY, BAD_TYPE, MISSING, UNKNOWN, TWICE
+
+cdef struct Misfit:
+    Why why
+    int slot
+    PyObject* name          # of an unknown keyword
+
+cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwnames,
+              Misfit* misfit) except -1
+cdef object dispatch(Call* c)
+cdef object run(Call* c)
+cdef object invoke(PyObject* op, PyObject** args, int n)

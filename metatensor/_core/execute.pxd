@@ -1,0 +1,8 @@
+from metatensor._core.op cimport Call
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport dim_t
+
+cdef object finish(Call* c, object result)
+cdef object python_meta(Call* c)
+cdef int resolve_device(Call* c) except -1
+cdef int resize_tensor(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides) except -1

@@ -1,0 +1,202 @@
+"""The methods and properties of Tensor that are not operators and not hot."""
+from metatensor._core.size cimport make_size
+from metatensor._core.slots cimport type_set
+from metatensor._core.tensor cimport (
+    Tensor, TensorExtra, detach_from, detached, extra_of, set_requires_grad, shape_str,
+)
+from metatensor._core.types cimport (
+    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
+    T_RETAINS_GRAD, T_VIEW,
+)
+
+
+# Metadata ---------------------------------------------------------------------------------
+
+def element_size(Tensor self not None):
+    """Bytes of one element."""
+    return self.dtype.itemsize
+
+
+def data_ptr(Tensor self not None):
+    """Address of the first element where the device has addresses; 0 without data."""
+    start = self.storage.data_ptr()
+    return start + self.offset * self.dtype.itemsize if start else 0
+
+
+def is_floating_point(Tensor self not None):
+    """Whether the dtype is a real floating-point one."""
+    return self.dtype.kind == KIND_FLOAT
+
+
+def is_complex(Tensor self not None):
+    """Whether the dtype is complex."""
+    return self.dtype.kind == KIND_COMPLEX
+
+
+def is_signed(Tensor self not None):
+    """Whether the dtype has negative values."""
+    return self.dtype.is_signed
+
+
+def is_conj(Tensor self not None):
+    """Whether the elements are to be read conjugated."""
+    return self.flags & T_CONJ != 0
+
+
+def is_neg(Tensor self not None):
+    """Whether the elements are to be read negated."""
+    return self.flags & T_NEG != 0
+
+
+def is_inference(Tensor self not None):
+    """Whether the tensor was made in inference mode."""
+    return self.flags & T_INFERENCE != 0
+
+
+def get_device(Tensor self not None):
+    """The index of the device; -1 where it has none."""
+    return self.storage.device.number
+
+
+def _is_view(Tensor self not None):
+    """Whether the tensor is a view of another one."""
+    return self.flags & T_VIEW != 0
+
+
+def _layout(self):
+    from metatensor._core.formats import strided
+    return strided
+
+
+def _names(Tensor self not None):
+    return (None,) * self.ndim
+
+
+# Gradients ----------------------------------------------------------------------------------
+
+def requires_grad_(Tensor self not None, requires_grad=True):
+    """Set `requires_grad` and return this tensor."""
+    set_requires_grad(self, requires_grad)
+    return self
+
+
+def _get_grad(Tensor self not None):
+    return None if self.extra is None else (<TensorExtra>self.extra).grad
+
+
+def _set_grad(Tensor self not None, value):
+    cdef Tensor g
+    if value is None:
+        if self.extra is not None:
+            (<TensorExtra>self.extra).grad = None
+        return
+    if not isinstance(value, Tensor):
+        raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}")
+    g = <Tensor>value
+    if g is self:
+        raise RuntimeError("grad: a tensor cannot be its own gradient")
+    if g.dtype is not self.dtype or g.storage.device is not self.storage.device:
+        raise RuntimeError(f"grad: expected {self.dtype.name} on {self.storage.device}, got {g.dtype.name} "
+                           f"on {g.storage.device}")
+    if make_size(self.ndim, self.sizes) != make_size(g.ndim, g.sizes):
+        raise RuntimeError(f"grad: expected shape {shape_str(self)}, got {shape_str(g)}")
+    extra_of(self).grad = g
+
+
+def _del_grad(Tensor self not None):
+    extra_of(self).grad = None
+
+
+def _grad_fn(Tensor self not None):
+    if self.flags & T_NONLEAF == 0:
+        return None
+    from metatensor._autograd import Node
+    return Node.of(self)
+
+
+def _retains_grad(Tensor self not None):
+    return self.flags & T_RETAINS_GRAD != 0
+
+
+def retain_grad(Tensor self not None):
+    """Ask for `grad` of a tensor that is not a leaf."""
+    if not self.flags & T_REQUIRES_GRAD:
+        raise RuntimeError("retain_grad: this tensor does not require grad")
+    if self.flags & T_NONLEAF:
+        self.flags |= T_RETAINS_GRAD
+
+
+def backward(Tensor self not None, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Not there yet: raises NotImplementedError, or RuntimeError where PyTorch would."""
+    if not self.flags & T_REQUIRES_GRAD:
+        raise RuntimeError("backward: this tensor does not require grad and has no grad_fn")
+    raise NotImplementedError("backward: metatensor does not compute gradients yet")
+
+
+def _get_data(Tensor self not None):
+    return detached(self)
+
+
+def _set_data(Tensor self not None, value):
+    if not isinstance(value, Tensor):
+        raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
+    detach_from(self, <Tensor>value)
+
+
+# Leaving metatensor: what these do is in Python, for they move data -------------------------------
+
+def numpy(self, *, force=False):
+    """A NumPy array over the same memory, for a tensor on cpu; ``force=True`` copies where it must."""
+    from metatensor._interchange import to_numpy
+    return to_numpy(self, force)
+
+
+def __array__(self, dtype=None, copy=None):
+    from metatensor._interchange import to_array
+    return to_array(self, dtype, copy)
+
+
+def __dlpack__(self, **options):
+    from metatensor._interchange import to_dlpack
+    return to_dlpack(self, options)
+
+
+def __dlpack_device__(self):
+    from metatensor._interchange import dlpack_device
+    return dlpack_device(self)
+
+
+def __deepcopy__(self, memo):
+    from metatensor._interchange import deep_copy
+    return deep_copy(self, memo)
+
+
+def __reduce_ex__(self, protocol):
+    from metatensor._interchange import reduce_tensor
+    return reduce_tensor(self)
+
+
+cdef tuple _methods = (
+    element_size, data_ptr, is_floating_point, is_complex, is_signed, is_conj, is_neg, is_inference,
+    get_device, _is_view, requires_grad_, retain_grad, backward, numpy, __array__, __dlpack__,
+    __dlpack_device__, __deepcopy__, __reduce_ex__,
+)
+
+for _f in _methods:
+    type_set(Tensor, _f.__name__, _f)
+
+for _name, _property in {
+    "is_sparse": property(lambda self: False, doc="Whether the layout is a sparse one."),
+    "is_sparse_csr": property(lambda self: False, doc="Whether the layout is sparse CSR."),
+    "is_quantized": property(lambda self: False, doc="Whether the tensor is quantised."),
+    "is_nested": property(lambda self: False, doc="Whether the tensor is a nested one."),
+    "is_mps": property(lambda self: self.device.type == "mps", doc="Whether the device is mps."),
+    "is_xpu": property(lambda self: self.device.type == "xpu", doc="Whether the device is xpu."),
+    "layout": property(_layout, doc="The layout; metatensor.strided."),
+    "names": property(_names, doc="Names of the dimensions: None for each."),
+    "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),
+    "grad_fn": property(_grad_fn, doc="None for a leaf; else what stands for the op that made the tensor."),
+    "retains_grad": property(_retains_grad, doc="Whether `grad` is kept although this is no leaf."),
+    "data": property(_get_data, _set_data, doc="A tensor on the same storage that autograd does not see."),
+}.items():
+    type_set(Tensor, _name, _property)

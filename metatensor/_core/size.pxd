@@ -1,0 +1,3 @@
+from metatensor._core.types cimport dim_t
+
+cdef object make_size(int ndim, const dim_t* values)

@@ -1,0 +1,35 @@
+"""The few places where a type's slots are set by hand, because Cython has no word for them."""
+from cpython.object cimport PyObject
+
+cdef extern from *:
+    """
+    #include <structmember.h>
+    static PyObject *mt_no_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+        PyErr_Format(PyExc_TypeError, "cannot create '%.200s' instances", type->tp_name);
+        return NULL;
+    }
+    /* Objects of these types come from factories only: a half-made one cannot exist. */
+    static void mt_forbid_new(PyObject *type) {
+        ((PyTypeObject *)type)->tp_new = mt_no_new;
+        PyType_Modified((PyTypeObject *)type);
+    }
+    static int mt_type_set(PyObject *type, PyObject *name, PyObject *value) {
+        PyTypeObject *t = (PyTypeObject *)type;
+        int r;
+        if (t->tp_flags & Py_TPFLAGS_HEAPTYPE) return PyObject_SetAttr(type, name, value);
+        r = PyDict_SetItem(t->tp_dict, name, value);
+        PyType_Modified(t);
+        return r;
+    }
+    static void mt_use_vectorcall(PyObject *type, Py_ssize_t offset, int method) {
+        PyTypeObject *t = (PyTypeObject *)type;
+        t->tp_vectorcall_offset = offset;
+        t->tp_call = PyVectorcall_Call;
+        t->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+        if (method) t->tp_flags |= Py_TPFLAGS_METHOD_DESCRIPTOR;
+        PyType_Modified(t);
+    }
+    """
+    void forbid_new "mt_forbid_new" (object type) noexcept
+    int type_set "mt_type_set" (object type, object name, object value) except -1
+    void use_vectorcall "mt_use_vectorcall" (object type, Py_ssize_t offset, bint method) noexcept

@@ -1,0 +1,2 @@
+cdef class Spec:
+    cdef readonly object shape, dtype, strides, device

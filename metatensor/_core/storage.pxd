@@ -1,0 +1,14 @@
+from metatensor._core.device cimport Device
+from metatensor._core.types cimport dim_t
+
+
+cdef class Storage:
+    cdef dim_t size_bytes
+    cdef readonly Device device
+    cdef readonly object data                # the backend's handle, or None
+    cdef object token               # tells a memory tracker of the end, or None
+    cdef unsigned long long version # bumped by every mutation
+    cdef bint fake                  # names a real device but has no data on purpose
+
+cdef Storage new_storage(Device device, dim_t nbytes)
+cdef int resize_storage(Storage s, dim_t nbytes) except -1

@@ -1,0 +1,70 @@
+from cpython.object cimport PyObject
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport DType
+from metatensor._core.layout cimport Layout
+from metatensor._core.storage cimport Storage
+from metatensor._core.types cimport INLINE_DIMS, dim_t
+
+
+cdef class Tensor:
+    cdef readonly int ndim
+    cdef int flags                          # TensorFlag
+    cdef dim_t* sizes                       # into `inline_dims`, or into `heap`
+    cdef dim_t* strides                     # in elements
+    cdef dim_t inline_dims[2 * INLINE_DIMS]
+    cdef dim_t offset                       # in elements
+    cdef dim_t total                        # number of elements; checked when the tensor was made
+    cdef Storage storage
+    cdef readonly DType dtype
+    cdef object base                        # the tensor that this is a view of, or None
+    cdef object extra                       # TensorExtra, or None
+    cdef object heap                        # bytes that hold sizes and strides beyond INLINE_DIMS
+    cdef PyObject* attrs                    # the instance dict, made when first set
+    cdef object __weakref__
+
+
+cdef class TensorExtra:
+    """What few tensors have."""
+    cdef object grad
+    cdef object grad_fn
+    cdef object hooks
+    cdef object view_op                     # name of the op that made this view
+    cdef object named                       # free for modules: names given to a tensor
+
+
+cdef Tensor new_like(Tensor a, DType dtype, Device device)
+cdef Tensor new_contiguous(int ndim, const dim_t* sizes, DType dtype, Device device)
+cdef Tensor new_strided(int ndim, const dim_t* sizes, const dim_t* strides, DType dtype, Device device)
+cdef Tensor new_from(Layout* layout, DType dtype, Device device)
+cdef Tensor new_view(Tensor base, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset)
+cdef Tensor alias(Tensor t)
+cdef Tensor over_storage(Storage s, DType dtype, int ndim, const dim_t* sizes, const dim_t* strides,
+                         dim_t offset)
+cdef int set_layout(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset) except -1
+cdef int check_bounds(Storage s, DType d, Layout* lay, str op) except -1
+cdef int wrap_dim(Tensor t, object dim, str op) except -1
+cdef Tensor detached(Tensor t)
+cdef int set_requires_grad(Tensor t, object value) except -1
+cdef TensorExtra extra_of(Tensor t)
+cdef str shape_str(Tensor t)
+cdef int detach_from(Tensor t, Tensor source) except -1
+
+# What lower layers fill in at import, so that slots of Tensor reach them without a look-up.
+cdef enum Slot:
+    S_ADD, S_SUB, S_RSUB, S_MUL, S_DIV, S_RDIV, S_FLOORDIV, S_RFLOORDIV, S_MOD, S_RMOD
+    S_POW, S_RPOW, S_MATMUL, S_RMATMUL, S_AND, S_OR, S_XOR, S_LSHIFT, S_RLSHIFT, S_RSHIFT, S_RRSHIFT
+    S_NEG, S_POS, S_ABS, S_INVERT
+    S_EQ, S_NE, S_LT, S_LE, S_GT, S_GE
+    S_IADD, S_ISUB, S_IMUL, S_IDIV, S_IFLOORDIV, S_IMOD, S_IPOW, S_IAND, S_IOR, S_IXOR
+    S_ILSHIFT, S_IRSHIFT
+    N_SLOTS
+
+cdef struct Hooks:
+    object (*invoke)(PyObject* op, PyObject** args, int n)
+    object (*getitem)(Tensor t, object index)
+    int (*setitem)(Tensor t, object index, object value) except -1
+    object (*item)(Tensor t)
+    object (*tolist)(Tensor t)
+
+cdef Hooks hooks
+cdef PyObject* slot_ops[N_SLOTS]
