@@ -61,7 +61,8 @@ class DeviceBackend:
         """Write ``src`` into ``dst``: both on this type, of one shape, any strides, any two dtypes.
 
         Values convert as by a C cast: fractions are cut off, complex to real drops the imaginary part, and
-        anything but zero is true.
+        anything but zero is true. A tensor that is a lazy conjugate or negation (``is_conj``, ``is_neg``) stands for
+        the conjugated or negated values of its memory, here as in `to_host` and `from_host`.
         """
         raise NotImplementedError(f"{self._name()} does not implement copy()")
 
@@ -91,15 +92,12 @@ class DeviceBackend:
         raise TypeError(f"numpy: the data of this tensor is on {tensor.device}; copy it with tensor.cpu() first")
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
-        """A DLPack capsule of the tensor; ``options`` are those arguments of ``__dlpack__`` that are not None."""
+        """A DLPack capsule of the tensor; ``options`` are the arguments of ``__dlpack__``."""
         raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
 
     def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
         """Device type and number of the tensor's memory, in DLPack's numbering."""
         raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
-
-    dlpack_import: int | None = None
-    """The DLPack device type (1 host memory, 2 CUDA) whose arrays `from_dlpack` here takes; None: none."""
 
     def from_dlpack(self, producer: Any, copy: bool | None = None) -> Tensor:
         """A tensor over the memory of a DLPack producer, or with ``copy`` true a copy of it."""

@@ -200,11 +200,15 @@ class ArrayBackend(DeviceBackend):
     # Copies -------------------------------------------------------------------
 
     def copy(self, dst: Tensor, src: Tensor) -> None:
-        self._convert(dst, self.asarray(src), src.dtype)
+        self._assign(dst, self.asarray(src), src)
 
-    def _convert(self, dst: Tensor, source: Any, dtype: DType) -> None:
-        """Store an array of raw values of ``dtype`` in ``dst``."""
-        self._run(convert_into, self.xp, self.asarray(dst), self.format(dst.dtype), source, self.format(dtype))
+    def _assign(self, dst: Tensor, source: Any, like: Tensor) -> None:
+        """Store ``source``, raw values that mean what those of the tensor ``like`` mean, in ``dst``."""
+        # Lazy conjugates and negations on both sides cancel out.
+        conj, neg = like.is_conj() is not dst.is_conj(), like.is_neg() is not dst.is_neg()
+        self._run(
+            convert_into, self.xp, self.asarray(dst), self.format(dst.dtype), source, self.format(like.dtype), conj, neg
+        )
 
     def upload(self, host: np.ndarray) -> Any:
         """An array of the library with the values of a NumPy array; itself where that is the library."""
@@ -215,18 +219,24 @@ class ArrayBackend(DeviceBackend):
         return array if self.on_host else self.xp.asnumpy(array)
 
     def to_host(self, tensor: Tensor) -> Any:
-        host = np.ascontiguousarray(self.download(self.asarray(tensor)))
+        array = self.asarray(tensor)
+        if tensor.is_conj() or tensor.is_neg():
+            fmt, resolved = self.format(tensor.dtype), self.xp.empty(tuple(tensor.shape), self.raw_dtype(tensor.dtype))
+            self._run(convert_into, self.xp, resolved, fmt, array, fmt, tensor.is_conj(), tensor.is_neg())
+            array = resolved
+        host = np.ascontiguousarray(self.download(array))
         return memoryview(host.reshape(-1).view(_UINT8))
 
     def from_host(self, tensor: Tensor, data: Any) -> None:
-        raw = self.format(tensor.dtype).raw
-        expected = tensor.numel() * raw.itemsize
+        fmt = self.format(tensor.dtype)
+        expected = tensor.numel() * fmt.raw.itemsize
         given = memoryview(data).nbytes
         if given != expected:
             raise RuntimeError(f"from_host: {tuple(tensor.shape)} of {tensor.dtype.name} takes {expected} bytes, got {given}")
-        if expected:
-            host = np.frombuffer(data, _UINT8).view(raw).reshape(tuple(tensor.shape))
-            self.asarray(tensor)[...] = self.upload(host)
+        if not expected:
+            return
+        source = self.upload(np.frombuffer(data, _UINT8).view(fmt.raw).reshape(tuple(tensor.shape)))
+        self._run(convert_into, self.xp, self.asarray(tensor), fmt, source, fmt, tensor.is_conj(), tensor.is_neg())
 
     # Interchange --------------------------------------------------------------
 
@@ -240,11 +250,15 @@ class ArrayBackend(DeviceBackend):
         return self.asarray(tensor)
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
-        """A DLPack capsule of the tensor, zero-copy; ``options`` are those of ``__dlpack__`` that are not None."""
+        """A DLPack capsule of the tensor, zero-copy; ``options`` are those of ``__dlpack__``.
+
+        BufferError for dtypes that DLPack does not have.
+        """
         name, fmt = tensor.dtype.name, self.format(tensor.dtype)
         if fmt.opaque and name not in interchange.DLPACK_CODES:
             raise BufferError(f"DLPack has no type for {name}")
-        return interchange.export(self.asarray(tensor), name, fmt.raw, **options)
+        given = {option: value for option, value in options.items() if value is not None}
+        return interchange.export(self.asarray(tensor), name, fmt.raw, **given)
 
     def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
         """Device type and number of the tensor's memory, in DLPack's numbering."""
@@ -349,7 +363,7 @@ class ArrayBackend(DeviceBackend):
                 f"the kernel of {entry.owner} for {name!r} on {self.type} returned shape {tuple(shape)}; "
                 f"the result's shape is {tuple(target.shape)}"
             )
-        store(self.xp, target if own else self.asarray(out), fmt, result)
+        store(self.xp, target if own else self.asarray(out), fmt, result, raw=native)
 
     def _adopt_results(self, results: Any, args: tuple[Any, ...], native: bool) -> Any:
         """Tensors of the arrays that a data-dependent kernel returned; anything else as it is."""

@@ -30,32 +30,40 @@ def cast(array: Any, dtype: Any) -> Any:
     return array.astype(dtype)
 
 
-def store(xp: Any, out: Any, format: Format, value: Any) -> None:
+def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> None:
     """Write ``value`` (an array of a computing dtype, or a number) into ``out``, an array as it is stored.
 
-    Shapes must broadcast; that they are equal is for the caller to check.
+    With ``raw`` a value of the stored dtype is stored as it is, also where that dtype only holds bits. Shapes must
+    broadcast; that they are equal is for the caller to check.
     """
     if not hasattr(value, "dtype"):
         value = xp.asarray(value)
-    if format.encode is not None and value.dtype != format.raw:
+    if value.dtype == format.raw and (raw or format.encode is None or format.raw.kind not in "iu"):
+        out[...] = value
+    elif format.encode is not None:
         # Rounding once: a float64 goes through float32, as in PyTorch.
         out[...] = format.encode(xp, cast(value, format.compute))
-    elif value.dtype == format.raw:
-        out[...] = value
     else:
         out[...] = cast(value, format.raw)
 
 
-def convert_into(xp: Any, out: Any, out_format: Format, source: Any, source_format: Format) -> None:
+def convert_into(
+    xp: Any, out: Any, out_format: Format, source: Any, source_format: Format, conj: bool = False, neg: bool = False
+) -> None:
     """Copy ``source`` into ``out``, arrays of one shape as they are stored, from one dtype to another.
 
-    Opaque dtypes (quantised and bit kinds) only copy to themselves: RuntimeError otherwise.
+    With ``conj`` or ``neg`` the values are conjugated or negated on the way. Opaque dtypes (quantised and bit kinds)
+    only copy to themselves: RuntimeError otherwise.
     """
-    if source_format is out_format:
+    if source_format is out_format and not (conj or neg):
         out[...] = source
         return
     if source_format.opaque or out_format.opaque:
         raise RuntimeError(f"copy: cannot convert {source_format.name} to {out_format.name}")
     if source_format.decode is not None:
         source = source_format.decode(xp, source)
+    if conj:
+        source = xp.conj(source)
+    if neg:
+        source = xp.negative(source)
     store(xp, out, out_format, source)

@@ -21,7 +21,5 @@ SMALL_FLOATS = {
 class CpuBackend(ArrayBackend):
     """One device, the host. Its arrays are what `Tensor.numpy` and `from_numpy` share."""
 
-    dlpack_import = 1
-
     def __init__(self) -> None:
         super().__init__("cpu", np, dtypes=SMALL_FLOATS, special="scipy.special", table=TABLE)

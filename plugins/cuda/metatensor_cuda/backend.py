@@ -20,8 +20,6 @@ kernel = TABLE.kernel
 class CudaBackend(ArrayBackend):
     """All GPUs of this process. ``cupy`` is for tests: the library to use in CuPy's stead."""
 
-    dlpack_import = 2
-
     def __init__(self, cupy: Any = None) -> None:
         self._missing = ""
         if cupy is None:
@@ -98,7 +96,7 @@ class CudaBackend(ArrayBackend):
             source = self.asarray(src)
             if src.device.index not in (None, dst.device.index):
                 source = source.copy()  # onto this device: assignment does not cross devices
-            self._convert(dst, source, src.dtype)
+            self._assign(dst, source, src)
 
     def to_host(self, tensor: Any) -> Any:
         with self._on(tensor.device.index):

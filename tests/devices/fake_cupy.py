@@ -1,0 +1,142 @@
+"""A stand-in for CuPy where there is no GPU: NumPy's functions behind CuPy's manners.
+
+Arrays are of a class of their own, and, as in CuPy, its functions take no NumPy arrays and its arrays do not turn
+into NumPy's by themselves. Devices, memory and driver figures are made up.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+class ndarray(np.ndarray):
+    """An array "on a device"."""
+
+    _fake_device = 0
+
+    def __array_finalize__(self, base):
+        self._fake_device = getattr(base, "_fake_device", None) or 0
+
+    @property
+    def device(self):
+        return SimpleNamespace(id=self._fake_device)
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+    def get(self):
+        return np.array(self.view(np.ndarray))
+
+    def __setitem__(self, key, value):
+        if type(value) is np.ndarray and value.ndim:
+            raise TypeError("Implicit conversion of a host array: use asarray()")
+        super().__setitem__(key, value)
+
+    def __dlpack_device__(self):
+        return (2, self._fake_device)
+
+
+def _refuse(value):
+    if type(value) is np.ndarray and value.ndim:
+        raise TypeError(f"Unsupported type {type(value)}")
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _refuse(item)
+
+
+class FakeCupy:
+    """The module. ``count`` devices; ``failure`` is what the driver answers instead, as (status, text)."""
+
+    __name__ = "fake_cupy"
+    ndarray = ndarray
+
+    def __init__(self, count=2, failure=None, driver=12040, needed=12090, limit=1 << 40):
+        self.count, self.failure, self.limit = count, failure, limit
+        self.current = 0
+        self.synchronized = []
+        self.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=self._as_strided))
+        self.cuda = SimpleNamespace(
+            Device=self._device,
+            runtime=SimpleNamespace(
+                CUDARuntimeError=CUDARuntimeError,
+                getDeviceCount=self._device_count,
+                getDevice=lambda: self.current,
+                driverGetVersion=lambda: driver,
+                runtimeGetVersion=lambda: needed,
+                memGetInfo=lambda: (1 << 30, 1 << 34),
+            ),
+        )
+
+    def _device_count(self):
+        if self.failure is not None:
+            raise CUDARuntimeError(*self.failure)
+        return self.count
+
+    def _device(self, index):
+        return FakeDevice(self, index)
+
+    def get_default_memory_pool(self):
+        return SimpleNamespace(total_bytes=lambda: 4096)
+
+    def empty(self, shape, dtype="f8"):
+        if np.prod(shape, dtype=object) * np.dtype(dtype).itemsize > self.limit:
+            raise MemoryError("Out of memory allocating")
+        return self._own(np.empty(shape, dtype))
+
+    def asarray(self, value, dtype=None):
+        return value if isinstance(value, ndarray) and dtype in (None, value.dtype) else self._own(np.array(value, dtype))
+
+    def asnumpy(self, array):
+        return array.get() if isinstance(array, ndarray) else np.asarray(array)
+
+    def from_dlpack(self, producer):
+        return self._own(np.from_dlpack(producer))
+
+    def _as_strided(self, array, shape=None, strides=None):
+        return self._own(np.lib.stride_tricks.as_strided(array, shape, strides, subok=True))
+
+    def _own(self, array):
+        array = array.view(ndarray)
+        array._fake_device = self.current
+        return array
+
+    def __getattr__(self, name):
+        function = getattr(np, name)
+        if not callable(function) or isinstance(function, type):
+            return function
+
+        def call(*args, **kwargs):
+            for value in (*args, *kwargs.values()):
+                _refuse(value)
+            result = function(*args, **kwargs)
+            if isinstance(result, (list, tuple)):
+                return type(result)(self._own(item) if isinstance(item, np.ndarray) else item for item in result)
+            if isinstance(result, np.generic):
+                result = np.asarray(result)
+            return self._own(result) if isinstance(result, np.ndarray) else result
+
+        return call
+
+
+class FakeDevice:
+    """Context manager: the current device."""
+
+    def __init__(self, module, index):
+        self.module, self.id = module, index
+
+    def __enter__(self):
+        self.before, self.module.current = self.module.current, self.id
+        return self
+
+    def __exit__(self, *exc):
+        self.module.current = self.before
+
+    def synchronize(self):
+        self.module.synchronized.append(self.id)

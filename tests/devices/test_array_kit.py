@@ -1,0 +1,442 @@
+"""The array kit below the dispatcher: views, copies between dtypes, what kernels are given and may give back."""
+
+import gc
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from devices.fake_cupy import FakeCupy
+
+from metatensor import plugins
+from metatensor._core.dtype import dtype_by_name, names
+from metatensor._core.storage import make_storage
+from metatensor._core.tensor import tensor_from_storage
+from metatensor.devices import OutOfMemoryError
+from metatensor.devices.array_kit import ArrayBackend, KernelTable
+from metatensor.devices.array_kit.formats import formats
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+TABLE = KernelTable("test")
+DTYPES = sorted({dtype.name for dtype in names().values()})
+PLAIN = sorted(name for name, fmt in formats().items() if not fmt.opaque)
+
+
+def make_backend(kind):
+    if kind == "numpy":
+        return ArrayBackend("cpu", np, table=TABLE)
+    if kind == "ml_dtypes":
+        own = {name: getattr(ml_dtypes, name) for name in DTYPES if name.startswith(("bfloat16", "float8"))}
+        return ArrayBackend("cpu", np, dtypes=own, table=TABLE)
+    return ArrayBackend("cuda", FakeCupy(), table=TABLE)
+
+
+@pytest.fixture(params=["numpy", "ml_dtypes", "cupy"])
+def kit(request):
+    return make_backend(request.param)
+
+
+def empty(kit, shape, dtype="float32", strides=None, offset=0):
+    """A tensor with memory of its own on the kit's device; strides in elements."""
+    dtype = dtype_by_name(dtype)
+    if strides is None:
+        strides = [int(np.prod(shape[i + 1:])) for i in range(len(shape))]
+    last = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+    nbytes = (offset + last + 1) * dtype.itemsize if 0 not in shape else 0
+    storage = make_storage(kit.type, nbytes, kit.allocate(nbytes, 0))
+    return tensor_from_storage(storage, dtype, shape, strides, offset)
+
+
+def filled(kit, values, dtype=None, **layout):
+    """A tensor with the values of a NumPy array of a computing dtype."""
+    values = np.asarray(values)
+    tensor = empty(kit, values.shape, dtype or values.dtype.name, **layout)
+    fmt = kit.format(tensor.dtype)
+    with np.errstate(all="ignore"):
+        raw = values.astype(fmt.compute)
+        raw = fmt.encode(np, raw) if fmt.half else raw
+    kit.from_host(tensor, np.ascontiguousarray(raw).tobytes())
+    return tensor
+
+
+def values(kit, tensor):
+    """The tensor's values as a NumPy array of its computing dtype."""
+    fmt = kit.format(tensor.dtype)
+    raw = np.frombuffer(kit.to_host(tensor), fmt.raw).reshape(tuple(tensor.shape))
+    return fmt.decode(np, raw) if fmt.half else raw
+
+
+# Views -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape, strides, offset", [
+    ((2, 3), (3, 1), 0), ((2, 3), (1, 2), 0), ((2, 3), (7, 2), 5), ((4, 2), (0, 1), 1), ((3,), (0,), 0), ((), (), 2),
+    ((2, 0, 3), (3, 3, 1), 0), ((2, 1, 3), (3, 99, 1), 0),
+])
+def test_arrays_are_strided_views(kit, shape, strides, offset):
+    storage = make_storage(kit.type, 96, kit.asarray(filled(kit, np.arange(24, dtype=np.float32))).view(np.uint8))
+    tensor = tensor_from_storage(storage, dtype_by_name("float32"), shape, strides, offset)
+    array = kit.asarray(tensor)
+    assert array.shape == shape
+    index = offset + sum((np.indices(shape)[i] * strides[i] for i in range(len(shape))), np.zeros(shape, int))
+    assert kit.download(array).tolist() == index.astype(float).tolist()
+    if array.size:
+        array[...] = -1
+        assert kit.download(kit.asarray(tensor)).max() == -1
+        flat = kit.download(storage.data).view(np.float32)
+        assert (flat == -1).sum() == np.unique(index).size
+
+
+def test_a_tensor_without_data(kit):
+    tensor = tensor_from_storage(make_storage(kit.type, 8), dtype_by_name("float32"), (2,), (1,), 0)
+    with pytest.raises(RuntimeError, match="no data"):
+        kit.asarray(tensor)
+
+
+# Copies ----------------------------------------------------------------------------------
+
+NUMBERS = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 100.75, 200.5, 300.0, -300.0, 65535.0, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:ComplexHalf support", "ignore:Casting complex values")
+@pytest.mark.parametrize("source, target", list(itertools.product(PLAIN, PLAIN)))
+def test_conversions_are_those_of_pytorch(source, target):
+    torch = pytest.importorskip("torch")
+    kit = make_backend("ml_dtypes")
+    numbers = np.array(NUMBERS)
+    kind, to_kind = (kit.format(dtype_by_name(name)).compute.kind for name in (source, target))
+    if kind in "iub":
+        numbers = numbers[np.isfinite(numbers)]
+        numbers = numbers[(numbers >= 0) & (numbers < 256)] if kind == "u" else numbers[np.abs(numbers) < 127]
+    elif to_kind in "iu":
+        # Casts of what does not fit into an integer are undefined in C, but for small unsigned ones, by way of int64.
+        small = target in ("uint8", "uint16", "uint32")
+        numbers = numbers[np.isfinite(numbers) & (np.abs(numbers) < (1e6 if small else 127))]
+        numbers = numbers if small else np.abs(numbers)
+    elif target == "float8_e8m0fnu":
+        numbers = numbers[~np.signbit(numbers)]
+    if kind == "c":
+        finite = numbers[np.isfinite(numbers)]
+        numbers = np.concatenate([finite + 1j * finite[::-1], [complex(np.inf, 1), complex(np.nan, -1)][: 2 * (to_kind not in "iu")]])
+    ours = filled(kit, numbers, source)
+    theirs = torch.from_numpy(np.frombuffer(kit.to_host(ours), np.uint8).copy()).view(getattr(torch, source))
+    try:
+        expected = theirs.to(getattr(torch, target))
+    except (RuntimeError, NotImplementedError) as error:
+        pytest.skip(f"PyTorch does not: {error}")
+    got = empty(kit, tuple(ours.shape), target)
+    kit.copy(got, ours)
+    fmt = kit.format(got.dtype)
+    expected = expected.view(torch.uint8).numpy().view(fmt.raw)
+    expected = fmt.decode(np, expected) if fmt.half else expected
+    np.testing.assert_array_equal(values(kit, got), expected)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_copies_of_one_dtype_keep_every_bit(kit, name):
+    itemsize = dtype_by_name(name).itemsize
+    data = np.random.default_rng(0).integers(0, 2 if name == "bool" else 256, 12 * itemsize, np.uint8).tobytes()
+    source = empty(kit, (3, 4), name)
+    kit.from_host(source, data)
+    target = empty(kit, (3, 4), name, strides=(2, 7), offset=3)
+    kit.copy(target, source)
+    assert bytes(kit.to_host(target)) == data
+
+
+def test_opaque_dtypes_do_not_convert(kit):
+    with pytest.raises(RuntimeError, match="cannot convert qint8 to float32"):
+        kit.copy(empty(kit, (2,)), empty(kit, (2,), "qint8"))
+
+
+def test_host_data_of_the_wrong_size(kit):
+    with pytest.raises(RuntimeError, match=r"\(2, 3\) of float32 takes 24 bytes, got 23"):
+        kit.from_host(empty(kit, (2, 3)), bytes(23))
+
+
+# Kernels ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kernel():
+    """Register kernels for one test."""
+    yield TABLE.kernel
+    TABLE.entries.clear()
+
+
+def test_no_kernel(kit):
+    assert kit.kernel("nothing") is None
+
+
+def test_tensors_come_as_arrays_and_the_rest_as_it_is(kit, kernel):
+    seen = []
+
+    @kernel("take_all")
+    def take_all(own, out, *args):
+        seen.extend((own, out, *args))
+
+    a, b, out = filled(kit, np.arange(3.0)), filled(kit, np.arange(2, dtype=np.int64)), empty(kit, (3,))
+    marker = dtype_by_name("int8")
+    assert kit.kernel("take_all")(out, a, [a, b], (1, 2), None, 2.5, marker, [None, b], []) is None
+    assert seen[0] is kit and seen[1].dtype == np.float32
+    assert [array.dtype for array in (seen[2], *seen[3])] == [np.float64, np.float64, np.int64]
+    assert all(isinstance(array, kit.xp.ndarray) for array in (seen[2], *seen[3]))
+    assert seen[4:8] == [(1, 2), None, 2.5, marker]
+    assert seen[8][0] is None and seen[8][1].tolist() == [0, 1]
+    assert seen[9] == []
+
+
+def test_writing_in_place_and_returning_are_the_same(kit, kernel):
+    @kernel("fill")
+    def fill(kit, out, input):
+        out[...] = input + 1
+
+    @kernel("give")
+    def give(kit, out, input):
+        return input + 1
+
+    @kernel("both")
+    def both(kit, out, input):
+        out[...] = input + 1
+        return out
+
+    source = filled(kit, np.arange(6.0).reshape(2, 3))
+    for name in ("fill", "give", "both"):
+        out = empty(kit, (2, 3), "float64", strides=(1, 2))
+        assert kit.kernel(name)(out, source) is None
+        assert values(kit, out).tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "float16", "bfloat16", "complex64", "complex32", "float8_e5m2"])
+def test_results_are_converted_to_the_output_dtype(kit, kernel, dtype):
+    @kernel("values")
+    def give(kit, out):
+        return kit.xp.asarray([0.0, 1.5, 2.75])
+
+    out = empty(kit, (3,), dtype)
+    kit.kernel("values")(out)
+    expected = {"int32": [0, 1, 2], "uint8": [0, 1, 2], "bool": [False, True, True], "float8_e5m2": [0, 1.5, 3.0]}
+    assert values(kit, out).tolist() == expected.get(dtype, [0, 1.5, 2.75])
+
+
+def test_complex_results_in_a_real_output(kit, kernel):
+    @kernel("values")
+    def give(kit, out):
+        return kit.xp.asarray([1 + 2j, 3 - 4j])
+
+    out = empty(kit, (2,), "int64")
+    kit.kernel("values")(out)
+    assert values(kit, out).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn"])
+def test_half_precision_is_computed_in_single_and_rounded_once(kit, kernel, dtype):
+    seen = []
+
+    @kernel("sum")
+    def total(kit, out, input):
+        seen.extend((input.dtype, out.dtype, kit.dtype(dtype_by_name(dtype))))
+        out[...] = input.sum()
+
+    ones = filled(kit, np.full(64, 0.0625), dtype)
+    out = empty(kit, (), dtype)
+    kit.kernel("sum")(out, ones)
+    assert seen == [np.float32, np.float32, np.float32]
+    assert values(kit, out).tolist() == 4.0
+    single = empty(kit, (), "float32")
+    kit.kernel("sum")(single, ones)
+    assert values(kit, single).tolist() == 4.0
+
+
+def test_native_kernels_see_what_is_stored(kit, kernel):
+    @kernel("swap", half="native")
+    def swap(own, out, input):
+        assert input.dtype == own.raw_dtype(dtype_by_name("bfloat16")) == out.dtype
+        return input[::-1]
+
+    out = empty(kit, (3,), "bfloat16")
+    kit.kernel("swap")(out, filled(kit, np.arange(3.0), "bfloat16"))
+    assert values(kit, out).tolist() == [2, 1, 0]
+
+
+def test_several_outputs(kit, kernel):
+    @kernel("minmax", "minmax.partly")
+    def minmax(kit, out, input):
+        out[1][...] = input.argmax()
+        return input.max(), None
+
+    for name in ("minmax", "minmax.partly"):
+        out = empty(kit, (), "bfloat16"), empty(kit, (), "int64")
+        kit.kernel(name)(out, filled(kit, [1.0, 3.0, 2.0], "bfloat16"))
+        assert [values(kit, item).tolist() for item in out] == [3.0, 1]
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 1), (1, 2, 3), ()])
+def test_a_result_of_the_wrong_shape_names_the_kernel(kit, kernel, shape):
+    @kernel("wrong")
+    def wrong(kit, out):
+        return kit.xp.zeros(shape)
+
+    with pytest.raises(RuntimeError, match=r"test_array_kit for 'wrong' on c.* returned shape .* is \(2, 3\)"):
+        kit.kernel("wrong")(empty(kit, (2, 3)))
+
+
+def test_the_wrong_number_of_results(kit, kernel):
+    @kernel("wrong")
+    def wrong(kit, out):
+        return (1,)
+
+    with pytest.raises(RuntimeError, match="returned 1 values for 2 outputs"):
+        kit.kernel("wrong")((empty(kit, ()), empty(kit, ())))
+
+
+def test_results_whose_shape_depends_on_the_data(kit, kernel):
+    @kernel("where")
+    def where(kit, out, input):
+        assert out is None
+        return kit.xp.stack(kit.xp.nonzero(input), 1), input[input > 1].copy()
+
+    @kernel("compress", half="native")
+    def compress(kit, out, input):
+        return input[1:]
+
+    source = filled(kit, [[0.0, 2.0], [3.0, 0.0]], "bfloat16")
+    index, kept = kit.kernel("where")(None, source)
+    assert (index.dtype.name, values(kit, index).tolist()) == ("int64", [[0, 1], [1, 0]])
+    assert (kept.dtype.name, values(kit, kept).tolist()) == ("bfloat16", [2.0, 3.0])
+    assert kept.device == source.device
+    rest = kit.kernel("compress")(None, filled(kit, np.arange(6), "complex32"))
+    assert (rest.dtype.name, values(kit, rest).tolist()) == ("complex32", [1, 2, 3, 4, 5])
+
+
+def test_errors_of_kernels_come_through(kit, kernel):
+    @kernel("index")
+    def index(kit, out):
+        raise IndexError("index 5 is out of range")
+
+    with pytest.raises(IndexError, match="index 5"):
+        kit.kernel("index")(empty(kit, ()))
+
+
+def test_kernels_do_not_warn(kit, kernel, recwarn):
+    @kernel("divide")
+    def divide(kit, out, input):
+        return 1 / input
+
+    @kernel("nested")
+    def nested(own, out, input):
+        own.kernel("divide")(inner, source)
+        return 0 / input
+
+    source, inner, out = filled(kit, np.zeros(3)), empty(kit, (3,)), empty(kit, (3,))
+    kit.kernel("divide")(out, source)
+    kit.kernel("nested")(out, source)
+    if kit.on_host:
+        assert not recwarn.list
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        np.ones(1) / np.zeros(1)
+
+
+def test_a_foreign_tensor_is_brought_over(kernel):
+    cuda, cpu = make_backend("cupy"), plugins.backend("cpu")
+
+    @kernel("add")
+    def add(kit, out, input, other):
+        return input + other
+
+    out = empty(cuda, (3,))
+    cuda.kernel("add")(out, filled(cuda, np.arange(3.0)), filled(cpu, np.float64(10)))
+    assert values(cuda, out).tolist() == [10, 11, 12]
+
+
+def test_registering_twice_raises():
+    table = KernelTable("mine", parent=TABLE)
+    table.kernel("a", "b")(test_no_kernel)
+    with pytest.raises(RuntimeError, match="mine already has a kernel for 'b', from .*test_array_kit"):
+        table.kernel("b")(test_no_kernel)
+    with pytest.raises(ValueError, match="half must be one of"):
+        table.kernel("c", half="nope")
+    with pytest.raises(TypeError, match="at least one"):
+        table.kernel()
+    assert table.names() == {"a", "b"}
+
+
+def test_own_kernels_come_before_the_parents(kernel):
+    kernel("a", "b")(test_no_kernel)
+    table = KernelTable("mine", parent=TABLE)
+    table.kernel("a")(test_registering_twice_raises)
+    assert table.find("a").function is test_registering_twice_raises
+    assert table.find("b").function is test_no_kernel
+    assert table.find("c") is None
+
+
+# Memory ----------------------------------------------------------------------------------
+
+
+def figures(kit):
+    stats = kit.memory_stats()
+    return tuple(stats[f"{what}.all.{how}"] for what in ("allocated_bytes", "allocation") for how in ("current", "peak"))
+
+
+def test_memory_statistics(kit):
+    assert figures(kit) == (0, 0, 0, 0)
+    first, second = kit.allocate(1000, 0), kit.allocate(24, 0)
+    assert figures(kit) == (1024, 1024, 2, 2)
+    view = first[10:]
+    del first
+    assert figures(kit)[0] == 1024, "a view keeps memory alive"
+    del view
+    assert figures(kit) == (24, 1024, 1, 2)
+    kit.reset_peak_memory_stats()
+    assert figures(kit) == (24, 24, 1, 1)
+    del second
+    third = kit.allocate(0, 0)
+    assert kit.memory_stats()["allocation.all.allocated"] == 3
+    assert figures(kit)[0] == 0 and third.size == 0
+
+
+def test_statistics_of_many_threads(kit):
+    def work():
+        for n in range(200):
+            kit.allocate(n, 0)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    stats = kit.memory_stats()
+    assert stats["allocation.all.allocated"] == stats["allocation.all.freed"] == 1600
+    assert stats["allocated_bytes.all.freed"] == 8 * sum(range(200))
+    assert figures(kit)[0] == 0
+
+
+@pytest.mark.parametrize("nbytes", [1 << 50, 1 << 62, (1 << 63) - 1])
+def test_out_of_memory(kit, nbytes):
+    held = kit.allocate(2048, 0)
+    with pytest.raises(OutOfMemoryError, match=rf"{kit.type}: cannot allocate .*iB \({nbytes} bytes\); 2.00 KiB are in use"):
+        kit.allocate(nbytes, 0)
+    del held
+
+
+def test_out_of_memory_in_a_kernel(kit, kernel):
+    @kernel("huge")
+    def huge(kit, out):
+        return kit.xp.empty(1 << 60, np.uint8)
+
+    with pytest.raises(OutOfMemoryError, match="to compute huge"):
+        kit.kernel("huge")(empty(kit, (2,)))
+
+
+def test_devices_that_do_not_exist():
+    kit = make_backend("numpy")
+    with pytest.raises(RuntimeError, match="cpu:1 does not exist: there is 1 cpu device"):
+        kit.allocate(4, 1)
+
+
+def test_resizing(kit):
+    handle = kit.asarray(filled(kit, np.arange(4, dtype=np.uint8)))
+    assert kit.download(kit.resize(handle, 4, 6, 0))[:4].tolist() == [0, 1, 2, 3]
+    assert kit.download(kit.resize(handle, 4, 2, 0)).tolist() == [0, 1]
+    assert kit.data_ptr(handle) != 0
