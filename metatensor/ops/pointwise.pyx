@@ -283,6 +283,8 @@ cdef object _binary(Call* c):
     no_operands(&o)
     operand_arg(&o, c, 0)
     operand_arg(&o, c, 1)
+    if o.n == 0:
+        raise TypeError(f"{op_name(c)}(): one of the first two arguments must be a Tensor, got two numbers")
     return elementwise_result(c, &o, ruled(c, promoted(c, &o)))
 
 

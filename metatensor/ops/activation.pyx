@@ -1,0 +1,175 @@
+"""Activation functions: those of `nn.functional`, and the few that are ops and methods of Tensor too."""
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport U8
+from metatensor._core.layout cimport Layout, copy_dims, is_row_major
+from metatensor._core.op cimport (
+    COMPOSITE, ELEMENTWISE, FUNCTION_ONLY, INPLACE, INPLACE_ARG, INT_TO_FLOAT, KEEP, OUT, Call, alias_op, arg,
+    bool_arg, call, define, dim_arg, float_arg, op_name, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_from, shape_str
+from metatensor._core.types cimport KIND_BOOL
+from metatensor.ops.pointwise cimport (
+    NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, elementwise_like, fail, no_operands, ruled,
+    shape_operand, unary,
+)
+from metatensor.ops import comparison, ternary, unary as _unary_family  # noqa: F401 - defined before use here
+
+cdef long FLOATS = KEEP | NO_BOOLS | NO_INTS | NO_COMPLEX
+# `inplace=` of nn.functional, with and without a variant that ends in an underscore.
+cdef long SWITCH = INPLACE_ARG | ELEMENTWISE
+cdef long BOTH = INPLACE | INPLACE_ARG
+
+
+# Kernels with a rule of their own ---------------------------------------------------------
+
+cdef object relu(Call* c):
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors are not supported")
+    return unary(c)
+
+
+cdef object gelu(Call* c):
+    if arg(c, 1) != "none" and arg(c, 1) != "tanh":
+        fail(c, f"approximate must be 'none' or 'tanh', got {arg(c, 1)!r}")
+    return unary(c)
+
+
+cdef object celu(Call* c):
+    if float_arg(c, 1) == 0:
+        fail(c, "alpha must not be 0")
+    return unary(c)
+
+
+cdef object hardtanh(Call* c):
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors are not supported")
+    if float_arg(c, 1) > float_arg(c, 2):
+        raise ValueError(f"{op_name(c)}(): min_val {arg(c, 1)} is greater than max_val {arg(c, 2)}")
+    if tensor_arg(c, 0).dtype.code == U8 and float_arg(c, 1) < 0:
+        fail(c, f"a uint8 tensor cannot hold the negative limit {arg(c, 1)}")
+    return unary(c)
+
+
+cdef object softshrink(Call* c):
+    if not float_arg(c, 1) >= 0:
+        fail(c, f"lambd must not be negative, got {arg(c, 1)}")
+    return unary(c)
+
+
+cdef object prelu(Call* c):
+    """One weight for all, or one for each channel (dimension 1)."""
+    cdef Tensor t = tensor_arg(c, 0), weight = tensor_arg(c, 1)
+    if weight.dtype is not t.dtype:
+        fail(c, f"expected 'weight' to have the dtype {t.dtype.name} of 'input', got {weight.dtype.name}")
+    if weight.ndim > 1:
+        fail(c, f"expected 'weight' to be 0-d or 1-d, got shape {shape_str(weight)}")
+    if weight.total != 1:
+        if t.ndim == 0:
+            fail(c, f"a 0-d input takes one weight, got {weight.total}")
+        if weight.total != (t.sizes[1] if t.ndim > 1 else 1):
+            fail(c, f"the input of shape {shape_str(t)} has {t.sizes[1] if t.ndim > 1 else 1} channels, but "
+                    f"'weight' has {weight.total} elements")
+    return unary(c)
+
+
+cdef object glu(Call* c):
+    """The halves of a dimension are the two operands."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Operands o
+    cdef Layout half, out
+    cdef int k, dim
+    if t.ndim == 0:
+        fail(c, "a 0-d tensor has no dimension to halve")
+    dim = dim_arg(c, 1, t.ndim)
+    if t.sizes[dim] % 2:
+        fail(c, f"dimension {dim} of shape {shape_str(t)} must be even to be halved")
+    copy_dims(half.sizes, t.sizes, t.ndim)
+    half.sizes[dim] //= 2
+    no_operands(&o)
+    o.contiguous = is_row_major(t.ndim, half.sizes, t.strides)
+    for k in range(2):
+        o.ndims[k] = t.ndim
+        o.sizes[k] = half.sizes
+        o.strides[k] = t.strides
+    o.n = 2
+    broadcast_result(c, &o, &out)
+    return new_from(&out, ruled(c, t.dtype), <Device>c.device)
+
+
+cdef object rrelu(Call* c):
+    """Leaky with a slope drawn for each element, or with the mean slope outside training."""
+    cdef double lower = float_arg(c, 1), upper = float_arg(c, 2)
+    if not lower <= upper:
+        fail(c, f"lower ({arg(c, 1)}) must not be greater than upper ({arg(c, 2)})")
+    if not bool_arg(c, 3):
+        return call("nn.functional.leaky_relu", (arg(c, 0), (lower + upper) / 2))
+    slope = call("empty_like", (arg(c, 0),))
+    call("uniform_", (slope, lower, upper), {"generator": arg(c, 5)} if arg(c, 5) is not None else None)
+    return call("where", (call("ge", (arg(c, 0), 0)), arg(c, 0), call("mul", (arg(c, 0), slope))))
+
+
+# Rectifiers -------------------------------------------------------------------------------
+
+define("relu(Tensor input) -> Tensor", relu, KEEP | NO_COMPLEX | INPLACE, "max(x, 0).")
+define("nn.functional.relu(Tensor input, bool inplace=False) -> Tensor", relu, KEEP | NO_COMPLEX | BOTH,
+       "max(x, 0).")
+define("nn.functional.relu6(Tensor input, bool inplace=False) -> Tensor", relu, KEEP | NO_COMPLEX | SWITCH,
+       "min(max(x, 0), 6).")
+define("nn.functional.leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False) -> Tensor", unary,
+       FLOATS | BOTH | OUT, "x, times negative_slope below 0.")
+define("prelu(Tensor input, Tensor weight) -> Tensor", prelu, FLOATS,
+       "x, times weight below 0: one weight, or one for each channel.")
+alias_op("nn.functional.prelu", "prelu")
+define("rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, "
+       "bool inplace=False, *, generator? generator=None) -> Tensor", rrelu,
+       COMPOSITE | FUNCTION_ONLY | BOTH,
+       "x, times a random slope from [lower, upper] below 0; outside training the middle of the two.")
+alias_op("nn.functional.rrelu", "rrelu")
+
+# Exponential units ------------------------------------------------------------------------
+
+define("nn.functional.elu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", unary,
+       FLOATS | BOTH | OUT, "x, and alpha * (exp(x) - 1) below 0.")
+define("selu(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | BOTH | FUNCTION_ONLY,
+       "A scaled elu with the constants of self-normalising networks (Klambauer et al., 2017).")
+alias_op("nn.functional.selu", "selu")
+define("celu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", celu, FLOATS | BOTH | FUNCTION_ONLY,
+       "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).")
+alias_op("nn.functional.celu", "celu")
+
+# Smooth functions -------------------------------------------------------------------------
+
+define("nn.functional.gelu(Tensor input, *, str approximate='none') -> Tensor", gelu,
+       FLOATS | OUT | ELEMENTWISE,
+       "x * Phi(x), Phi the normal distribution function; approximate='tanh' for its approximation.")
+define("nn.functional.silu(Tensor input, bool inplace=False) -> Tensor", unary,
+       KEEP | NO_BOOLS | NO_INTS | SWITCH | OUT, "x * sigmoid(x).")
+define("nn.functional.mish(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
+       "x * tanh(softplus(x)).")
+define("nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0) -> Tensor", unary,
+       FLOATS | OUT | ELEMENTWISE, "log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.")
+define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | ELEMENTWISE,
+       "log(sigmoid(x)), without overflow on the way.")
+define("nn.functional.softsign(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "x / (1 + |x|).")
+define("nn.functional.tanhshrink(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "x - tanh(x).")
+define("nn.functional.glu(Tensor input, int dim=-1) -> Tensor", glu, FLOATS | OUT,
+       "The first half of a dimension times the sigmoid of the second.")
+alias_op("nn.functional.sigmoid", "sigmoid")
+alias_op("nn.functional.tanh", "tanh")
+
+# Piecewise linear functions ---------------------------------------------------------------
+
+define("nn.functional.hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False) -> Tensor",
+       hardtanh, KEEP | NO_COMPLEX | BOTH | OUT, "x brought into [min_val, max_val].")
+define("nn.functional.hardswish(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
+       "x * min(max(x + 3, 0), 6) / 6.")
+define("nn.functional.hardsigmoid(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
+       "min(max(x + 3, 0), 6) / 6.")
+define("hardshrink(Tensor input, float lambd=0.5) -> Tensor", unary, FLOATS | OUT | ELEMENTWISE,
+       "x, and 0 where |x| <= lambd.")
+alias_op("nn.functional.hardshrink", "hardshrink")
+define("nn.functional.softshrink(Tensor input, float lambd=0.5) -> Tensor", softshrink,
+       FLOATS | OUT | ELEMENTWISE, "x moved towards 0 by lambd, stopping there.")
+define("threshold(Tensor input, float threshold, float value, bool inplace=False) -> Tensor", unary,
+       KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY, "x where it is above the threshold, else `value`.")
+alias_op("nn.functional.threshold", "threshold")

@@ -1,0 +1,210 @@
+"""Element-wise arithmetic of two operands, each a tensor or a Python number."""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport C128, F16, F32, F64, DType, by_code, number_kind, to_complex
+from metatensor._core.op cimport (
+    EXACT_OUT, FUNCTION_ONLY, IN_PLACE, INPLACE, INT_TO_FLOAT, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg, define, is_none,
+    op_name, set_slot, tensor_arg,
+)
+from metatensor._core.slots cimport type_set
+from metatensor._core.tensor cimport (
+    S_ADD, S_DIV, S_FLOORDIV, S_IADD, S_IDIV, S_IFLOORDIV, S_IMOD, S_IMUL, S_IPOW, S_ISUB, S_MOD, S_MUL, S_POW,
+    S_RSUB, S_SUB, Tensor,
+)
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_INT
+from metatensor.ops.pointwise cimport (
+    NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, no_operands,
+    number, operand, operand_arg, promoted, refuse, ruled,
+)
+
+cdef long BOTH = INPLACE | OUT
+cdef long INTS = NO_BOOLS | NO_FLOATS | NO_COMPLEX
+cdef long FLOATS = INT_TO_FLOAT | NO_BOOLS | NO_INTS | NO_COMPLEX
+cdef object _one = 1
+
+
+# Kernels with a rule of their own ---------------------------------------------------------
+
+cdef int _check_alpha(Call* c, DType d) except -1:
+    """A multiplier must be of the result's category, or below it."""
+    cdef int kind = number_kind(arg(c, 2))
+    if kind == KIND_BOOL and d.kind != KIND_BOOL:
+        fail(c, "a bool alpha is only for bool results")
+    if kind > KIND_INT and d.kind <= KIND_INT:
+        fail(c, f"alpha must be an integer for a result of dtype {d.name}, got {arg(c, 2)}")
+    if kind == KIND_COMPLEX and d.kind != KIND_COMPLEX:
+        fail(c, f"alpha must be real for a result of dtype {d.name}, got {arg(c, 2)}")
+    return 0
+
+
+cdef object scaled(Call* c):
+    """`binary` with an alpha, which is nearly always 1."""
+    cdef object result
+    if c.args[2] == <PyObject*>_one:
+        return binary(c)
+    result = binary(c)
+    _check_alpha(c, (<Tensor>result).dtype)
+    return result
+
+
+cdef inline bint _is_bool(object operand):
+    if isinstance(operand, Tensor):
+        return (<Tensor>operand).dtype.kind == KIND_BOOL
+    return number_kind(operand) == KIND_BOOL
+
+
+cdef object subtract(Call* c):
+    """No operand may be bool, whatever the other one is."""
+    if _is_bool(arg(c, 0)) or _is_bool(arg(c, 1)):
+        fail(c, "subtraction with a bool operand is not supported; use logical_xor() or logical_not()")
+    return scaled(c)
+
+
+cdef object divide(Call* c):
+    """True division makes floats; the rounded ones keep the promoted dtype."""
+    cdef Operands o
+    cdef DType d
+    if is_none(c, 2):
+        return binary(c)
+    if arg(c, 2) != "floor" and arg(c, 2) != "trunc":
+        fail(c, f"rounding_mode must be None, 'trunc' or 'floor', got {arg(c, 2)!r}")
+    no_operands(&o)
+    operand_arg(&o, c, 0)
+    operand_arg(&o, c, 1)
+    d = promoted(c, &o)
+    if d.kind == KIND_BOOL or d.kind >= KIND_COMPLEX:
+        refuse(c, d)
+    return elementwise_result(c, &o, d)
+
+
+cdef object power(Call* c):
+    """A number as exponent leaves the layout to the base alone."""
+    cdef Operands o
+    cdef DType d
+    cdef Tensor base
+    if isinstance(arg(c, 1), Tensor) or not isinstance(arg(c, 0), Tensor):
+        return binary(c)
+    base = tensor_arg(c, 0)
+    no_operands(&o)
+    operand(&o, base)
+    number(&o, arg(c, 1))
+    d = ruled(c, promoted(c, &o))
+    if d.kind == KIND_INT and arg(c, 1) < 0:
+        fail(c, f"integers to the negative power {arg(c, 1)} are not integers; convert to a float dtype first")
+    return elementwise_like(base, d, <Device>c.device)
+
+
+cdef object float_power(Call* c):
+    """Computes in float64 or complex128, always."""
+    cdef Operands o
+    cdef DType d
+    no_operands(&o)
+    operand_arg(&o, c, 0)
+    operand_arg(&o, c, 1)
+    if o.n == 0:
+        raise TypeError(f"{op_name(c)}(): one of 'input' and 'exponent' must be a Tensor")
+    d = by_code(C128 if promoted(c, &o).kind == KIND_COMPLEX else F64)
+    if c.variant == IN_PLACE and tensor_arg(c, 0).dtype is not d:
+        fail(c, f"the result is {d.name} and is not stored in a {tensor_arg(c, 0).dtype.name} tensor")
+    return elementwise_result(c, &o, d)
+
+
+cdef object same_dtypes(Call* c):
+    """No promotion: both tensors must have one dtype."""
+    if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
+        fail(c, f"expected tensors of one dtype, got {tensor_arg(c, 0).dtype.name} and "
+                f"{tensor_arg(c, 1).dtype.name}")
+    return binary(c)
+
+
+cdef object from_parts(Call* c):
+    """A complex tensor from two real ones of one dtype."""
+    cdef Operands o
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    if a.dtype.code != F32 and a.dtype.code != F64 and a.dtype.code != F16:
+        fail(c, f"expected float16, float32 or float64 tensors, got {a.dtype.name}")
+    if b.dtype is not a.dtype:
+        fail(c, f"expected tensors of one dtype, got {a.dtype.name} and {b.dtype.name}")
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    return elementwise_result(c, &o, to_complex(a.dtype))
+
+
+# The basic operations ---------------------------------------------------------------------
+
+define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", scaled, PROMOTE | BOTH,
+       "input + alpha * other.")
+define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
+       "input - alpha * other; bool is an error.")
+define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE,
+       "other - alpha * input; bool is an error.")
+define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "input * other.")
+define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,
+       INT_TO_FLOAT | BOTH, "input / other, with rounding_mode 'floor' or 'trunc' rounded to integers.")
+define("floor_divide(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
+       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "The floor of input / other.")
+define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
+       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "What floor division leaves: of the divisor's sign, as in Python.")
+define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", binary,
+       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "What division towards zero leaves: of the dividend's sign, as in C.")
+define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
+       "input ** exponent; integers to a negative number are an error.")
+define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH,
+       "input ** exponent in float64, or complex128.")
+
+for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("true_divide", "div")):
+    alias_op(_name, _target)
+
+# Extremes -----------------------------------------------------------------------------------
+
+define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+       "The greater of two elements; NaN where either is.")
+define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+       "The lesser of two elements; NaN where either is.")
+define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+       "The greater of two elements; of a number and NaN the number.")
+define("fmin(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+       "The lesser of two elements; of a number and NaN the number.")
+
+# Functions of two variables -----------------------------------------------------------------
+
+define("atan2(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
+       "The angle of the point (other, input), in radians.")
+alias_op("arctan2", "atan2")
+define("hypot(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH,
+       "sqrt(input**2 + other**2), without overflow on the way.")
+define("logaddexp(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | OUT,
+       "log(exp(input) + exp(other)), without overflow on the way.")
+define("logaddexp2(Tensor input, Tensor other) -> Tensor", binary,
+       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT, "log2(2**input + 2**other), without overflow on the way.")
+define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
+       "input * log(other), and 0 where input is 0.")
+define("ldexp(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | BOTH, "input * 2**other.")
+define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
+       "The magnitude of input with the sign of other.")
+define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
+       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "The next float after input in the direction of other.")
+define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH,
+       "0 below zero, 1 above, and `values` at zero.")
+define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH, "The greatest common divisor.")
+define("lcm(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH, "The least common multiple.")
+define("igamma(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
+       "The regularised lower incomplete gamma function P(input, other).")
+define("igammac(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
+       "The regularised upper incomplete gamma function Q(input, other).")
+define("complex(Tensor real, Tensor imag) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
+       "real + i * imag, of two float tensors of one dtype.")
+define("polar(Tensor abs, Tensor angle) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
+       "abs * exp(i * angle), of two float tensors of one dtype.")
+
+for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "mul"), (S_DIV, "div"),
+                     (S_FLOORDIV, "floor_divide"), (S_MOD, "remainder"), (S_POW, "pow"), (S_IADD, "add_"),
+                     (S_ISUB, "sub_"), (S_IMUL, "mul_"), (S_IDIV, "div_"), (S_IFLOORDIV, "floor_divide_"),
+                     (S_IMOD, "remainder_"), (S_IPOW, "pow_")):
+    set_slot(_slot, _name)
+
+# PyTorch keeps the names that division had in Python 2.
+type_set(Tensor, "__div__", Tensor.__truediv__)
+type_set(Tensor, "__rdiv__", Tensor.__rtruediv__)
+type_set(Tensor, "__idiv__", Tensor.__itruediv__)

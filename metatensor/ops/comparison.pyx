@@ -1,0 +1,58 @@
+"""Comparisons, logical and bitwise operators, element by element."""
+from metatensor._core.op cimport (
+    ALWAYS_BOOL, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, define, float_arg, set_slot, tensor_arg,
+)
+from metatensor._core.tensor cimport (
+    S_AND, S_EQ, S_GE, S_GT, S_IAND, S_ILSHIFT, S_IOR, S_IRSHIFT, S_IXOR, S_LE, S_LSHIFT, S_LT, S_NE, S_OR,
+    S_RSHIFT, S_XOR, Tensor,
+)
+from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_FLOATS, binary, fail
+
+# The result in place is cast to the tensor's own dtype, as in PyTorch.
+cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
+cdef long ORDER = ALWAYS_BOOL | NO_COMPLEX | NO_GRAD | INPLACE | OUT
+cdef long BITS = PROMOTE | NO_FLOATS | NO_COMPLEX | INPLACE | OUT
+
+
+cdef object close_to(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef int i
+    if a.dtype is not b.dtype:
+        fail(c, f"expected tensors of one dtype, got {a.dtype.name} and {b.dtype.name}")
+    for i in (2, 3):
+        if not float_arg(c, i) >= 0:
+            fail(c, f"{'rtol' if i == 2 else 'atol'} must not be negative, got {float_arg(c, i)}")
+    return binary(c)
+
+
+define("eq(Tensor input, Tensor|Scalar other) -> Tensor", binary, COMPARE, "input == other.")
+define("ne(Tensor input, Tensor|Scalar other) -> Tensor", binary, COMPARE, "input != other.")
+define("lt(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input < other.")
+define("le(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input <= other.")
+define("gt(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input > other.")
+define("ge(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input >= other.")
+define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+       close_to, ALWAYS_BOOL | NO_GRAD, "|input - other| <= atol + rtol * |other|.")
+
+define("logical_and(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether both elements are nonzero.")
+define("logical_or(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether an element is nonzero.")
+define("logical_xor(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether just one element is nonzero.")
+
+define("bitwise_and(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input & other.")
+define("bitwise_or(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input | other.")
+define("bitwise_xor(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input ^ other.")
+define("bitwise_left_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS | NO_BOOLS,
+       "input << other: input * 2**other, with the bits that fall out lost.")
+define("bitwise_right_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS | NO_BOOLS,
+       "input >> other: the floor of input / 2**other.")
+
+for _name, _target in (("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
+                       ("greater_equal", "ge")):
+    alias_op(_name, _target)
+
+for _slot, _name in ((S_EQ, "eq"), (S_NE, "ne"), (S_LT, "lt"), (S_LE, "le"), (S_GT, "gt"), (S_GE, "ge"),
+                     (S_AND, "bitwise_and"), (S_OR, "bitwise_or"), (S_XOR, "bitwise_xor"),
+                     (S_LSHIFT, "bitwise_left_shift"), (S_RSHIFT, "bitwise_right_shift"),
+                     (S_IAND, "bitwise_and_"), (S_IOR, "bitwise_or_"), (S_IXOR, "bitwise_xor_"),
+                     (S_ILSHIFT, "bitwise_left_shift_"), (S_IRSHIFT, "bitwise_right_shift_")):
+    set_slot(_slot, _name)

@@ -1,0 +1,63 @@
+"""`special.*`: functions of mathematical physics, orthogonal polynomials, and aliases of ops with plain names."""
+from metatensor._core.op cimport INT_TO_FLOAT, OUT, ELEMENTWISE, alias_op, define
+from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
+from metatensor.ops import binary as _binary_family, unary as _unary_family  # noqa: F401 - aliases point there
+
+cdef long REAL = INT_TO_FLOAT | NO_COMPLEX | OUT | ELEMENTWISE
+
+for _name in ("digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "i0", "log1p", "logit", "polygamma", "round",
+              "sinc", "xlogy"):
+    alias_op("special." + _name, _name)
+for _name, _target in (("expit", "sigmoid"), ("gammaln", "lgamma"), ("psi", "digamma"), ("gammainc", "igamma"),
+                       ("gammaincc", "igammac"), ("multigammaln", "mvlgamma")):
+    alias_op("special." + _name, _target)
+
+# Of one variable --------------------------------------------------------------------------
+
+for _name, _doc in (
+    ("airy_ai", "The Airy function Ai."),
+    ("bessel_j0", "The Bessel function of the first kind, of order 0."),
+    ("bessel_j1", "The Bessel function of the first kind, of order 1."),
+    ("bessel_y0", "The Bessel function of the second kind, of order 0."),
+    ("bessel_y1", "The Bessel function of the second kind, of order 1."),
+    ("entr", "The entropy term -x * log(x); 0 at 0, -inf below."),
+    ("erfcx", "exp(x**2) * erfc(x)."),
+    ("i0e", "exp(-|x|) * i0(x)."),
+    ("i1", "The modified Bessel function of the first kind, of order 1."),
+    ("i1e", "exp(-|x|) * i1(x)."),
+    ("log_ndtr", "The logarithm of ndtr."),
+    ("modified_bessel_i0", "The modified Bessel function of the first kind, of order 0."),
+    ("modified_bessel_i1", "The modified Bessel function of the first kind, of order 1."),
+    ("modified_bessel_k0", "The modified Bessel function of the second kind, of order 0."),
+    ("modified_bessel_k1", "The modified Bessel function of the second kind, of order 1."),
+    ("ndtr", "The distribution function of the standard normal distribution."),
+    ("ndtri", "The inverse of ndtr."),
+    ("scaled_modified_bessel_k0", "exp(x) * modified_bessel_k0(x)."),
+    ("scaled_modified_bessel_k1", "exp(x) * modified_bessel_k1(x)."),
+    ("spherical_bessel_j0", "sin(x) / x, and 1 at 0."),
+):
+    # bessel_j0(Tensor input) -> Tensor
+    define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL, _doc)
+
+# Of two variables -------------------------------------------------------------------------
+
+define("special.xlog1py(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
+       "input * log1p(other), and 0 where input is 0.")
+define("special.zeta(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
+       "The Hurwitz zeta function: the sum of (k + other)**-input over k = 0, 1, ...")
+
+for _name, _doc in (
+    ("chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n."),
+    ("chebyshev_polynomial_u", "The Chebyshev polynomial of the second kind of degree n."),
+    ("chebyshev_polynomial_v", "The Chebyshev polynomial of the third kind of degree n."),
+    ("chebyshev_polynomial_w", "The Chebyshev polynomial of the fourth kind of degree n."),
+    ("shifted_chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n at 2x - 1."),
+    ("shifted_chebyshev_polynomial_u", "The Chebyshev polynomial of the second kind of degree n at 2x - 1."),
+    ("shifted_chebyshev_polynomial_v", "The Chebyshev polynomial of the third kind of degree n at 2x - 1."),
+    ("shifted_chebyshev_polynomial_w", "The Chebyshev polynomial of the fourth kind of degree n at 2x - 1."),
+    ("hermite_polynomial_h", "The physicists' Hermite polynomial of degree n."),
+    ("hermite_polynomial_he", "The probabilists' Hermite polynomial of degree n."),
+    ("laguerre_polynomial_l", "The Laguerre polynomial of degree n."),
+    ("legendre_polynomial_p", "The Legendre polynomial of degree n."),
+):
+    define(f"special.{_name}(Tensor|Scalar input, Tensor|Scalar n) -> Tensor", binary, REAL, _doc)

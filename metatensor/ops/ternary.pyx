@@ -1,0 +1,162 @@
+"""Element-wise ops of three operands: selection, clamping, interpolation and fused arithmetic."""
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport BOOL, U8, DType, number_kind
+from metatensor._core.layout cimport Layout
+from metatensor._core.op cimport (
+    COMPOSITE, DATA, FUNCTION_ONLY, INPLACE, METHOD_ONLY, OUT, PROMOTE, Call, alias_op, arg, call,
+    define, is_none, tensor_arg,
+)
+from metatensor._core.slots cimport type_set
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_INT
+from metatensor.ops.pointwise cimport (
+    NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, elementwise_like, elementwise_result, fail,
+    no_operands, operand, operand_arg, promoted, ruled, shape_operand,
+)
+
+cdef long BOTH = INPLACE | OUT
+cdef long ORDERED = PROMOTE | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
+
+
+# Selection --------------------------------------------------------------------------------
+
+cdef object where(Call* c):
+    """Only the two choices promote; the condition takes part in the shape."""
+    cdef Operands o
+    cdef Tensor condition = tensor_arg(c, 0)
+    if condition.dtype.code != BOOL and condition.dtype.code != U8:
+        fail(c, f"argument 'condition' must be a bool tensor, got {condition.dtype.name}")
+    no_operands(&o)
+    shape_operand(&o, condition)
+    operand_arg(&o, c, 1)
+    operand_arg(&o, c, 2)
+    return elementwise_result(c, &o, promoted(c, &o))
+
+
+cdef object where_indices(Call* c):
+    """Never called: how many elements are true is in the data."""
+    return None
+
+
+cdef object where_method(Call* c):
+    """The method is called on the first choice, not on the condition."""
+    return call("where", (arg(c, 1), arg(c, 0), arg(c, 2)))
+
+
+cdef object masked_fill(Call* c):
+    """A contiguous copy of the broadcast input, written to."""
+    cdef Operands o
+    cdef Layout out
+    cdef Tensor t = tensor_arg(c, 0), mask = tensor_arg(c, 1), value
+    if mask.dtype.code != BOOL:
+        fail(c, f"argument 'mask' must be a bool tensor, got {mask.dtype.name}")
+    if isinstance(arg(c, 2), Tensor):
+        value = tensor_arg(c, 2)
+        if value.ndim:
+            fail(c, f"argument 'value' must be a number or a 0-d tensor, got shape {shape_str(value)}")
+        if value.dtype.kind == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
+            fail(c, f"a complex value cannot be stored in a {t.dtype.name} tensor")
+    elif number_kind(arg(c, 2)) == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
+        fail(c, f"the complex value {arg(c, 2)} cannot be stored in a {t.dtype.name} tensor")
+    no_operands(&o)
+    shape_operand(&o, t)
+    shape_operand(&o, mask)
+    broadcast_result(c, &o, &out)
+    return new_contiguous(out.ndim, out.sizes, t.dtype, <Device>c.device)
+
+
+# Clamping ---------------------------------------------------------------------------------
+
+cdef object clamp(Call* c):
+    """Numbers as bounds leave the layout to the input alone."""
+    cdef Operands o
+    cdef DType d
+    cdef int i
+    if is_none(c, 1) and is_none(c, 2):
+        fail(c, "at least one of 'min' and 'max' must be given")
+    no_operands(&o)
+    for i in range(3):
+        operand_arg(&o, c, i)
+    d = ruled(c, promoted(c, &o))
+    if o.n == 1:
+        return elementwise_like(tensor_arg(c, 0), d, <Device>c.device)
+    o.wrapped = False
+    return elementwise_result(c, &o, d)
+
+
+cdef object clamp_one(Call* c):
+    cdef Operands o
+    cdef DType d
+    no_operands(&o)
+    operand_arg(&o, c, 0)
+    operand_arg(&o, c, 1)
+    d = ruled(c, promoted(c, &o))
+    if o.n == 1:
+        return elementwise_like(tensor_arg(c, 0), d, <Device>c.device)
+    return elementwise_result(c, &o, d)
+
+
+# Arithmetic -------------------------------------------------------------------------------
+
+cdef object lerp(Call* c):
+    """No promotion, but that a 0-d weight may have any float dtype."""
+    cdef Operands o
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), weight
+    if a.dtype is not b.dtype:
+        fail(c, f"expected 'end' to have the dtype {a.dtype.name} of 'input', got {b.dtype.name}")
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    if isinstance(arg(c, 2), Tensor):
+        weight = tensor_arg(c, 2)
+        if weight.ndim and weight.dtype is not a.dtype:
+            fail(c, f"expected 'weight' to have the dtype {a.dtype.name} of 'input', got {weight.dtype.name}")
+        shape_operand(&o, weight)
+    elif number_kind(arg(c, 2)) == KIND_COMPLEX and a.dtype.kind != KIND_COMPLEX:
+        fail(c, f"the complex weight {arg(c, 2)} does not go with {a.dtype.name} tensors")
+    return elementwise_result(c, &o, ruled(c, a.dtype))
+
+
+cdef object fused(Call* c):
+    cdef Operands o
+    cdef DType d
+    cdef int i
+    no_operands(&o)
+    for i in range(3):
+        operand(&o, tensor_arg(c, i))
+    d = ruled(c, promoted(c, &o))
+    if number_kind(arg(c, 3)) == KIND_COMPLEX and d.kind != KIND_COMPLEX:
+        fail(c, f"the complex value {arg(c, 3)} does not go with {d.name} tensors")
+    return elementwise_result(c, &o, d)
+
+
+cdef object fused_divide(Call* c):
+    if tensor_arg(c, 1).dtype.kind <= KIND_INT and tensor_arg(c, 2).dtype.kind <= KIND_INT:
+        fail(c, "division of two integer tensors is not supported; convert one of them to a float dtype first")
+    return fused(c)
+
+
+define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor", where,
+       PROMOTE | FUNCTION_ONLY | OUT,
+       "`input` where the condition holds, `other` elsewhere; with the condition alone its true indices.")
+define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
+define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
+       COMPOSITE | METHOD_ONLY, "The tensor where the condition holds, `other` elsewhere.")
+type_set(Tensor, "where", Tensor._where)
+define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE,
+       "`value` where the bool mask holds, the input elsewhere; the two broadcast.")
+
+define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
+       "Each element brought into [min, max]; NaN stays.")
+define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
+       "Each element, or min if greater.")
+define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
+       "Each element, or max if less.")
+alias_op("clip", "clamp")
+
+define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH,
+       "input + weight * (end - input); the tensors have one dtype.")
+define("addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused,
+       PROMOTE | NO_BOOLS | BOTH, "input + value * tensor1 * tensor2.")
+define("addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused_divide,
+       PROMOTE | BOTH, "input + value * tensor1 / tensor2; two integer tensors are an error.")

@@ -1,0 +1,193 @@
+"""Element-wise functions of one tensor, but for activations (`activation`) and `special.*` (`special`)."""
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport I32, by_code, to_real
+from metatensor._core.op cimport (
+    ALWAYS_BOOL, COMPLEX_TO_FLOAT, FUNCTIONAL, HOST, IN_PLACE, INPLACE, INT_TO_FLOAT, BOOL_TO_LONG, KEEP, NO_GRAD,
+    OUT, Call, alias_op, define, int_arg, make_returns, set_slot, tensor_arg,
+)
+from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, alias
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
+from metatensor.ops.pointwise cimport (
+    NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, elementwise_like, fail, refuse, ruled, unary,
+)
+
+cdef long BOTH = INPLACE | OUT
+cdef long TO_FLOAT = INT_TO_FLOAT | INPLACE | OUT
+cdef long REAL_TO_FLOAT = INT_TO_FLOAT | NO_COMPLEX | INPLACE | OUT
+
+
+# Kernels with a rule of their own ---------------------------------------------------------
+
+cdef object real_unary(Call* c):
+    """Complex tensors are a RuntimeError, not merely something without a kernel."""
+    if tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
+        fail(c, f"complex tensors are not supported, got {tensor_arg(c, 0).dtype.name}")
+    return unary(c)
+
+
+cdef object absolute(Call* c):
+    """|z| of a complex tensor is real; in place it has nowhere to go."""
+    if c.variant == IN_PLACE and tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
+        fail(c, "the result of a complex tensor is real and cannot be stored in it")
+    return unary(c)
+
+
+cdef object angle(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return elementwise_like(t, to_real(ruled(c, t.dtype)), <Device>c.device)
+
+
+cdef object positive(Call* c):
+    """The tensor itself, the very object, as in PyTorch."""
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors are not supported")
+    return tensor_arg(c, 0)
+
+
+cdef object conjugate(Call* c):
+    """Of a real tensor the tensor itself, seen once more."""
+    if c.variant == FUNCTIONAL and tensor_arg(c, 0).dtype.kind != KIND_COMPLEX:
+        return alias(tensor_arg(c, 0))
+    return unary(c)
+
+
+cdef object signed_unary(Call* c):
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors are not supported; use logical_not() or ~")
+    return unary(c)
+
+
+cdef object rounded(Call* c):
+    """Integers round to themselves, but not to decimals."""
+    if int_arg(c, 1) != 0 and tensor_arg(c, 0).dtype.kind == KIND_INT:
+        refuse(c, tensor_arg(c, 0).dtype)
+    return unary(c)
+
+
+cdef object frexp(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.dtype.kind != KIND_FLOAT:
+        fail(c, f"only real floating-point tensors are supported, got {t.dtype.name}")
+    return make_returns(c, (elementwise_like(t, t.dtype, <Device>c.device),
+                            elementwise_like(t, by_code(I32), <Device>c.device)))
+
+
+cdef object multivariate(Call* c):
+    if int_arg(c, 1) < 1:
+        fail(c, f"p must be at least 1, got {int_arg(c, 1)}")
+    return unary(c)
+
+
+cdef object polygamma(Call* c):
+    if int_arg(c, 1) < 0:
+        fail(c, f"n must not be negative, got {int_arg(c, 1)}")
+    return unary(c)
+
+
+cdef object polygamma_n_first(Call* c):
+    """torch.polygamma(n, input): as a function the order comes first, as a method the tensor."""
+    cdef Tensor t = tensor_arg(c, 1)
+    if int_arg(c, 0) < 0:
+        fail(c, f"n must not be negative, got {int_arg(c, 0)}")
+    return elementwise_like(t, ruled(c, t.dtype), <Device>c.device)
+
+
+# Arithmetic and sign ----------------------------------------------------------------------
+
+define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH, "The magnitude of each element.")
+alias_op("absolute", "abs")
+define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT, "The argument of each element, in radians.")
+define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH, "-x.")
+alias_op("negative", "neg")
+define("positive(Tensor input) -> Tensor", positive, HOST, "The tensor itself; bool is an error.")
+define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH, "-1, 0 or 1 by the sign of each element.")
+define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH, "x / |x|, and 0 where x is 0.")
+define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT, "Whether the sign bit is set.")
+define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH,
+       "The conjugate, written out; of a real tensor the tensor itself.")
+define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
+define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
+define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
+define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
+define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH, "x - trunc(x).")
+define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT,
+       "Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e.")
+define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", unary,
+       KEEP | BOTH, "NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given.")
+define("bitwise_not(Tensor input) -> Tensor", unary, KEEP | NO_FLOATS | NO_COMPLEX | BOTH,
+       "Each bit inverted; of bool the logical not.")
+define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH, "Whether each element is zero.")
+
+# Rounding ---------------------------------------------------------------------------------
+
+cdef long ROUNDING = KEEP | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
+
+define("ceil(Tensor input) -> Tensor", unary, ROUNDING, "The least integer not below each element.")
+define("floor(Tensor input) -> Tensor", unary, ROUNDING, "The greatest integer not above each element.")
+define("trunc(Tensor input) -> Tensor", unary, ROUNDING, "Each element with its fraction cut off.")
+alias_op("fix", "trunc")
+define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING,
+       "Each element rounded to `decimals` places, ties to even.")
+
+# Exponentials and logarithms --------------------------------------------------------------
+
+define("exp(Tensor input) -> Tensor", unary, TO_FLOAT, "e**x.")
+define("exp2(Tensor input) -> Tensor", unary, TO_FLOAT, "2**x.")
+define("expm1(Tensor input) -> Tensor", unary, TO_FLOAT, "exp(x) - 1, exact near 0.")
+define("log(Tensor input) -> Tensor", unary, TO_FLOAT, "The natural logarithm.")
+define("log2(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 2.")
+define("log10(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 10.")
+define("log1p(Tensor input) -> Tensor", unary, TO_FLOAT, "log(1 + x), exact near 0.")
+define("sigmoid(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / (1 + exp(-x)).")
+define("logit(Tensor input, float? eps=None) -> Tensor", unary, REAL_TO_FLOAT,
+       "log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given.")
+
+# Trigonometry -----------------------------------------------------------------------------
+
+define("sin(Tensor input) -> Tensor", unary, TO_FLOAT, "The sine.")
+define("cos(Tensor input) -> Tensor", unary, TO_FLOAT, "The cosine.")
+define("tan(Tensor input) -> Tensor", unary, TO_FLOAT, "The tangent.")
+define("asin(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse sine.")
+define("acos(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse cosine.")
+define("atan(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse tangent.")
+define("sinh(Tensor input) -> Tensor", unary, TO_FLOAT, "The hyperbolic sine.")
+define("cosh(Tensor input) -> Tensor", unary, TO_FLOAT, "The hyperbolic cosine.")
+define("tanh(Tensor input) -> Tensor", unary, TO_FLOAT, "The hyperbolic tangent.")
+define("asinh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic sine.")
+define("acosh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic cosine.")
+define("atanh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic tangent.")
+define("sinc(Tensor input) -> Tensor", unary, TO_FLOAT, "sin(pi x) / (pi x), and 1 at 0.")
+define("deg2rad(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Degrees to radians.")
+define("rad2deg(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Radians to degrees.")
+
+for _name, _target in (("arcsin", "asin"), ("arccos", "acos"), ("arctan", "atan"),
+                       ("arcsinh", "asinh"), ("arccosh", "acosh"), ("arctanh", "atanh")):
+    alias_op(_name, _target)
+
+# Error and gamma functions ----------------------------------------------------------------
+
+define("erf(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The error function.")
+define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), exact where erf is near 1.")
+define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
+define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "log |gamma(x)|.")
+define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The logarithmic derivative of gamma.")
+define("polygamma(Tensor input, int n) -> Tensor", polygamma, REAL_TO_FLOAT,
+       "The n-th derivative of digamma; as a function also polygamma(n, input).")
+define("polygamma.n(int n, Tensor input) -> Tensor", polygamma_n_first, INT_TO_FLOAT | NO_COMPLEX | OUT)
+define("mvlgamma(Tensor input, int p) -> Tensor", multivariate, REAL_TO_FLOAT,
+       "The logarithm of the multivariate gamma function of dimension p.")
+define("i0(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The modified Bessel function of order 0.")
+
+# Classification ---------------------------------------------------------------------------
+
+define("isnan(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is NaN.")
+define("isinf(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is infinite.")
+define("isfinite(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is finite.")
+define("isreal(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each imaginary part is 0.")
+define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT, "Whether each element is +inf.")
+define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT, "Whether each element is -inf.")
+
+set_slot(S_NEG, "neg")
+set_slot(S_POS, "positive")
+set_slot(S_ABS, "abs")
+set_slot(S_INVERT, "bitwise_not")
