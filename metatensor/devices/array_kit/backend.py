@@ -1,7 +1,8 @@
 """A whole device from a NumPy-like library: memory, copies, kernels, random streams and interchange.
 
 The library needs mutable, strided arrays with a byte-addressed view: NumPy, CuPy and their like. A storage's handle
-is a flat uint8 array, and a tensor's array is a strided view of it, never a copy.
+is a flat uint8 array (for NumPy, anything with the buffer protocol), and a tensor's array is a strided view of it, never
+a copy.
 
 **What a kernel is given.** Tensors as arrays; half precision (float16, bfloat16, the float8 kinds, complex32) as
 float32 or complex64 and ``out`` likewise, rounded once at the end, unless it was registered with ``half="native"``.
@@ -15,7 +16,6 @@ float, of an argument's dtype where it is stored alike, else of the dtype that t
 
 from __future__ import annotations
 
-import contextvars
 import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,12 @@ from metatensor._core.dtype import dtype_by_name
 from metatensor._core.storage import make_storage
 from metatensor._core.tensor import Tensor, tensor_from_storage
 from metatensor.devices.array_kit import interchange
+from metatensor.devices.array_kit.binding import Binding, Views, quietly
 from metatensor.devices.array_kit.copy import cast, convert_into, store
 from metatensor.devices.array_kit.formats import Format, formats
 from metatensor.devices.array_kit.memory import Ledger, human_bytes
 from metatensor.devices.array_kit.random import Stream
-from metatensor.devices.array_kit.registry import KIT, Kernel, KernelTable
+from metatensor.devices.array_kit.registry import KIT, KernelTable
 from metatensor.devices.base import DeviceBackend, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -64,10 +65,11 @@ class ArrayBackend(DeviceBackend):
         self.ledger = Ledger()
         self.formats = formats(dtypes)
         self.on_host = xp is np
-        self._run = _quiet if self.on_host else _plain
+        self._run = quietly if self.on_host else _plain
         self._special = special
-        self._by_dtype: dict[Any, Format] = {}
+        self._by_code = sorted(self.formats.values(), key=lambda fmt: dtype_by_name(fmt.name).code)
         self._dtypes: dict[Any, Any] = {}
+        self.views = Views(self, [fmt.raw for fmt in self._by_code], [fmt.decode for fmt in self._by_code])
 
     @property
     def special(self) -> Any:
@@ -82,10 +84,7 @@ class ArrayBackend(DeviceBackend):
 
     def format(self, dtype: DType) -> Format:
         """How a dtype is stored and computed here."""
-        found = self._by_dtype.get(dtype)
-        if found is None:
-            found = self._by_dtype[dtype] = self.formats[dtype.name]
-        return found
+        return self._by_code[dtype.code]
 
     def dtype(self, dtype: DType | None) -> Any:
         """The array dtype to compute a metatensor dtype in: float32 for the half kinds; None stays None."""
@@ -109,10 +108,12 @@ class ArrayBackend(DeviceBackend):
     # Memory -------------------------------------------------------------------
 
     def allocate(self, nbytes: int, index: int = 0) -> Any:
-        """A flat uint8 array, uninitialised."""
-        if index and index > 0:
+        """A block of host memory, or a flat uint8 array of the library; uninitialised."""
+        if index > 0:
             self.check_index(index)
         try:
+            if self.on_host:
+                return self.ledger.allocate(nbytes)
             flat = self.xp.empty(nbytes, _UINT8)
         except (MemoryError, ValueError) as error:  # ValueError: more than an array can index
             raise self.out_of_memory(nbytes, index) from error
@@ -123,16 +124,20 @@ class ArrayBackend(DeviceBackend):
         """Count a new array in the memory statistics until it is gone."""
         self.ledger.track(array, array.nbytes)
 
+    def flat(self, handle: Any) -> Any:
+        """A storage's handle as a flat uint8 array."""
+        return np.frombuffer(handle, _UINT8) if self.on_host else handle
+
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
         """A handle of ``new`` bytes that begins with what fits of ``handle``."""
         fresh = self.allocate(new, index)
         kept = min(old, new)
-        fresh[:kept] = handle[:kept]
+        self.flat(fresh)[:kept] = self.flat(handle)[:kept]
         return fresh
 
     def data_ptr(self, handle: Any) -> int:
         """The address of the first byte."""
-        return handle.ctypes.data if self.on_host else handle.data.ptr
+        return self.flat(handle).ctypes.data if self.on_host else handle.data.ptr
 
     def out_of_memory(self, nbytes: int | None = None, index: int = 0, doing: str = "") -> OutOfMemoryError:
         """The error to raise where ``nbytes`` could not be had."""
@@ -151,31 +156,19 @@ class ArrayBackend(DeviceBackend):
 
     def asarray(self, tensor: Tensor) -> Any:
         """The tensor's memory as an array of its raw dtype: a strided view. A foreign tensor is copied over."""
-        if tensor.device.type != self.type:
-            return self._bring(tensor)
-        raw = self.format(tensor.dtype).raw
-        flat = tensor.untyped_storage().data
-        if flat is None:
-            raise RuntimeError(f"a tensor of shape {tuple(tensor.shape)} on {tensor.device} has no data")
-        itemsize = raw.itemsize
-        strides = tuple([step * itemsize for step in tensor.stride()])
-        return self.strided(flat, tensor.storage_offset() * itemsize, raw, tensor.shape, strides)
+        return self.views.raw(tensor)
+
+    def values(self, tensor: Tensor) -> Any:
+        """The tensor as an array to compute with: the view itself, or, of half precision, a converted copy."""
+        return self.views.computable(tensor)
 
     def strided(self, flat: Any, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """A view of the flat uint8 array ``flat`` from byte ``offset`` on; strides in bytes."""
-        if self.on_host:
-            return np.ndarray(shape, dtype, flat, offset, strides)
         if 0 in shape:
             return self.xp.empty(shape, dtype)
         length = sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True)) + dtype.itemsize
         elements = flat[offset : offset + length].view(dtype)
         return self.xp.lib.stride_tricks.as_strided(elements, shape, strides)
-
-    def values(self, tensor: Tensor) -> Any:
-        """The tensor as an array to compute with: the view itself, or, of half precision, a converted copy."""
-        decode = self.format(tensor.dtype).decode
-        array = self.asarray(tensor)
-        return array if decode is None else decode(self.xp, array)
 
     def adopt(self, array: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
         """A tensor over the memory of ``array``, which it keeps alive, of ``dtype`` (None: the array's own).
@@ -296,79 +289,33 @@ class ArrayBackend(DeviceBackend):
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
         entry = self.table.find(name)
-        return None if entry is None else self._bind(name, entry)
+        return None if entry is None else Binding(self, self.views, name, entry)
 
-    def _bind(self, name: str, entry: Kernel) -> Callable[..., Any]:
-        """The callable for the dispatcher: tensors in, values of ``out`` (or new tensors) as the effect."""
-        function = entry.function
-        native = entry.half == "native"
-        read = self.asarray if native else self.values
-        run = self._run
+    # The rest of a call, where it is more than the kernel itself: `Binding` calls these.
 
-        def call(out: Any, *args: Any) -> Any:
-            try:
-                values = [
-                    read(arg) if isinstance(arg, Tensor)
-                    else [read(item) if isinstance(item, Tensor) else item for item in arg]
-                    if isinstance(arg, (list, tuple)) and any(isinstance(item, Tensor) for item in arg)
-                    else arg
-                    for arg in args
-                ]
-                if out is None:
-                    return self._adopt_results(run(function, self, None, *values), args, native)
-                if isinstance(out, Tensor):
-                    target = self._target(out, native)
-                    result = run(function, self, target, *values)
-                    run(self._finish, name, entry, out, target, result, native)
-                else:
-                    targets = tuple([None if item is None else self._target(item, native) for item in out])
-                    results = run(function, self, targets, *values)
-                    if results is None:
-                        results = (None,) * len(targets)
-                    elif len(results) != len(targets):
-                        raise RuntimeError(
-                            f"the kernel of {entry.owner} for {name!r} on {self.type} returned {len(results)} values "
-                            f"for {len(targets)} outputs"
-                        )
-                    for item, target, result in zip(out, targets, results, strict=True):
-                        if item is not None:
-                            run(self._finish, name, entry, item, target, result, native)
-                return None
-            except OutOfMemoryError:
-                raise
-            except MemoryError as error:
-                raise self.out_of_memory(doing=f"to compute {name}") from error
+    def target(self, out: Tensor) -> Any:
+        """A place to compute half precision in, for values that are rounded when all is done."""
+        return self.xp.empty(tuple(out.shape), self.format(out.dtype).compute)
 
-        call.__name__ = call.__qualname__ = f"{self.type}:{name}"
-        return call
-
-    def _target(self, out: Tensor, native: bool) -> Any:
-        """The array that a kernel may write into: the output's own memory, or a place for what is to be rounded."""
+    def finish(self, binding: Binding, out: Tensor, target: Any, result: Any) -> None:
+        """Bring what a kernel wrote into ``target`` or returned into the output's memory."""
         fmt = self.format(out.dtype)
-        if native or fmt.decode is None:
-            return self.asarray(out)
-        return self.xp.empty(tuple(out.shape), fmt.compute)
-
-    def _finish(self, name: str, entry: Kernel, out: Tensor, target: Any, result: Any, native: bool) -> None:
-        """Bring what a kernel wrote or returned into the output's memory."""
-        fmt = self.format(out.dtype)
+        native = binding.is_native
         own = native or fmt.decode is None
         if result is None or result is target:
             if own:
                 return
             result = target
-        shape = getattr(result, "shape", ())
-        if shape != target.shape and isinstance(result, (self.xp.ndarray, np.generic)):
+        if getattr(result, "shape", target.shape) != target.shape:
             raise RuntimeError(
-                f"the kernel of {entry.owner} for {name!r} on {self.type} returned shape {tuple(shape)}; "
-                f"the result's shape is {tuple(target.shape)}"
+                f"{binding} returned shape {tuple(result.shape)}; the result's shape is {tuple(target.shape)}"
             )
         store(self.xp, target if own else self.asarray(out), fmt, result, raw=native)
 
-    def _adopt_results(self, results: Any, args: tuple[Any, ...], native: bool) -> Any:
+    def adopt_results(self, binding: Binding, results: Any, args: tuple[Any, ...]) -> Any:
         """Tensors of the arrays that a data-dependent kernel returned; anything else as it is."""
         if isinstance(results, (list, tuple)):
-            return tuple(self._adopt_results(item, args, native) for item in results)
+            return tuple(self.adopt_results(binding, item, args) for item in results)
         if not isinstance(results, (self.xp.ndarray, np.generic)):
             return results
         array = self.xp.asarray(results)
@@ -376,10 +323,10 @@ class ArrayBackend(DeviceBackend):
         dtype = None
         for tensor in tensors:
             fmt = self.format(tensor.dtype)
-            if native and fmt.raw == array.dtype:
+            if binding.is_native and fmt.raw == array.dtype:
                 dtype = tensor.dtype
                 break
-            if not native and fmt.encode is not None and array.dtype.kind in "fc":
+            if not binding.is_native and fmt.encode is not None and array.dtype.kind in "fc":
                 array, dtype = fmt.encode(self.xp, cast(array, fmt.compute)), tensor.dtype
                 break
         if not (array.flags.owndata and array.flags.c_contiguous):
@@ -387,25 +334,6 @@ class ArrayBackend(DeviceBackend):
         self.track(array)
         device = tensors[0].device if tensors and tensors[0].device.type == self.type else None
         return self.adopt(array, dtype, device)
-
-
-# NumPy keeps its floating-point error settings in a context variable. Running a kernel in a context where all are
-# "ignore" silences it for 20 ns instead of the 900 ns of np.errstate, and touches nobody else's settings. A context
-# can be entered once at a time, so there is a stack of spare ones; list.pop and list.append are atomic.
-_contexts: list[contextvars.Context] = []
-
-
-def _quiet(function: Callable[..., Any], *args: Any) -> Any:
-    """Call ``function`` without NumPy's warnings of overflow, division by zero and invalid values."""
-    try:
-        context = _contexts.pop()
-    except IndexError:
-        context = contextvars.Context()
-        context.run(np.seterr, all="ignore")
-    try:
-        return context.run(function, *args)
-    finally:
-        _contexts.append(context)
 
 
 def _plain(function: Callable[..., Any], *args: Any) -> Any:
