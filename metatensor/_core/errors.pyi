@@ -1,0 +1,4 @@
+"""The messages of errors; every one is built here, from op, argument and shapes."""
+
+class DataDependentError(NotImplementedError):
+    """A shape or value depends on data that a tensor without data does not have."""

@@ -1,0 +1,73 @@
+"""Op records, their callables, and the registry of all of them."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, final
+from typing_extensions import Self
+
+@final
+class Overload:
+    """One schema of an op, parsed, with its meta kernel."""
+
+    @property
+    def qualname(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def flags(self) -> int: ...
+    @property
+    def argument_names(self) -> tuple[str, ...]: ...
+    @property
+    def op(self) -> Op: ...
+    @property
+    def is_composite(self) -> bool: ...
+    @property
+    def is_view(self) -> bool: ...
+
+@final
+class Op:
+    """An operator: callable like a function, found by `name` in the registry."""
+
+    __signature__: inspect.Signature
+    kernel: Callable[[str], Callable[[Callable[..., Any]], Callable[..., Any]]]
+    decomposition: Callable[[Callable[..., Any]], Callable[..., Any]]
+    flops: Callable[[Callable[..., Any]], Callable[..., Any]]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def __name__(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def variant(self) -> int: ...
+    @property
+    def flags(self) -> int: ...
+    @property
+    def schemas(self) -> tuple[str, ...]: ...
+    @property
+    def overloads(self) -> tuple[Overload, ...]: ...
+    @property
+    def functional(self) -> Self: ...
+    @property
+    def short_doc(self) -> str: ...
+
+@final
+class OpMethod:
+    """An op as a method of Tensor."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def op(self) -> Op: ...
+
+@final
+class OpProperty:
+    """An op as a property of Tensor."""
+
+    @property
+    def op(self) -> Op: ...
+
+registry: dict[str, Op]
+by_family: dict[str, list[Op]]
+
+def define_op(schema: str, body: Callable[..., Any], flags: int = 0, doc: str = "") -> Op: ...
+def op_by_name(name: str) -> Op: ...
+def namespace(prefix: str) -> dict[str, Op]: ...

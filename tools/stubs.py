@@ -1,0 +1,255 @@
+"""Write the .pyi files of everything that operators make: functions, methods, ``nn.functional``, ``linalg``, ...
+
+    python tools/stubs.py            # write what changed
+    python tools/stubs.py --check    # exit 1 if a file is not what the declarations say
+
+An operator's stub comes from its schemas. What is no operator stands in ``tools/stub_heads/*.in``,
+whose text opens the generated file of that name; the stubs of the core's other modules are written
+by hand beside them, and ``tests/test_stubs.py`` holds both to what the modules really offer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import keyword
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADS = ROOT / "tools" / "stub_heads"
+NOTICE = "# Written by tools/stubs.py from the operators' declarations; edit those, or tools/stub_heads.\n"
+# Overloads of one operator overlap on purpose, as PyTorch's do.
+LENIENT = '# mypy: disable-error-code="overload-overlap, overload-cannot-match, misc, override, assignment"\n'
+
+TENSOR = Path("metatensor/_core/tensor.pyi")
+TOP = Path("metatensor/__init__.pyi")
+
+# Builtins and classes by names that no tensor method takes: within the class, `float` is a method.
+TYPES = {
+    "Tensor": "Tensor",
+    "Tensor|Scalar": "Tensor | _Number",
+    "Tensor[]": "Sequence[Tensor]",
+    "Scalar": "_Number",
+    "int": "_int",
+    "int[]": "Sequence[_int]",
+    "float": "_float",
+    "float[]": "Sequence[_float]",
+    "bool": "_bool",
+    "bool[]": "Sequence[_bool]",
+    "str": "_str",
+    "dtype": "_dtype",
+    "device": "_device | _str | _int",
+    "layout": "_layout",
+    "memory_format": "_memory_format",
+    "generator": "_Generator",
+    "any": "Any",
+}
+RESULTS = {
+    "Tensor": "Tensor",
+    "Tensor[]": "tuple[Tensor, ...]",
+    "()": "None",
+    "Scalar": "_Number",
+    "int[]": "tuple[_int, ...]",
+}
+ALIASES = """\
+from builtins import bool as _bool, float as _float, int as _int, str as _str
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
+
+"""
+
+
+def core() -> Any:
+    """The parts of the package that know the operators."""
+    return importlib.import_module("metatensor._core.op"), importlib.import_module("metatensor._core.schema")
+
+
+class Signature:
+    """One way of calling an operator, as source text."""
+
+    def __init__(self, parameters: list[str], result: str) -> None:
+        self.parameters = parameters
+        self.result = result
+
+    def define(self, name: str, receiver: str | None, doc: str, overloaded: bool) -> str:
+        shown = list(self.parameters)
+        if receiver is not None:
+            del shown[0]
+            shown.insert(0, receiver)
+        body = f'\n    """{doc}"""\n' if doc else " ...\n"
+        mark = "@overload\n" if overloaded else ""
+        return f"{mark}def {name}({', '.join(shown)}) -> {self.result}:{body}"
+
+
+def base_type(text: str) -> str:
+    """A schema type without its marks: ``Tensor(a!)[]?`` gives ``Tensor[]``."""
+    plain = text.rstrip("?")
+    if plain == "()":
+        return plain
+    listed = "[" in plain
+    plain = plain.partition("[")[0].partition("(")[0]
+    return plain + ("[]" if listed else "")
+
+
+def annotation(argument: Any) -> str:
+    base = base_type(argument.type)
+    text = TYPES[base]
+    if argument.repeat and base.endswith("[]"):
+        text = f"{TYPES[base[:-2]]} | {text}"
+    if argument.optional or (not argument.required and argument.default is None):
+        text += " | None"
+    return text
+
+
+def parameter(argument: Any) -> str:
+    name = argument.name + ("_" if keyword.iskeyword(argument.name) else "")
+    text = f"{name}: {annotation(argument)}"
+    return text if argument.required else f"{text} = {argument.default!r}"
+
+
+def results(op: Any, schema: Any, named: dict[str, str]) -> str:
+    """The annotation of what a schema returns; named results become a named tuple's class, kept in ``named``."""
+    types = [RESULTS.get(kind, TYPES.get(kind, "Any")) for kind in (base_type(k) for k, _ in schema.returns)]
+    if not types or types == ["None"]:
+        return "None"
+    if len(types) == 1:
+        return types[0]
+    names = [name for _, name in schema.returns]
+    if None in names:
+        return f"tuple[{', '.join(types)}]"
+    title = "_".join(("_return", *schema.name.split("."))).replace("::", "_")
+    fields = "".join(f"    {name}: {kind}\n" for name, kind in zip(names, types, strict=True))
+    named[title] = f"class {title}(NamedTuple):\n{fields}"
+    return title
+
+
+def signatures(op: Any, named: dict[str, str]) -> Iterator[Signature]:
+    """Every way of calling an operator."""
+    _, schemas = core()
+    takes_out = bool(op.flags & 2) and not op.variant
+    for text in op.schemas:
+        schema = schemas.parse(text)
+        positional = [a for a in schema.arguments if not a.kwonly]
+        keyword_only = [parameter(a) for a in schema.arguments if a.kwonly]
+        result = results(op, schema, named)
+        if takes_out:
+            many = len(schema.returns) > 1 or schema.returns_list
+            keyword_only.append(f"out: {'Sequence[Tensor]' if many else 'Tensor'} | None = None")
+        tail = ["*", *keyword_only] if keyword_only else []
+        yield Signature([parameter(a) for a in positional] + tail, result)
+        if positional and base_type(positional[-1].type) == "int[]" and not positional[-1].repeat:
+            # The last list of ints may be given as separate arguments.
+            *first, last = positional
+            yield Signature([parameter(a) for a in first] + [f"*{last.name}: _int", *keyword_only], result)
+
+
+def definitions(name: str, op: Any, named: dict[str, str], method: bool = False) -> str:
+    """The stub of one function or method; empty where its name cannot be written in Python."""
+    if keyword.iskeyword(name) or not name.isidentifier():
+        return ""
+    found = list(signatures(op, named))
+    doc = (op.short_doc or "").replace("\\", "\\\\").replace('"""', "'''")
+    receiver = "self" if method else None
+    parts = [s.define(name, receiver, doc if not i else "", len(found) > 1) for i, s in enumerate(found)]
+    return "".join(parts)
+
+
+def indented(text: str) -> str:
+    return "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
+
+
+def head(path: Path) -> str:
+    """The hand-written opening of a generated file, if there is one."""
+    name = path.relative_to("metatensor").as_posix().replace("/", ".").replace("__init__", "init")
+    source = HEADS / f"{name}.in"
+    return source.read_text() if source.exists() else ""
+
+
+def ops_of(owner: Any) -> list[tuple[str, Any]]:
+    """The operators among the attributes of a module, by name."""
+    records, _ = core()
+    found = [(name, value) for name, value in vars(owner).items() if isinstance(value, records.Op)]
+    return sorted((name, value) for name, value in found if not name.startswith("__"))
+
+
+def tensor_stub() -> str:
+    """The class Tensor: its own members, then every operator that is a method or a property."""
+    records, _ = core()
+    tensor = importlib.import_module("metatensor._core.tensor").Tensor
+    named: dict[str, str] = {}
+    body = []
+    for name, value in sorted(vars(tensor).items()):
+        if isinstance(value, records.OpMethod):
+            body.append(indented(definitions(name, value.op, named, method=True)))
+        elif isinstance(value, records.OpProperty):
+            result = next(signatures(value.op, named)).result
+            body.append(indented(f"@property\ndef {name}(self) -> {result}: ...\n"))
+    return NOTICE + LENIENT + ALIASES + head(TENSOR) + "".join(body) + "\n" + "\n".join(named.values())
+
+
+def module_stub(path: Path, module: Any) -> str:
+    """A module of functions."""
+    named: dict[str, str] = {}
+    body = "".join(definitions(name, op, named) for name, op in ops_of(module))
+    return NOTICE + LENIENT + ALIASES + (head(path) or COMMON) + "\n" + "\n".join([*named.values(), ""]) + body
+
+
+COMMON = """\
+from metatensor._core.device import Device as _device
+from metatensor._core.dtype import DType as _dtype
+from metatensor._core.formats import LayoutTag as _layout, MemoryFormatTag as _memory_format
+from metatensor._core.random import Generator as _Generator
+from metatensor._core.tensor import Tensor, _Number
+"""
+
+
+def top_stub() -> str:
+    """The package itself: its head, the dtypes, then its functions."""
+    mt = importlib.import_module("metatensor")
+    dtypes = importlib.import_module("metatensor._core.dtype").names()
+    listed = "".join(f"{name}: _dtype\n" for name in sorted(dtypes))
+    return module_stub(TOP, mt).replace("# DTYPES\n", listed)
+
+
+def namespaces() -> Iterable[str]:
+    """Modules that hold the operators of a namespace: ``nn.functional``, ``linalg``, ..."""
+    records, _ = core()
+    prefixes = {name.rpartition(".")[0] for name in records.registry if "." in name and "::" not in name}
+    for prefix in sorted(prefixes):
+        source = ROOT / "metatensor" / prefix.replace(".", "/")
+        if source.with_suffix(".py").exists() or (source / "__init__.py").exists():
+            yield prefix
+
+
+def stubs() -> dict[Path, str]:
+    """Every generated file's text, by path from the root."""
+    made = {TENSOR: tensor_stub(), TOP: top_stub()}
+    for name in namespaces():
+        module = importlib.import_module(f"metatensor.{name}")
+        path = Path("metatensor") / name.replace(".", "/")
+        path = path / "__init__.pyi" if (ROOT / path).is_dir() else path.with_suffix(".pyi")
+        made[path] = module_stub(path, module)
+    return made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs")
+    args = parser.parse_args()
+    stale = []
+    for path, text in stubs().items():
+        full = ROOT / path
+        if not full.exists() or full.read_text() != text:
+            stale.append(path)
+            if not args.check:
+                full.write_text(text)
+    for path in stale:
+        print(f"{'differs from the declarations: ' if args.check else 'wrote '}{path}")
+    return int(args.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
