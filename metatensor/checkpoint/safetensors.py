@@ -1,0 +1,377 @@
+"""The safetensors format: 8 bytes with the header's length, the header (JSON), then the tensors' data.
+
+The header maps each tensor's name to its dtype, shape and place among the data, and ``__metadata__`` to texts.
+Little-endian, row-major, without gaps or overlaps. Everything that a header can claim is checked before any of it
+is used, in time and memory that grow with the header, whose length is bounded.
+
+Format: https://github.com/huggingface/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import sys
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
+
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.model import Checkpoint, TensorInfo
+
+if TYPE_CHECKING:
+    from metatensor import Tensor, device
+
+__all__ = ["FORMAT", "MAX_HEADER", "Safetensors"]
+
+MAX_HEADER = 100_000_000
+"""Longest header in bytes; the reference implementation has the same limit."""
+MAX_DIMS = 64
+MAX_BITS = (2**63 - 1) * 8
+
+# Name in the file: bits of an element, and its dtype here; None where there is no counterpart.
+DTYPES: dict[str, tuple[int, str | None]] = {
+    "BOOL": (8, "bool"),
+    "U8": (8, "uint8"),
+    "I8": (8, "int8"),
+    "U16": (16, "uint16"),
+    "I16": (16, "int16"),
+    "U32": (32, "uint32"),
+    "I32": (32, "int32"),
+    "U64": (64, "uint64"),
+    "I64": (64, "int64"),
+    "F16": (16, "float16"),
+    "BF16": (16, "bfloat16"),
+    "F32": (32, "float32"),
+    "F64": (64, "float64"),
+    "C64": (64, "complex64"),
+    "F8_E5M2": (8, "float8_e5m2"),
+    "F8_E4M3": (8, "float8_e4m3fn"),
+    "F8_E5M2FNUZ": (8, "float8_e5m2fnuz"),
+    "F8_E4M3FNUZ": (8, "float8_e4m3fnuz"),
+    "F8_E8M0": (8, "float8_e8m0fnu"),
+    "F4": (4, "float4_e2m1fn_x2"),
+    "F6_E2M3": (6, None),
+    "F6_E3M2": (6, None),
+}
+
+
+class Entry(NamedTuple):
+    """A tensor of the header, checked: ``begin`` and ``end`` are bytes from the first byte of data."""
+
+    name: str
+    kind: str
+    shape: list[int]
+    begin: int
+    end: int
+
+
+class Header(NamedTuple):
+    """A header, checked: its tensors in the order of their data."""
+
+    entries: list[Entry]
+    metadata: dict[str, str]
+    data: int
+    """Where the data begin, in bytes from the beginning of the checkpoint."""
+    size: int
+    """Bytes of the whole checkpoint."""
+
+
+class Safetensors:
+    """Reads checkpoints of this format."""
+
+    name = "safetensors"
+    suffixes = (".safetensors",)
+
+    def matches(self, head: bytes, size: int) -> bool:
+        """A length that fits into the file, and after it the brace of a JSON object."""
+        return head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= min(size - 8, MAX_HEADER)
+
+    def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
+        """What the header says."""
+        header = read_header(file, name)
+        tensors = {}
+        for entry in header.entries:
+            dtype = DTYPES[entry.kind][1] or entry.kind
+            shape = entry.shape
+            if entry.kind == "F4" and shape and shape[-1] % 2 == 0:
+                shape = [*shape[:-1], shape[-1] // 2]
+            tensors[entry.name] = TensorInfo(dtype, tuple(shape), entry.end - entry.begin, header.data + entry.begin)
+        return Checkpoint(name, self.name, header.size, tensors, header.metadata)
+
+    def load(self, file: BinaryIO, name: str, target: device) -> dict[str, Tensor]:
+        """The tensors on ``target``."""
+        import metatensor as mt
+
+        start = file.tell()
+        header = read_header(file, name)
+        dtypes = {kind: self._dtype(name, header, kind) for kind in {entry.kind for entry in header.entries}}
+        empty = mt.empty
+        tensors = {
+            tensor: empty(shape, dtype=dtypes[kind], device=target)
+            for tensor, kind, shape, _, _ in (_packed(name, header) if "F4" in dtypes else header.entries)
+        }
+        if target.type != "meta" and header.size > header.data:
+            self._fill(tensors, header, file, start, target)
+        return tensors
+
+    def _dtype(self, name: str, header: Header, kind: str) -> Any:
+        import metatensor as mt
+
+        dtype = DTYPES[kind][1]
+        if dtype is None:
+            first = next(entry.name for entry in header.entries if entry.kind == kind)
+            raise CheckpointError(name, f"tensor {first!r} has dtype {kind}, which metatensor has no counterpart for")
+        return getattr(mt, dtype)
+
+    def _fill(self, tensors: dict[str, Tensor], header: Header, file: BinaryIO, start: int, target: device) -> None:
+        """Hand each tensor's bytes, straight from the file, to the device."""
+        from metatensor import plugins
+
+        backend = plugins.backend(target.type)
+        with _Bytes(file, start, header.size) as source:
+            for entry in header.entries:
+                if entry.end > entry.begin:
+                    data = source.at(header.data + entry.begin, header.data + entry.end)
+                    backend.from_host(tensors[entry.name], _native(data, DTYPES[entry.kind][0]))
+                    del data
+
+
+FORMAT = Safetensors()
+
+
+def read_header(file: BinaryIO, name: str) -> Header:
+    """Read and check the header at the file's position. Raises `CheckpointError`."""
+    start = file.tell()
+    size = file.seek(0, os.SEEK_END) - start
+    file.seek(start)
+    first = _read(file, 8)
+    if len(first) < 8:
+        raise CheckpointError(name, f"truncated: {len(first)} bytes, too few for the header's length")
+    length = int.from_bytes(first, "little")
+    if length > MAX_HEADER:
+        raise CheckpointError(name, f"the header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
+    if length > size - 8:
+        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, the file has {max(size - 8, 0):,} after its length")
+    text = _read(file, length)
+    if len(text) < length:
+        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, only {len(text):,} could be read")
+    try:
+        pairs = _DECODER.decode(text.decode("utf-8"))
+    except RecursionError:
+        raise CheckpointError(name, "the header is nested too deeply") from None
+    except ValueError as error:
+        raise CheckpointError(name, f"the header is not JSON in UTF-8: {error}") from None
+    if type(pairs) is not tuple:
+        raise CheckpointError(name, f"the header is {_json_type(pairs)}, not a JSON object")
+    metadata, entries = _check_entries(pairs, name)
+    _check_places(entries, size - 8 - length, name)
+    return Header(entries, metadata, 8 + length, size)
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+# Objects come as tuples of pairs: repeated keys stay visible, and arrays (lists) can be told from them.
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
+_KEYS = ("dtype", "shape", "data_offsets")
+
+
+def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[str, str], list[Entry]]:
+    """Each entry by itself: its members, their types, and that shape and dtype need the bytes it has."""
+    metadata: dict[str, str] = {}
+    entries = []
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        raise CheckpointError(file, f"the name {_repeated([name for name, _ in pairs])!r} is in the header twice")
+    try:
+        "".join(names).encode("utf-8")
+    except UnicodeEncodeError:
+        raise CheckpointError(file, "a name in the header is not Unicode text") from None
+    bits = {kind: size for kind, (size, _) in DTYPES.items()}
+    for name, value in pairs:
+        if name == "__metadata__":
+            metadata = _check_metadata(value, file)
+            continue
+        try:
+            (k0, kind), (k1, shape), (k2, (begin, end)) = value
+            if k0 != "dtype" or k1 != "shape" or k2 != "data_offsets" or type(value) is not tuple:
+                raise ValueError
+        except (TypeError, ValueError):
+            kind, shape, (begin, end) = _members(name, value, file)
+        if type(kind) is not str or kind not in bits:
+            raise _wrong(file, name, f"unknown dtype {_short(kind)}")
+        if type(shape) is not list or len(shape) > MAX_DIMS:
+            raise _wrong(file, name, f"the shape must be an array of at most {MAX_DIMS} sizes, got {_short(shape)}")
+        for dim in shape:
+            if type(dim) is not int or dim < 0 or dim.bit_length() > 63:
+                raise _wrong(file, name, f"the size {_short(dim)} in its shape is not an integer from 0 to 2**63 - 1")
+        if type(begin) is not int or type(end) is not int or not 0 <= begin <= end or end.bit_length() > 63:
+            raise _wrong(file, name, f"bad data_offsets [{_short(begin)}, {_short(end)}]: they must be 0 <= begin <= end < 2**63")
+        needed = prod(shape) * bits[kind]
+        if needed > MAX_BITS or (not needed and prod([dim for dim in shape if dim]) * bits[kind] > MAX_BITS):
+            raise _wrong(file, name, f"the shape {_short(shape)} of {kind} needs more than 2**63 - 1 bytes")
+        if needed != (end - begin) * 8:
+            raise _wrong(
+                file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, its data_offsets hold {end - begin:,}"
+            )
+        entries.append(Entry(name, kind, shape, begin, end))
+    return metadata, entries
+
+
+def _check_places(entries: list[Entry], available: int, file: str) -> None:
+    """That the data of all entries fill the rest of the file with neither gap nor overlap. Sorts them by place."""
+    entries.sort(key=_place)
+    at, before = 0, ""
+    for name, _, _, begin, end in entries:
+        if begin != at:
+            if begin < at:
+                raise _wrong(file, name, f"its data begin at {begin:,} and overlap those of {before!r}, which end at {at:,}")
+            raise _wrong(file, name, f"its data begin at {begin:,}, but those before them end at {at:,}: a gap")
+        at, before = end, name
+    if at > available:
+        raise CheckpointError(
+            file, f"truncated: the header places {at:,} bytes of data (the last of tensor {before!r}), the file holds {available:,}"
+        )
+    if at < available:
+        raise CheckpointError(file, f"{available - at:,} bytes at its end belong to no tensor")
+
+
+def _place(entry: Entry) -> tuple[int, int]:
+    return entry[3], entry[4]
+
+
+def _members(name: str, value: Any, file: str) -> tuple[Any, Any, tuple[Any, Any]]:
+    """The three members of an entry in any order, or what is wrong with them."""
+    if type(value) is not tuple:
+        raise _wrong(file, name, f"its entry is {_json_type(value)}, not a JSON object")
+    members = dict(value)
+    if len(members) != len(value):
+        raise _wrong(file, name, f"its entry has {_repeated([key for key, _ in value])!r} twice")
+    for key in _KEYS:
+        if key not in members:
+            raise _wrong(file, name, f"its entry lacks {key!r}")
+    for key in members:
+        if key not in _KEYS:
+            raise _wrong(file, name, f"its entry has an unknown member {_short(key)}")
+    offsets = members["data_offsets"]
+    if type(offsets) is not list or len(offsets) != 2:
+        raise _wrong(file, name, f"data_offsets must be an array of two integers, got {_short(offsets)}")
+    return members["dtype"], members["shape"], (offsets[0], offsets[1])
+
+
+def _check_metadata(value: Any, file: str) -> dict[str, str]:
+    if type(value) is not tuple or any(type(text) is not str for _, text in value):
+        raise CheckpointError(file, "__metadata__ must be a JSON object whose values are texts")
+    metadata = dict(value)
+    if len(metadata) != len(value):
+        raise CheckpointError(file, f"__metadata__ has {_repeated([key for key, _ in value])!r} twice")
+    return metadata
+
+
+def _packed(file: str, header: Header) -> list[Entry]:
+    """The entries with the shapes that tensors of them have here: two 4-bit floats make one element."""
+    packed = []
+    for entry in header.entries:
+        if entry.kind == "F4":
+            if not entry.shape or entry.shape[-1] % 2:
+                raise _wrong(file, entry.name, f"its 4-bit floats come in pairs, which the shape {entry.shape} does not allow")
+            entry = entry._replace(shape=[*entry.shape[:-1], entry.shape[-1] // 2])
+        packed.append(entry)
+    return packed
+
+
+class _Bytes:
+    """Ranges of a file as buffers: mapped where the system can, read where it cannot."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
+        self.file = file
+        self.start = start
+        self.whole: memoryview | None = None
+        try:
+            self.map = mmap.mmap(file.fileno(), start + size, access=mmap.ACCESS_READ)
+            self.whole = memoryview(self.map)
+        except (AttributeError, OSError, ValueError):  # not a file of the system's: a BytesIO, a socket, a zip member
+            pass
+
+    def at(self, begin: int, end: int) -> memoryview:
+        if self.whole is not None:
+            return self.whole[self.start + begin : self.start + end]
+        self.file.seek(self.start + begin)
+        data = _read(self.file, end - begin)
+        if len(data) < end - begin:
+            raise OSError(f"the file became shorter while it was read: {end - begin - len(data)} bytes are missing")
+        return memoryview(data)
+
+    def __enter__(self) -> _Bytes:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.whole is not None:
+            try:
+                self.whole.release()
+                self.map.close()
+            except BufferError:  # a device kept a view of it; it goes when that view does
+                pass
+
+
+def _native(data: memoryview, bits: int) -> Any:
+    """The data in this machine's byte order."""
+    if sys.byteorder == "little" or bits <= 8:
+        return data
+    width = bits // 8
+    swapped = bytearray(len(data))
+    for i in range(width):
+        swapped[i::width] = data[width - 1 - i :: width]
+    return swapped
+
+
+def _read(file: BinaryIO, count: int) -> bytes:
+    """``count`` bytes, or fewer at the file's end: a raw file may give less than was asked for at a time."""
+    data = file.read(count)
+    if len(data) == count or not data:
+        return data
+    parts = [data]
+    count -= len(data)
+    while count and (data := file.read(count)):
+        parts.append(data)
+        count -= len(data)
+    return b"".join(parts)
+
+
+def _wrong(file: str, tensor: str, reason: str) -> CheckpointError:
+    return CheckpointError(file, f"tensor {_short(tensor)}: {reason}")
+
+
+def _short(value: Any) -> str:
+    """A value from the file in a message: never more than a line, whatever it is."""
+    if type(value) is list:
+        text = str(value[:9]) if len(value) < 10 and all(type(item) is int for item in value) else f"an array of {len(value)}"
+    elif type(value) is int and value.bit_length() > 80:
+        text = f"an integer of {value.bit_length()} bits"
+    elif type(value) in (str, int, float, bool, type(None)):
+        text = repr(value[:101]) if type(value) is str else repr(value)
+    else:
+        text = _json_type(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _json_type(value: Any) -> str:
+    names = {tuple: "an object", list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _repeated(names: Sequence[str]) -> str:
+    """The first name that occurs twice, shortened."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name[:100]
+        seen.add(name)
+    raise AssertionError("no name is repeated")
+
+
+def _bytes(bits: int) -> str:
+    return f"{bits // 8:,}" if bits % 8 == 0 else f"{bits / 8:,}"
