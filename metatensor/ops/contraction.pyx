@@ -1,0 +1,211 @@
+"""Contractions made of other ops: tensordot, inner, kron and chains of matrix products; and vecdot."""
+from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device, tensor_arg,
+    tensors_arg, wrap,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.matmul cimport same_dtype
+from metatensor.ops.reduction cimport require_floating
+
+cdef Tensor permuted(Tensor t, list order):
+    return t if order == list(range(t.ndim)) else call("permute", (t, order))
+
+
+# tensordot and inner -------------------------------------------------------------------
+
+cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
+    """Sum of products over pairs of dimensions; a size of 1 repeats."""
+    cdef list free_a, free_b, shape
+    cdef int i, j
+    for i, j in zip(dims_a, dims_b):
+        if a.sizes[i] == b.sizes[j]:
+            continue
+        if a.sizes[i] == 1:
+            b = call("sum", (b, j, True))
+        elif b.sizes[j] == 1:
+            a = call("sum", (a, i, True))
+        else:
+            raise RuntimeError(f"{op}(): contracted dimensions must have one size, got {a.sizes[i]} (dimension {i} of "
+                               f"{shape_str(a)}) and {b.sizes[j]} (dimension {j} of {shape_str(b)})")
+    free_a = [i for i in range(a.ndim) if i not in dims_a]
+    free_b = [i for i in range(b.ndim) if i not in dims_b]
+    shape = [a.sizes[<int>i] for i in free_a] + [b.sizes[<int>i] for i in free_b]
+    rows, columns, k = 1, 1, 1
+    for i in free_a:
+        rows *= a.sizes[i]
+    for i in free_b:
+        columns *= b.sizes[i]
+    for i in dims_a:
+        k *= a.sizes[i]
+    left = call("reshape", (permuted(a, free_a + dims_a), (rows, k)))
+    right = call("reshape", (permuted(b, dims_b + free_b), (k, columns)))
+    return call("reshape", (call("mm", (left, right)), shape))
+
+
+cdef list contracted_dims(Call* c, object dims, Tensor t):
+    found = []
+    for d in ((dims,) if isinstance(dims, int) else dims):
+        d = wrap(c, d, t.ndim)
+        if d in found:
+            raise RuntimeError(f"tensordot(): dimension {d} appears more than once in {list(dims)}")
+        found.append(d)
+    return found
+
+
+cdef object tensordot_body(Call* c):
+    """(a, b, dims): a number of dimensions, or those of a and those of b."""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef object dims = arg(c, 2)
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, (list, tuple)) and len(dims) == 1 and isinstance(dims[0], int):
+        dims = dims[0]
+    if isinstance(dims, int):
+        if dims < 0 or dims > a.ndim or dims > b.ndim:
+            raise RuntimeError(f"tensordot(): dims must be between 0 and the number of dimensions, got {dims} for "
+                               f"shapes {shape_str(a)} and {shape_str(b)}")
+        dims_a, dims_b = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        if not isinstance(dims, (list, tuple)) or len(dims) != 2:
+            raise RuntimeError(f"tensordot(): dims must be an int or two lists of dimensions, got {dims!r}")
+        dims_a, dims_b = contracted_dims(c, dims[0], a), contracted_dims(c, dims[1], b)
+    if len(dims_a) != len(dims_b):
+        raise RuntimeError(f"tensordot(): dims must name as many dimensions of a as of b, got {dims_a} and {dims_b}")
+    same_dtype(c, a, b, "a", "b")
+    return contracted("tensordot", a, b, dims_a, dims_b)
+
+
+cdef object inner_body(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    if a.ndim == 0 or b.ndim == 0:
+        return call("mul", (a, b))
+    same_dtype(c, a, b, "input", "other")
+    if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
+        raise RuntimeError(f"inner(): the last dimensions of input and other must have one size, got shapes "
+                           f"{shape_str(a)} and {shape_str(b)}")
+    return contracted("inner", a, b, [a.ndim - 1], [b.ndim - 1])
+
+
+cdef object vecdot_meta(Call* c):
+    """(x, y, dim): the sum of conj(x) * y over a dimension of their common shape."""
+    cdef Tensor x = tensor_arg(c, 0), y = tensor_arg(c, 1)
+    cdef Layout lay
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int i, n = 0, dim
+    require_floating(c, x.dtype)
+    same_dtype(c, x, y, "x", "y")
+    lay.ndim = x.ndim
+    copy_dims(lay.sizes, x.sizes, x.ndim)
+    if broadcast_into(&lay, y.ndim, y.sizes):
+        raise RuntimeError(f"{op_name(c)}(): the shapes {shape_str(x)} and {shape_str(y)} do not broadcast")
+    dim = dim_arg(c, 2, lay.ndim)
+    for i in range(lay.ndim):
+        if i != dim:
+            sizes[n] = lay.sizes[i]
+            n += 1
+    return new_contiguous(n, sizes, x.dtype, result_device(c))
+
+
+define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, COMPOSITE | OUT | FUNCTION_ONLY,
+       "Sum of products over the last `dims` dimensions of `a` and the first of `b`, or over pairs of dimensions.")
+define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT,
+       "Sum of products over the last dimensions.")
+define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT,
+       "Dot products along `dim`, the first factor conjugated.")
+
+
+# kron and chains ------------------------------------------------------------------------
+
+cdef object kron_body(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef int n = max(a.ndim, b.ndim), i
+    cdef dim_t size_a, size_b
+    left, right, shape = [], [], []
+    for i in range(n):
+        size_a = 1 if i < n - a.ndim else a.sizes[i - n + a.ndim]
+        size_b = 1 if i < n - b.ndim else b.sizes[i - n + b.ndim]
+        left += [size_a, 1]
+        right += [1, size_b]
+        shape.append(size_a * size_b)
+    return call("reshape", (call("mul", (call("reshape", (a, left)), call("reshape", (b, right)))), shape))
+
+
+cdef object chained(list mats):
+    """The product of matrices, in the order that takes the fewest multiplications."""
+    cdef int n = len(mats), span, i, j, k
+    if n == 2:
+        return call("mm", (mats[0], mats[1]))
+    p = [(<Tensor>m).sizes[0] for m in mats] + [(<Tensor>mats[n - 1]).sizes[1]]
+    cost = [[0] * n for _ in range(n)]
+    split = [[0] * n for _ in range(n)]
+    for span in range(1, n):
+        for i in range(n - span):
+            j = i + span
+            best = None
+            for k in range(i, j):
+                total = cost[i][k] + cost[k + 1][j] + p[i] * p[k + 1] * p[j + 1]
+                if best is None or total < best:
+                    best = total
+                    split[i][j] = k
+            cost[i][j] = best
+    return chain_part(mats, split, 0, n - 1)
+
+
+cdef object chain_part(list mats, list split, int i, int j):
+    if i == j:
+        return mats[i]
+    k = split[i][j]
+    return call("mm", (chain_part(mats, split, i, k), chain_part(mats, split, k + 1, j)))
+
+
+cdef object multi_dot_body(Call* c):
+    """(tensors): the first and the last may be vectors, a row and a column."""
+    cdef list given = list(tensors_arg(c, 0))
+    cdef int n = len(given), k
+    cdef Tensor t, first, last
+    if n < 2:
+        raise RuntimeError(f"{op_name(c)}(): at least 2 tensors are needed, got {n}")
+    first, last = given[0], given[n - 1]
+    for k in range(n):
+        t = <Tensor>given[k]
+        if t.ndim != 2 and not (t.ndim == 1 and (k == 0 or k == n - 1)):
+            raise RuntimeError(f"{op_name(c)}(): tensor {k} must be a matrix"
+                               f"{' or a vector' if k == 0 or k == n - 1 else ''}, got shape {shape_str(t)}")
+        same_dtype(c, first, t, "tensor 0", f"tensor {k}")
+    mats = [call("unsqueeze", (first, 0)) if first.ndim == 1 else first] + given[1:n - 1] \
+        + [call("unsqueeze", (last, 1)) if last.ndim == 1 else last]
+    for k in range(1, n):
+        if (<Tensor>mats[k - 1]).sizes[1] != (<Tensor>mats[k]).sizes[0]:
+            raise RuntimeError(f"{op_name(c)}(): the shapes of tensors {k - 1} and {k} cannot be multiplied: "
+                               f"{shape_str(<Tensor>given[k - 1])} and {shape_str(<Tensor>given[k])}")
+    t = <Tensor>chained(mats)
+    shape = ([t.sizes[0]] if first.ndim == 2 else []) + ([t.sizes[1]] if last.ndim == 2 else [])
+    return t if len(shape) == 2 else call("reshape", (t, shape))
+
+
+cdef object chain_matmul_body(Call* c):
+    cdef list given = []
+    cdef int i = 0
+    while i < 23 and arg(c, i) is not None:
+        given.append(arg(c, i))
+        i += 1
+    if len(given) == 1 and isinstance(given[0], (list, tuple)):
+        given = list(given[0])
+    for t in given:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"chain_matmul(): the matrices must be Tensors, got {type(t).__name__}")
+        if (<Tensor>t).ndim != 2:
+            raise RuntimeError(f"chain_matmul(): a matrix is needed, got shape {shape_str(<Tensor>t)}")
+    if not given:
+        raise RuntimeError("chain_matmul(): at least one matrix is needed")
+    return given[0] if len(given) == 1 else chained(given)
+
+
+define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT,
+       "Kronecker product: blocks of `other` times each element of `input`.")
+define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT,
+       "Product of a chain of matrices, in the cheapest order.")
+define("chain_matmul(" + ", ".join(["any matrix" + (str(i) if i else "") + "=None" for i in range(23)])
+       + ") -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT, "Product of a chain of matrices.")

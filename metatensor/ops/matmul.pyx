@@ -1,0 +1,361 @@
+"""Matrix products: results are contiguous; inputs must be of one dtype."""
+from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
+from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
+from metatensor._core.op cimport (
+    INPLACE, OUT, Call, alias_op, define, is_none, op_name, result_device, set_slot, tensor_arg,
+)
+from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.pointwise cimport (
+    Operands, elementwise_result, no_operands, promoted, shape_operand, type_operand,
+)
+
+
+# Checks ---------------------------------------------------------------------------------
+
+cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"{op_name(c)}(): {name_a} and {name_b} must have the same dtype, got {a.dtype.name} and "
+                           f"{b.dtype.name}")
+    return 0
+
+
+cdef int need_dims(Call* c, Tensor t, int n, str name) except -1:
+    if t.ndim != n:
+        raise RuntimeError(f"{op_name(c)}(): {name} must have {n} dimension{'s' if n > 1 else ''}, got shape "
+                           + shape_str(t))
+    return 0
+
+
+cdef int no_product(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
+    if a.ndim == 2 and b.ndim == 2:
+        raise RuntimeError(f"{op_name(c)}(): {name_a} and {name_b} shapes cannot be multiplied "
+                           f"({a.sizes[0]}x{a.sizes[1]} and {b.sizes[0]}x{b.sizes[1]})")
+    raise RuntimeError(f"{op_name(c)}(): {name_a} and {name_b} shapes cannot be multiplied ({shape_str(a)} and "
+                       f"{shape_str(b)})")
+
+
+cdef int check_added(Call* c, Tensor t, int ndim, const dim_t* sizes) except -1:
+    """The summand must expand to the product; in place it must have its shape already."""
+    cdef int i
+    if not can_broadcast(t.ndim, t.sizes, ndim, sizes):
+        raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} does not expand to the product's shape "
+                           f"{[sizes[i] for i in range(ndim)]}")
+    return 0
+
+
+cdef Tensor product_of(Call* c, int ndim, const dim_t* sizes, DType dtype, int out_slot):
+    """The result, of `out_dtype` where one is given."""
+    cdef DType wide
+    if out_slot >= 0 and not is_none(c, out_slot):
+        wide = <DType>c.args[out_slot]
+        if wide is not dtype and not (wide.code == F32 and (dtype.code == F16 or dtype.code == BF16)):
+            raise RuntimeError(f"{op_name(c)}(): out_dtype must be the dtype of the inputs, {dtype.name}, or float32 "
+                               f"for float16 and bfloat16, got {wide.name}")
+        dtype = wide
+    return new_contiguous(ndim, sizes, dtype, result_device(c))
+
+
+# Plain products ----------------------------------------------------------------------------
+
+cdef int product_sizes(Call* c, Tensor a, Tensor b, Layout* to) except -1:
+    cdef int na = a.ndim, nb = b.ndim, n
+    if na == 0 or nb == 0:
+        raise RuntimeError(f"{op_name(c)}(): both arguments must have at least 1 dimension, got shapes {shape_str(a)} "
+                           f"and {shape_str(b)}")
+    if a.sizes[na - 1] != b.sizes[nb - 2 if nb > 1 else 0]:
+        no_product(c, a, b, "mat1", "mat2")
+    if nb <= 2:
+        # The usual case: a batch of rows times one matrix.
+        copy_dims(to.sizes, a.sizes, na - 1)
+        n = na - 1
+    else:
+        to.ndim = nb - 2
+        copy_dims(to.sizes, b.sizes, nb - 2)
+        if na > 2 and broadcast_into(to, na - 2, a.sizes):
+            raise RuntimeError(f"{op_name(c)}(): the batch dimensions of shapes {shape_str(a)} and {shape_str(b)} do "
+                               "not broadcast")
+        n = to.ndim
+        if na > 1:
+            to.sizes[n] = a.sizes[na - 2]
+            n += 1
+    if nb > 1:
+        to.sizes[n] = b.sizes[nb - 1]
+        n += 1
+    to.ndim = n
+    return 0
+
+
+cdef object matmul_meta(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Layout lay
+    if a.dtype is not b.dtype:
+        same_dtype(c, a, b, "input", "other")
+    product_sizes(c, a, b, &lay)
+    return new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
+
+
+cdef object mm_meta(Call* c):
+    """(input [n, k], mat2 [k, m], out_dtype)"""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef dim_t sizes[2]
+    need_dims(c, a, 2, "input")
+    need_dims(c, b, 2, "mat2")
+    if a.sizes[1] != b.sizes[0]:
+        no_product(c, a, b, "mat1", "mat2")
+    same_dtype(c, a, b, "input", "mat2")
+    sizes[0] = a.sizes[0]
+    sizes[1] = b.sizes[1]
+    return product_of(c, 2, sizes, a.dtype, 2)
+
+
+cdef object int_mm_meta(Call* c):
+    """As `mm_meta` for int8 (the first may be uint8), summed in int32."""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef dim_t sizes[2]
+    need_dims(c, a, 2, "input")
+    need_dims(c, b, 2, "mat2")
+    if a.sizes[1] != b.sizes[0]:
+        no_product(c, a, b, "mat1", "mat2")
+    if b.dtype.code != I8 or (a.dtype.code != I8 and a.dtype.code != U8):
+        raise RuntimeError(f"{op_name(c)}(): both matrices must be int8, got {a.dtype.name} and {b.dtype.name}")
+    sizes[0] = a.sizes[0]
+    sizes[1] = b.sizes[1]
+    return new_contiguous(2, sizes, by_code(I32), result_device(c))
+
+
+cdef int batched_sizes(Call* c, Tensor a, Tensor b, str name_a, str name_b, dim_t* sizes) except -1:
+    need_dims(c, a, 3, name_a)
+    need_dims(c, b, 3, name_b)
+    if a.sizes[0] != b.sizes[0] or a.sizes[2] != b.sizes[1]:
+        raise RuntimeError(f"{op_name(c)}(): {name_a} of shape {shape_str(a)} needs {name_b} of shape "
+                           f"[{a.sizes[0]}, {a.sizes[2]}, *], got {shape_str(b)}")
+    same_dtype(c, a, b, name_a, name_b)
+    sizes[0] = a.sizes[0]
+    sizes[1] = a.sizes[1]
+    sizes[2] = b.sizes[2]
+    return 0
+
+
+cdef object bmm_meta(Call* c):
+    """(input [b, n, k], mat2 [b, k, m], out_dtype)"""
+    cdef dim_t sizes[3]
+    batched_sizes(c, tensor_arg(c, 0), tensor_arg(c, 1), "input", "mat2", sizes)
+    return product_of(c, 3, sizes, tensor_arg(c, 0).dtype, 2)
+
+
+cdef object mv_meta(Call* c):
+    """(input [n, k], vec [k])"""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    need_dims(c, a, 2, "input")
+    need_dims(c, b, 1, "vec")
+    if a.sizes[1] != b.sizes[0]:
+        no_product(c, a, b, "input", "vec")
+    same_dtype(c, a, b, "input", "vec")
+    return new_contiguous(1, a.sizes, a.dtype, result_device(c))
+
+
+cdef object dot_meta(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    need_dims(c, a, 1, "input")
+    need_dims(c, b, 1, "the second vector")
+    same_dtype(c, a, b, "input", "the second vector")
+    if a.sizes[0] != b.sizes[0]:
+        raise RuntimeError(f"{op_name(c)}(): both vectors must have as many elements, got shapes {shape_str(a)} and "
+                           + shape_str(b))
+    return new_contiguous(0, NULL, a.dtype, result_device(c))
+
+
+cdef object outer_meta(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef dim_t sizes[2]
+    cdef Operands o
+    need_dims(c, a, 1, "input")
+    need_dims(c, b, 1, "vec2")
+    no_operands(&o)
+    type_operand(&o, a)
+    type_operand(&o, b)
+    sizes[0] = a.sizes[0]
+    sizes[1] = b.sizes[0]
+    return new_contiguous(2, sizes, promoted(c, &o), result_device(c))
+
+
+define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT,
+       "Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns "
+       "on the right.")
+define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT, "Product of two matrices.")
+define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT,
+       "Products of two batches of matrices.")
+define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT, "Product of a matrix and a vector.")
+define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT, "Dot product of two vectors.")
+define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT,
+       "Dot product of two vectors, the first conjugated.")
+define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT, "Outer product of two vectors.")
+define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT, "Product of two int8 matrices in int32.")
+alias_op("ger", "outer")
+alias_op("linalg.matmul", "matmul")
+set_slot(S_MATMUL, "matmul")
+
+
+# Products added to something ------------------------------------------------------------------
+
+cdef object addmm_meta(Call* c):
+    """(input, mat1 [n, k], mat2 [k, m], out_dtype, beta, alpha)"""
+    cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
+    cdef dim_t sizes[2]
+    need_dims(c, a, 2, "mat1")
+    need_dims(c, b, 2, "mat2")
+    if a.sizes[1] != b.sizes[0]:
+        no_product(c, a, b, "mat1", "mat2")
+    same_dtype(c, a, b, "mat1", "mat2")
+    if is_none(c, 3):
+        same_dtype(c, t, b, "input", "mat2")
+    sizes[0] = a.sizes[0]
+    sizes[1] = b.sizes[1]
+    check_added(c, t, 2, sizes)
+    return product_of(c, 2, sizes, a.dtype, 3)
+
+
+cdef object addmv_meta(Call* c):
+    """(input, mat [n, k], vec [k], beta, alpha)"""
+    cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
+    need_dims(c, a, 2, "mat")
+    need_dims(c, b, 1, "vec")
+    if a.sizes[1] != b.sizes[0]:
+        no_product(c, a, b, "mat", "vec")
+    same_dtype(c, a, b, "mat", "vec")
+    same_dtype(c, t, a, "input", "mat")
+    check_added(c, t, 1, a.sizes)
+    return new_contiguous(1, a.sizes, a.dtype, result_device(c))
+
+
+cdef object addr_meta(Call* c):
+    """(input, vec1 [n], vec2 [m], beta, alpha): element by element, so dtypes promote and strides follow input."""
+    cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
+    cdef dim_t sizes[2]
+    cdef dim_t shapes[4]
+    cdef dim_t strides[4]
+    cdef Operands o
+    need_dims(c, a, 1, "vec1")
+    need_dims(c, b, 1, "vec2")
+    sizes[0] = a.sizes[0]
+    sizes[1] = b.sizes[0]
+    check_added(c, t, 2, sizes)
+    no_operands(&o)
+    shape_operand(&o, t)
+    type_operand(&o, t)
+    type_operand(&o, a)
+    type_operand(&o, b)
+    # vec1 as a column, vec2 as a row.
+    shapes[0], shapes[1], shapes[2], shapes[3] = sizes[0], 1, 1, sizes[1]
+    strides[0], strides[1], strides[2], strides[3] = a.strides[0], 1, b.sizes[0] * b.strides[0], b.strides[0]
+    o.n = 3
+    o.ndims[1] = o.ndims[2] = 2
+    o.sizes[1], o.sizes[2] = shapes, shapes + 2
+    o.strides[1], o.strides[2] = strides, strides + 2
+    return elementwise_result(c, &o, promoted(c, &o))
+
+
+cdef object addbmm_meta(Call* c):
+    """(input, batch1 [b, n, k], batch2 [b, k, m], beta, alpha): the products are summed over the batch."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[3]
+    batched_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), "batch1", "batch2", sizes)
+    same_dtype(c, t, tensor_arg(c, 1), "input", "batch1")
+    check_added(c, t, 2, sizes + 1)
+    return new_contiguous(2, sizes + 1, t.dtype, result_device(c))
+
+
+cdef object baddbmm_meta(Call* c):
+    """(input, batch1 [b, n, k], batch2 [b, k, m], out_dtype, beta, alpha)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[3]
+    batched_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), "batch1", "batch2", sizes)
+    if is_none(c, 3):
+        same_dtype(c, t, tensor_arg(c, 1), "input", "batch1")
+    check_added(c, t, 3, sizes)
+    return product_of(c, 3, sizes, tensor_arg(c, 1).dtype, 3)
+
+
+define("addmm(Tensor input, Tensor mat1, Tensor mat2, dtype? out_dtype=None, *, Scalar beta=1, Scalar alpha=1) "
+       "-> Tensor", addmm_meta, INPLACE | OUT, "beta * input + alpha * (mat1 @ mat2).")
+define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv_meta,
+       INPLACE | OUT, "beta * input + alpha * (mat @ vec).")
+define("addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addr_meta,
+       INPLACE | OUT, "beta * input + alpha * outer(vec1, vec2).")
+define("addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addbmm_meta,
+       INPLACE | OUT, "beta * input + alpha * the sum of all batch1[i] @ batch2[i].")
+define("baddbmm(Tensor input, Tensor batch1, Tensor batch2, dtype? out_dtype=None, *, Scalar beta=1, "
+       "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT, "beta * input + alpha * (batch1 @ batch2), batched.")
+
+
+# Layers ------------------------------------------------------------------------------------------
+
+cdef int linear_misfit(Call* c, Tensor t, Tensor w) except -1:
+    if w.ndim == 0 or w.ndim > 2:
+        raise RuntimeError(f"linear(): weight must have 1 or 2 dimensions, got shape {shape_str(w)}")
+    if t.ndim == 0:
+        raise RuntimeError(f"linear(): input must have at least 1 dimension; input has shape {shape_str(t)}, weight "
+                           + shape_str(w))
+    same_dtype(c, t, w, "input", "weight")
+    cdef dim_t k = t.sizes[t.ndim - 1]
+    weight = f"{w.sizes[1]}x{w.sizes[0]}" if w.ndim == 2 else f"{w.sizes[0]}"
+    raise RuntimeError(f"linear(): mat1 and mat2 shapes cannot be multiplied ({t.total // max(k, 1)}x{k} and {weight}): "
+                       f"input has shape {shape_str(t)} and weight {shape_str(w)}, whose last dimensions must be equal")
+
+
+cdef object linear_meta(Call* c):
+    """(input [..., k], weight [m, k] or [k], bias)"""
+    cdef Tensor t = tensor_arg(c, 0), w = tensor_arg(c, 1), b
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int i, n = t.ndim
+    if n == 0 or w.ndim == 0 or w.ndim > 2 or t.dtype is not w.dtype or t.sizes[n - 1] != w.sizes[w.ndim - 1]:
+        linear_misfit(c, t, w)
+    for i in range(n - 1):
+        sizes[i] = t.sizes[i]
+    if w.ndim == 2:
+        sizes[n - 1] = w.sizes[0]
+    else:
+        n -= 1
+    if not is_none(c, 2):
+        b = tensor_arg(c, 2)
+        if b.ndim != 1 or n == 0 or b.sizes[0] != sizes[n - 1]:
+            if not can_broadcast(b.ndim, b.sizes, n, sizes):
+                raise RuntimeError(f"linear(): bias of shape {shape_str(b)} does not expand to the result's shape "
+                                   f"{[sizes[i] for i in range(n)]}")
+        same_dtype(c, b, w, "bias", "weight")
+    return new_contiguous(n, sizes, t.dtype, result_device(c))
+
+
+cdef object bilinear_meta(Call* c):
+    """(input1 [..., n], input2 [..., k], weight [m, n, k], bias [m])"""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), w = tensor_arg(c, 2)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int i, n = a.ndim
+    need_dims(c, w, 3, "weight")
+    if n == 0 or n != b.ndim:
+        raise RuntimeError(f"bilinear(): input1 and input2 must have as many dimensions, got shapes {shape_str(a)} and "
+                           + shape_str(b))
+    for i in range(n - 1):
+        if a.sizes[i] != b.sizes[i]:
+            raise RuntimeError(f"bilinear(): input1 and input2 must agree in all dimensions but the last, got shapes "
+                               f"{shape_str(a)} and {shape_str(b)}")
+        sizes[i] = a.sizes[i]
+    if a.sizes[n - 1] != w.sizes[1] or b.sizes[n - 1] != w.sizes[2]:
+        raise RuntimeError(f"bilinear(): weight of shape {shape_str(w)} does not fit input1 {shape_str(a)} and input2 "
+                           + shape_str(b))
+    same_dtype(c, a, w, "input1", "weight")
+    same_dtype(c, b, w, "input2", "weight")
+    if not is_none(c, 3):
+        need_dims(c, tensor_arg(c, 3), 1, "bias")
+        if tensor_arg(c, 3).sizes[0] != w.sizes[0]:
+            raise RuntimeError(f"bilinear(): bias must have {w.sizes[0]} elements, as weight {shape_str(w)} has results, "
+                               f"got shape {shape_str(tensor_arg(c, 3))}")
+    sizes[n - 1] = w.sizes[0]
+    return new_contiguous(n, sizes, a.dtype, result_device(c))
+
+
+define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT,
+       "input @ weight.T + bias: [..., k] and [m, k] to [..., m].")
+define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+       bilinear_meta, 0, "input1 @ weight[i] @ input2 for each i, plus bias: [..., n] and [..., k] to [..., m].")

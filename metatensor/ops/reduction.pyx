@@ -1,0 +1,340 @@
+"""Reductions: results are contiguous, reduced dimensions vanish or stay as size 1 (keepdim)."""
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
+from metatensor._core.op cimport (
+    COMPOSITE, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OUT, PROMOTE,
+    Call, alias_op, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns,
+    op_flags, op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor.ops.pointwise cimport binary
+
+
+# Shapes -----------------------------------------------------------------------------
+
+cdef Tensor reduced(Tensor t, const bint* chosen, bint keepdim, DType dtype, Device device):
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int i, n = 0
+    for i in range(t.ndim):
+        if not chosen[i]:
+            sizes[n] = t.sizes[i]
+            n += 1
+        elif keepdim:
+            sizes[n] = 1
+            n += 1
+    return new_contiguous(n, sizes, dtype, device)
+
+
+cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device device):
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int i, n = 0
+    for i in range(t.ndim):
+        if dim >= 0 and i != dim:
+            sizes[n] = t.sizes[i]
+            n += 1
+        elif keepdim:
+            sizes[n] = 1
+            n += 1
+    return new_contiguous(n, sizes, dtype, device)
+
+
+# Checks -----------------------------------------------------------------------------
+
+cdef int require_nonempty(Call* c, Tensor t, int dim) except -1:
+    if t.ndim and t.sizes[dim] == 0:
+        raise IndexError(f"{op_name(c)}(): dimension {dim} of input has size 0, and there is no result over "
+                         f"no elements; input has shape {shape_str(t)}")
+    return 0
+
+
+cdef int require_elements(Call* c, Tensor t) except -1:
+    if t.total == 0:
+        raise RuntimeError(f"{op_name(c)}(): input is empty (shape {shape_str(t)}); name a dimension with "
+                           "'dim' that is not")
+    return 0
+
+
+cdef int require_real(Call* c, Tensor t) except -1:
+    if t.dtype.kind == KIND_COMPLEX:
+        raise NotImplementedError(f"{op_name(c)}(): complex numbers have no order; input is {t.dtype.name}")
+    return 0
+
+
+cdef int require_ordered(Call* c, Tensor t) except -1:
+    """As `require_real`, with the class that ops which return indices raise."""
+    if t.dtype.kind == KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): complex numbers have no order; input is {t.dtype.name}")
+    return 0
+
+
+cdef int require_floating(Call* c, DType dtype) except -1:
+    if dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): only floating-point and complex dtypes are supported, got {dtype.name}")
+    return 0
+
+
+# sum, prod, mean ----------------------------------------------------------------------
+
+cdef DType sum_dtype(Call* c, int slot, Tensor t):
+    if not is_none(c, slot):
+        return <DType>c.args[slot]
+    if c.variant == IN_PLACE:
+        return t.dtype
+    if c.out != NULL and isinstance(<object>c.out, Tensor):
+        return (<Tensor>c.out).dtype
+    return by_code(I64) if t.dtype.kind <= KIND_INT else t.dtype
+
+
+cdef object sum_meta(Call* c):
+    """(input, int[]? dim, keepdim, dtype)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    dim_list(c, 1, t.ndim, chosen)
+    return reduced(t, chosen, bool_arg(c, 2), sum_dtype(c, 3, t), result_device(c))
+
+
+cdef object mean_meta(Call* c):
+    """As `sum_meta`, for floating-point results only."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef DType dtype = t.dtype
+    cdef bint chosen[MAX_DIMS]
+    if not is_none(c, 3):
+        dtype = <DType>c.args[3]
+    elif c.out != NULL and isinstance(<object>c.out, Tensor):
+        dtype = (<Tensor>c.out).dtype
+    require_floating(c, dtype)
+    dim_list(c, 1, t.ndim, chosen)
+    return reduced(t, chosen, bool_arg(c, 2), dtype, result_device(c))
+
+
+cdef object nan_meta(Call* c):
+    if tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): complex inputs are not supported")
+    if op_flags(c) & OPTION_A:
+        require_floating(c, tensor_arg(c, 0).dtype)
+        return mean_meta(c)
+    return sum_meta(c)
+
+
+cdef object prod_meta(Call* c):
+    """(input, int? dim, keepdim, dtype)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int dim = -1 if is_none(c, 1) else dim_arg(c, 1, t.ndim)
+    return reduced_dim(t, dim, bool_arg(c, 2), sum_dtype(c, 3, t), result_device(c))
+
+
+define("sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", sum_meta, OUT,
+       "Sum over `dim` (all dimensions unless given); integers sum to int64.")
+define("nansum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta, OUT,
+       "Sum over `dim` with NaN counted as zero.")
+define("mean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", mean_meta, OUT,
+       "Mean over `dim` (all dimensions unless given); floating-point and complex only.")
+define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta,
+       OUT | OPTION_A, "Mean over `dim` of the elements that are not NaN.")
+define("prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", prod_meta, OUT,
+       "Product over one dimension, or over all; integers multiply to int64.")
+
+
+# all, any, count_nonzero ----------------------------------------------------------------
+
+cdef object truth_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    cdef int i
+    dim_list(c, 1, t.ndim, chosen)
+    # Unlike elsewhere, an empty list means no dimension.
+    if not is_none(c, 1) and not isinstance(arg(c, 1), int) and not arg(c, 1):
+        for i in range(t.ndim):
+            chosen[i] = False
+    return reduced(t, chosen, bool_arg(c, 2), by_code(U8 if t.dtype.code == U8 else BOOL), result_device(c))
+
+
+cdef object count_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    dim_list(c, 1, t.ndim, chosen)
+    return reduced(t, chosen, False, by_code(I64), result_device(c))
+
+
+define("all(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | NO_GRAD,
+       "Whether all elements along `dim` are true: bool (uint8 for uint8).")
+define("any(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | NO_GRAD,
+       "Whether any element along `dim` is true: bool (uint8 for uint8).")
+define("count_nonzero(Tensor input, int[1]? dim=None) -> Tensor", count_meta, OUT | NO_GRAD,
+       "Number of elements along `dim` that are not zero: int64.")
+
+
+# Largest and smallest ---------------------------------------------------------------------
+
+cdef object amax_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    cdef int i, named = dim_list(c, 1, t.ndim, chosen)
+    require_real(c, t)
+    if t.total == 0:
+        if not named:
+            require_elements(c, t)
+        for i in range(t.ndim):
+            if chosen[i]:
+                require_nonempty(c, t, i)
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not t.dtype:
+        raise RuntimeError(f"{op_name(c)}(): out must have the dtype of input, {t.dtype.name}, "
+                           f"got {(<Tensor>c.out).dtype.name}")
+    return reduced(t, chosen, bool_arg(c, 2), t.dtype, result_device(c))
+
+
+cdef object aminmax_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint keepdim = bool_arg(c, 2)
+    cdef int dim = -1
+    require_real(c, t)
+    if is_none(c, 1):
+        require_elements(c, t)
+    else:
+        dim = dim_arg(c, 1, t.ndim)
+        require_nonempty(c, t, dim)
+    return make_returns(c, (reduced_dim(t, dim, keepdim, t.dtype, result_device(c)),
+                            reduced_dim(t, dim, keepdim, t.dtype, result_device(c))))
+
+
+cdef object max_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    require_real(c, t)
+    require_elements(c, t)
+    return new_contiguous(0, NULL, t.dtype, result_device(c))
+
+
+cdef object values_indices(Call* c, Tensor t, int dim, bint keepdim):
+    cdef Device device = result_device(c)
+    return make_returns(c, (reduced_dim(t, dim, keepdim, t.dtype, device),
+                            reduced_dim(t, dim, keepdim, by_code(I64), device)))
+
+
+cdef object max_dim_meta(Call* c):
+    """(input, int dim, keepdim) -> (values, indices)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int dim = dim_arg(c, 1, t.ndim)
+    require_ordered(c, t)
+    require_nonempty(c, t, dim)
+    return values_indices(c, t, dim, bool_arg(c, 2))
+
+
+cdef object argmax_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int dim = -1
+    require_ordered(c, t)
+    if not is_none(c, 1):
+        dim = dim_arg(c, 1, t.ndim)
+        require_nonempty(c, t, dim)
+    elif t.total == 0:
+        raise IndexError(f"{op_name(c)}(): input is empty (shape {shape_str(t)}); name a dimension with 'dim' "
+                         "that is not")
+    return reduced_dim(t, dim, bool_arg(c, 2), by_code(I64), result_device(c))
+
+
+define("amax(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_meta, OUT,
+       "Largest element over `dim` (all dimensions unless given).")
+define("amin(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_meta, OUT,
+       "Smallest element over `dim` (all dimensions unless given).")
+define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax_meta, OUT,
+       "Smallest and largest element over one dimension, or over all.")
+define("max(Tensor input) -> Tensor", max_meta, OUT,
+       "The largest element; with `dim` the largest along it and where it is; with `other` element by element.")
+define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
+define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | PROMOTE)
+define("min(Tensor input) -> Tensor", max_meta, OUT,
+       "The smallest element; with `dim` the smallest along it and where it is; with `other` element by element.")
+define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
+define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | PROMOTE)
+define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | NO_GRAD,
+       "Index of the largest element along `dim`, or in the flattened input: int64.")
+define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | NO_GRAD,
+       "Index of the smallest element along `dim`, or in the flattened input: int64.")
+
+
+# Variance and standard deviation -----------------------------------------------------------
+
+cdef object var_meta(Call* c):
+    """(input, int[]? dim, ..., keepdim): `keepdim` is the last of four slots."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef DType real = to_real(t.dtype)
+    cdef bint chosen[MAX_DIMS]
+    cdef bint keepdim = bool_arg(c, 3)
+    require_floating(c, t.dtype)
+    dim_list(c, 1, t.ndim, chosen)
+    if op_flags(c) & OPTION_A:
+        return (reduced(t, chosen, keepdim, real, result_device(c)),
+                reduced(t, chosen, keepdim, t.dtype, result_device(c)))
+    return reduced(t, chosen, keepdim, real, result_device(c))
+
+
+cdef object var_all_meta(Call* c):
+    """(input, unbiased)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Tensor v
+    require_floating(c, t.dtype)
+    v = new_contiguous(0, NULL, to_real(t.dtype), result_device(c))
+    return (v, new_contiguous(0, NULL, t.dtype, result_device(c))) if op_flags(c) & OPTION_A else v
+
+
+cdef int define_var(str name, str result, long flags, str doc) except -1:
+    define(f"{name}(Tensor input, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> {result}",
+           var_meta, flags, doc)
+    define(f"{name}.dim(Tensor input, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {result}",
+           var_meta, flags)
+    define(f"{name}.unbiased(Tensor input, bool unbiased=True) -> {result}", var_all_meta, flags)
+    return 0
+
+define_var("var", "Tensor", OUT, "Variance over `dim`, divided by N - correction (1 unless given).")
+define_var("std", "Tensor", OUT, "Standard deviation over `dim`: the root of `var`.")
+define_var("var_mean", "(Tensor, Tensor)", OPTION_A, "Variance and mean over `dim`.")
+define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation and mean over `dim`.")
+
+
+# Others ------------------------------------------------------------------------------------
+
+cdef object logsumexp_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    dim_list(c, 1, t.ndim, chosen)
+    return reduced(t, chosen, bool_arg(c, 2), default_float() if t.dtype.kind <= KIND_INT else t.dtype,
+                   result_device(c))
+
+
+cdef object trace_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.ndim != 2:
+        raise RuntimeError(f"trace(): input must be a matrix, got shape {shape_str(t)}")
+    return new_contiguous(0, NULL, by_code(I64) if t.dtype.kind <= KIND_INT else t.dtype, result_device(c))
+
+
+cdef object sum_to_size_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes), shift = t.ndim - n, i
+    cdef bint fits = shift >= 0, same = shift == 0
+    cdef list dims = []
+    if fits:
+        for i in range(t.ndim):
+            if i < shift:
+                dims.append(i)
+            elif sizes[i - shift] != t.sizes[i]:
+                fits = fits and sizes[i - shift] == 1
+                same = False
+                dims.append(i)
+    if not fits:
+        raise RuntimeError(f"sum_to_size(): size {[sizes[i] for i in range(n)]} does not expand to the shape of "
+                           f"input, {shape_str(t)}")
+    if same:
+        return t
+    t = call("sum", (t, dims, True))
+    return call("reshape", (t, [sizes[i] for i in range(n)])) if shift else t
+
+
+define("logsumexp(Tensor input, int[1] dim, bool keepdim=False) -> Tensor", logsumexp_meta, OUT,
+       "Logarithm of the sum of exponentials over `dim`, computed without overflow.")
+alias_op("special.logsumexp", "logsumexp")
+define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the diagonal of a matrix.")
+define("sum_to_size(Tensor input, int[] size) -> Tensor", sum_to_size_body, COMPOSITE | METHOD_ONLY,
+       "Sum over the dimensions that broadcasting `size` to the input's shape would repeat.")

@@ -1,0 +1,221 @@
+"""Sorting and order statistics. Sorted results keep the input's layout; selections are contiguous."""
+from metatensor._core.device cimport META
+from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
+from metatensor._core.layout cimport Layout, copy_dims, preserve_strides, row_major
+from metatensor._core.op cimport (
+    DATA, NO_GRAD, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
+    is_none, make_returns, op_name, result_device, tensor_arg,
+)
+from metatensor._core.size cimport make_size
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, dim_t
+from metatensor.ops.reduction cimport reduced_dim, require_nonempty, require_real
+
+from metatensor._core import errors
+
+
+cdef int require_sortable(Call* c, Tensor t) except -1:
+    if t.dtype.kind == KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): complex numbers have no order; input is {t.dtype.name}")
+    return 0
+
+
+# Sorting ----------------------------------------------------------------------------
+
+cdef Tensor like_input(Call* c, Tensor t, DType dtype):
+    """The input's sizes and order of dimensions, dense."""
+    cdef dim_t strides[MAX_DIMS]
+    preserve_strides(t.ndim, t.sizes, t.strides, strides)
+    return new_strided(t.ndim, t.sizes, strides, dtype, result_device(c))
+
+
+cdef object sorted_pair(Call* c, int dim_slot):
+    cdef Tensor t = tensor_arg(c, 0)
+    dim_arg(c, dim_slot, t.ndim)
+    require_sortable(c, t)
+    return make_returns(c, (like_input(c, t, t.dtype), like_input(c, t, by_code(I64))))
+
+
+cdef object sort_meta(Call* c):
+    """(input, dim, descending)"""
+    return sorted_pair(c, 1)
+
+
+cdef object sort_stable_meta(Call* c):
+    """(input, stable, dim, descending)"""
+    return sorted_pair(c, 2)
+
+
+cdef object argsort_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    dim_arg(c, 1, t.ndim)
+    require_sortable(c, t)
+    return like_input(c, t, by_code(I64))
+
+
+cdef object argsort_stable_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    dim_arg(c, 2, t.ndim)
+    require_sortable(c, t)
+    return like_input(c, t, by_code(I64))
+
+
+cdef object msort_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    require_sortable(c, t)
+    return like_input(c, t, t.dtype)
+
+
+cdef object topk_meta(Call* c):
+    """(input, k, dim, largest, sorted)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t k = int_arg(c, 1), size
+    cdef int dim = dim_arg(c, 2, t.ndim)
+    cdef Layout lay
+    require_sortable(c, t)
+    size = t.sizes[dim] if t.ndim else 1
+    if k < 0 or k > size:
+        raise RuntimeError(f"topk(): k must be between 0 and {size}, the size of dimension {dim} of input "
+                           f"{shape_str(t)}, got {k}")
+    copy_dims(lay.sizes, t.sizes, t.ndim)
+    if t.ndim:
+        lay.sizes[dim] = k
+    return make_returns(c, (new_contiguous(t.ndim, lay.sizes, t.dtype, result_device(c)),
+                            new_contiguous(t.ndim, lay.sizes, by_code(I64), result_device(c))))
+
+
+define("sort(Tensor input, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", sort_meta, OUT,
+       "Elements in order along `dim`, and where each was; the order of equal ones is kept.")
+define("sort.stable(Tensor input, *, bool? stable, int dim=-1, bool descending=False) "
+       "-> (Tensor values, Tensor indices)", sort_stable_meta, OUT)
+define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", argsort_meta, OUT | NO_GRAD,
+       "Indices that sort along `dim`: int64.")
+define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
+       argsort_stable_meta, OUT | NO_GRAD)
+define("msort(Tensor input) -> Tensor", msort_meta, OUT, "Elements in order along the first dimension.")
+define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
+       "-> (Tensor values, Tensor indices)", topk_meta, OUT,
+       "The `k` largest (or smallest) elements along `dim`, in order, and where they are.")
+
+
+# Order statistics -----------------------------------------------------------------------
+
+cdef object selected(Call* c, Tensor t, int dim, bint keepdim):
+    return make_returns(c, (reduced_dim(t, dim, keepdim, t.dtype, result_device(c)),
+                            reduced_dim(t, dim, keepdim, by_code(I64), result_device(c))))
+
+
+cdef object median_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    require_real(c, t)
+    return new_contiguous(0, NULL, t.dtype, result_device(c))
+
+
+cdef object median_dim_meta(Call* c):
+    """(input, dim, keepdim)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int dim = dim_arg(c, 1, t.ndim)
+    require_real(c, t)
+    require_nonempty(c, t, dim)
+    return selected(c, t, dim, bool_arg(c, 2))
+
+
+cdef object kthvalue_meta(Call* c):
+    """(input, k, dim, keepdim)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t k = int_arg(c, 1), size
+    cdef int dim = dim_arg(c, 2, t.ndim)
+    require_real(c, t)
+    require_nonempty(c, t, dim)
+    size = t.sizes[dim] if t.ndim else 1
+    if k < 1 or k > size:
+        raise RuntimeError(f"kthvalue(): k must be between 1 and {size}, the size of dimension {dim} of input "
+                           f"{shape_str(t)}, got {k}")
+    return selected(c, t, dim, bool_arg(c, 3))
+
+
+cdef object quantile_meta(Call* c):
+    """(input, q, int? dim, keepdim, interpolation): the size of q comes first, and lies innermost."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Tensor q = None
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef bint keepdim = bool_arg(c, 3)
+    cdef int i, n = 0, dim = -1
+    if t.total == 0:
+        raise RuntimeError(f"{op_name(c)}(): input must not be empty, got shape {shape_str(t)}")
+    if t.dtype.code != F32 and t.dtype.code != F64:
+        raise RuntimeError(f"{op_name(c)}(): input must be float32 or float64, got {t.dtype.name}")
+    if isinstance(arg(c, 1), Tensor):
+        q = <Tensor>arg(c, 1)
+        if q.ndim > 1:
+            raise RuntimeError(f"{op_name(c)}(): q must be a number or have 1 dimension, got shape {shape_str(q)}")
+        if q.dtype is not t.dtype:
+            raise RuntimeError(f"{op_name(c)}(): q must have the dtype of input, {t.dtype.name}, got {q.dtype.name}")
+    elif not 0 <= float_arg(c, 1) <= 1:
+        raise RuntimeError(f"{op_name(c)}(): q must be between 0 and 1, got {arg(c, 1)}")
+    if arg(c, 4) not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise RuntimeError(f"{op_name(c)}(): interpolation must be linear, lower, higher, midpoint or nearest, got "
+                           f"{arg(c, 4)!r}")
+    if not is_none(c, 2):
+        dim = dim_arg(c, 2, t.ndim)
+    if q is None or q.ndim == 0:
+        return reduced_dim(t, dim, keepdim, t.dtype, result_device(c))
+    for i in range(t.ndim):
+        if dim >= 0 and i != dim:
+            sizes[n + 1] = t.sizes[i]
+            n += 1
+        elif keepdim:
+            sizes[n + 1] = 1
+            n += 1
+    # Row-major with q behind the others, seen with q in front.
+    sizes[n + 1] = sizes[0] = q.sizes[0]
+    row_major(n + 1, sizes + 1, strides + 1)
+    strides[0] = 1
+    return new_strided(n + 1, sizes, strides, t.dtype, result_device(c))
+
+
+define("median(Tensor input) -> Tensor", median_meta, 0,
+       "The median, the lower one of two; with `dim` along it, and where it is.")
+define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
+       OUT)
+define("nanmedian(Tensor input) -> Tensor", median_meta, 0, "The median of the elements that are not NaN.")
+define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+       median_dim_meta, OUT)
+define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta, OUT,
+       "The most frequent value along `dim`, the smallest of several, and where it is last.")
+define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
+       kthvalue_meta, OUT, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
+define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
+       "-> Tensor", quantile_meta, OUT, "Quantiles along `dim`, or over all; those of several `q` come first.")
+define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
+       "str interpolation='linear') -> Tensor", quantile_meta, OUT, "Quantiles of the elements that are not NaN.")
+
+
+# What depends on values ------------------------------------------------------------------
+
+cdef object unknown_meta(Call* c):
+    """Nothing is known without values: where there are some, the device's kernel makes the result."""
+    if result_device(c) is META:
+        raise errors.data_dependent(op_name(c), META, make_size(tensor_arg(c, 0).ndim, tensor_arg(c, 0).sizes))
+    return None
+
+
+cdef object unique_meta(Call* c):
+    """`dim` is the last argument."""
+    cdef int slot = (<Overload>c.overload).nslots - 1
+    if not is_none(c, slot):
+        dim_arg(c, slot, tensor_arg(c, 0).ndim)
+    return unknown_meta(c)
+
+
+define("unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) "
+       "-> any", unique_meta, DATA | NO_GRAD, "The different values, or the different slices along `dim`.")
+define("unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None) -> any",
+       unique_meta, DATA | NO_GRAD, "Values (or slices along `dim`) that differ from the one before.")
+define("equal(Tensor input, Tensor other) -> bool", unknown_meta, DATA | NO_GRAD,
+       "Whether two tensors have the same shape and the same elements: a bool.")
+define("allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
+       unknown_meta, DATA | NO_GRAD, "Whether |input - other| <= atol + rtol * |other| everywhere: a bool.")
+define("is_nonzero(Tensor input) -> bool", unknown_meta, DATA | NO_GRAD,
+       "Whether the only element of a tensor is true: a bool.")
