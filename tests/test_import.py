@@ -1,0 +1,59 @@
+"""What importing the package does, and does not do."""
+
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+
+import pytest
+
+HEAVY = ["numpy", "scipy", "pluggy", "ml_dtypes", "cupy", "torch", "click", "rich", "inspect", "typing_extensions"]
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_import_loads_no_heavy_module():
+    loaded = run(f"import sys, metatensor; print(*[m for m in {HEAVY} if m in sys.modules])")
+    # What Python itself had loaded at start-up (site hooks of an editable install) does not count.
+    bare = run(f"import sys; print(*[m for m in {HEAVY} if m in sys.modules])")
+    assert set(loaded) <= set(bare)
+
+
+@pytest.mark.parametrize("module", ["numpy", "pluggy"])
+def test_meta_work_loads_neither_numpy_nor_pluggy(module):
+    code = """
+import sys
+import metatensor as mt
+from metatensor import nn
+with mt.device("meta"):
+    y = nn.Linear(3, 4)(mt.ones(2, 3)).relu().sum()
+    mt.device("cuda:1")
+    repr(y)
+"""
+    assert run(f"{code}\nprint({module!r} in sys.modules)") == ["False"]
+
+
+def test_version_is_that_of_the_distribution():
+    import metatensor as mt
+
+    assert mt.__version__ == version("metatensor-device")
+
+
+def test_the_command_is_an_entry_point():
+    (script,) = [e for e in entry_points(group="console_scripts") if e.name == "metatensor"]
+    assert script.value == "metatensor.cli:main"
+
+
+def test_what_is_loaded_on_first_use_is_listed():
+    names = run("import metatensor as mt; print(*dir(mt))")
+    assert {"nn", "analysis", "load", "Generator", "manual_seed"} <= set(names)
+
+
+def test_unknown_name():
+    import metatensor as mt
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        mt.no_such_name  # noqa: B018
