@@ -1,4 +1,5 @@
 """What element-wise ops share, and what other families may use of it: promotion, broadcasting, strides."""
+from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport Layout
@@ -33,6 +34,7 @@ cdef struct Operands:
     const dim_t* sizes[MAX_OPERANDS]
     const dim_t* strides[MAX_OPERANDS]
     bint contiguous             # all tensors are
+    PyObject* first             # the first of them, borrowed; NULL where there is no tensor for it
 
 
 # Collecting operands. `shape_operand` takes part in broadcasting alone,
@@ -61,19 +63,21 @@ cdef int fail(Call* c, str message) except -1                   # RuntimeError
 cdef int refuse(Call* c, DType d) except -1                     # NotImplementedError: no arithmetic for d
 
 
-cdef inline bint canonical(Tensor t) noexcept:
-    """Contiguous, with the row-major stride in dimensions of size 1 too."""
+cdef inline bint canonical_at(PyObject* t) noexcept:
+    """Whether a tensor is contiguous, with the row-major stride in dimensions of size 1 too."""
     cdef dim_t step = 1
     cdef int i
-    if not t.flags & T_CONTIGUOUS:
+    if not (<Tensor>t).flags & T_CONTIGUOUS:
         return False
-    for i in range(t.ndim - 1, -1, -1):
-        if t.strides[i] != step:
+    for i in range((<Tensor>t).ndim - 1, -1, -1):
+        if (<Tensor>t).strides[i] != step:
             return False
-        if t.sizes[i] > 1:
-            step *= t.sizes[i]
+        if (<Tensor>t).sizes[i] > 1:
+            step *= (<Tensor>t).sizes[i]
     return True
 
+cdef inline bint canonical(Tensor t) noexcept:
+    return canonical_at(<PyObject*>t)
 
 cdef inline bint is_refused(long flags, int kind) noexcept:
     """Whether the Refused bits in `flags` hold `kind`; dtypes without arithmetic always are."""

@@ -23,6 +23,15 @@ from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t,
 )
 
+cdef extern from *:
+    """
+    #define MT_IS_A(o, type) PyObject_TypeCheck((PyObject *)(o), (PyTypeObject *)(type))
+    """
+    bint is_a "MT_IS_A" (PyObject* o, PyObject* t) noexcept
+
+# `new_like` with borrowed pointers: the hot kernels touch no reference count but their result's.
+ctypedef object (*NewLike)(PyObject* like, PyObject* dtype, PyObject* device)
+
 cdef DType _bool = by_code(BOOL)
 cdef DType _long = by_code(I64)
 
@@ -42,6 +51,7 @@ cdef void no_operands(Operands* o) noexcept:
     o.n = 0
     o.wrapped = False
     o.contiguous = True
+    o.first = NULL
 
 
 cdef int _join(int* rank, int code) except -1:
@@ -58,6 +68,8 @@ cdef int _join(int* rank, int code) except -1:
 
 
 cdef int shape_operand(Operands* o, Tensor t) except -1:
+    if o.n == 0:
+        o.first = <PyObject*>t
     o.ndims[o.n] = t.ndim
     o.sizes[o.n] = t.sizes
     o.strides[o.n] = t.strides
@@ -112,6 +124,8 @@ cdef DType _over(DType high, int low):
 cdef DType promoted(Call* c, Operands* o):
     """Tensors with dimensions outrank 0-d tensors, and those Python numbers, within a category."""
     cdef DType d
+    if o.numbers < 0 and (o.zeros < 0 or o.dims < 0):
+        return by_code(o.dims if o.zeros < 0 else o.zeros)
     if o.zeros >= 0:
         d = _over(by_code(o.zeros), o.numbers)
         return d if o.dims < 0 else _over(by_code(o.dims), d.code)
@@ -214,6 +228,8 @@ cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
 
 cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
     cdef Layout out
+    if o.contiguous and o.first != NULL and _same_shape(o) and canonical_at(o.first):
+        return new_like(<Tensor>o.first, d, <Device>c.device)
     broadcast_result(c, o, &out)
     return new_from(&out, d, <Device>c.device)
 
@@ -223,7 +239,7 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device):
     cdef dim_t strides[MAX_DIMS]
     cdef Operands o
     cdef Layout out
-    if canonical(t):
+    if canonical_at(<PyObject*>t):
         return new_like(t, d, device)
     if t.flags & T_CONTIGUOUS:
         return new_contiguous(t.ndim, t.sizes, d, device)
@@ -247,34 +263,39 @@ cdef inline bint _plain(long flags, int kind) noexcept:
     return ((flags & RULE_MASK) == PROMOTE or (flags & RULE_MASK) == KEEP) and not is_refused(flags, kind)
 
 
+cdef inline object _like(Call* c, PyObject* t):
+    """A result laid out as `t`, which is canonical, with the op's rule applied to its dtype."""
+    cdef DType d
+    if _plain(op_flags(c), (<Tensor>t).dtype.kind):
+        return (<NewLike>new_like)(t, <PyObject*>(<Tensor>t).dtype, c.device)
+    d = ruled(c, (<Tensor>t).dtype)
+    return (<NewLike>new_like)(t, <PyObject*>d, c.device)
+
+
 cdef object unary(Call* c):
     """One operand; numbers among further arguments do not change the dtype."""
-    cdef Tensor t = <Tensor>c.args[0]
-    if _plain(op_flags(c), t.dtype.kind):
-        return elementwise_like(t, t.dtype, <Device>c.device)
-    return elementwise_like(t, ruled(c, t.dtype), <Device>c.device)
+    if canonical_at(c.args[0]):
+        return _like(c, c.args[0])
+    return elementwise_like(<Tensor>c.args[0], ruled(c, (<Tensor>c.args[0]).dtype), <Device>c.device)
 
 
-cdef inline bint _alike(Tensor a, Tensor b) noexcept:
+cdef inline bint _alike(PyObject* a, PyObject* b) noexcept:
     """Same dtype and sizes, and both row-major: most calls are of this sort."""
-    return a.dtype is b.dtype and a.ndim == b.ndim and b.flags & T_CONTIGUOUS and \
-        dims_equal(a.sizes, b.sizes, a.ndim) and canonical(a)
+    return <PyObject*>(<Tensor>a).dtype == <PyObject*>(<Tensor>b).dtype and (<Tensor>a).ndim == (<Tensor>b).ndim \
+        and (<Tensor>b).flags & T_CONTIGUOUS \
+        and dims_equal((<Tensor>a).sizes, (<Tensor>b).sizes, (<Tensor>a).ndim) and canonical_at(a)
 
 
 cdef object binary(Call* c):
     """Two operands, each a tensor or a Python number."""
-    cdef long flags = op_flags(c)
-    if isinstance(<object>c.args[0], Tensor):
-        if isinstance(<object>c.args[1], Tensor):
-            if _alike(<Tensor>c.args[0], <Tensor>c.args[1]):
-                if _plain(flags, (<Tensor>c.args[0]).dtype.kind):
-                    return new_like(<Tensor>c.args[0], (<Tensor>c.args[0]).dtype, <Device>c.device)
-                return new_like(<Tensor>c.args[0], ruled(c, (<Tensor>c.args[0]).dtype), <Device>c.device)
-        elif number_kind(<object>c.args[1]) <= (<Tensor>c.args[0]).dtype.kind \
-                and (<Tensor>c.args[0]).total and canonical(<Tensor>c.args[0]):
-            if _plain(flags, (<Tensor>c.args[0]).dtype.kind):
-                return new_like(<Tensor>c.args[0], (<Tensor>c.args[0]).dtype, <Device>c.device)
-            return new_like(<Tensor>c.args[0], ruled(c, (<Tensor>c.args[0]).dtype), <Device>c.device)
+    cdef PyObject* a = c.args[0]
+    cdef PyObject* b = c.args[1]
+    if is_a(a, <PyObject*>Tensor):
+        if is_a(b, <PyObject*>Tensor):
+            if _alike(a, b):
+                return _like(c, a)
+        elif number_kind(<object>b) <= (<Tensor>a).dtype.kind and (<Tensor>a).total and canonical_at(a):
+            return _like(c, a)
     return _binary(c)
 
 
