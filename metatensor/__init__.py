@@ -6,7 +6,7 @@ with data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
 
 from importlib import import_module as _import_module
 
-from metatensor import ops as ops_families  # fills the registry
+from metatensor import ops  # fills the registry
 from metatensor._core import dtype as _dtype
 from metatensor._core import formats as _formats
 from metatensor._core.device import Device as device
@@ -64,10 +64,9 @@ def is_storage(obj):
 _LAZY = {
     name: (f"metatensor.{name}", None)
     for name in ("analysis", "autograd", "checkpoint", "devices", "library", "linalg", "nn", "plugins",
-                 "special", "testing", "fft", "ops", "overrides", "utils")
+                 "rules", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),
-    "ops": ("metatensor.library", "ops"),
     "op": ("metatensor.library", "op"),
     "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
     "from_dlpack": ("metatensor._interchange", "from_dlpack"),

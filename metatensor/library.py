@@ -18,7 +18,7 @@ from metatensor._core.execute import forget_kernels
 from metatensor._core.op import define_op, op_by_name, registry
 from metatensor._core.tensor import Tensor
 
-__all__ = ["decomposition", "define", "flops", "get_op", "infer_schema", "kernel", "meta", "op", "ops"]
+__all__ = ["decomposition", "define", "flops", "get_op", "infer_schema", "kernel", "meta", "op"]
 
 _COMPOSITE = 8
 _lock = threading.Lock()
@@ -235,7 +235,7 @@ def _equip(made):
     return made
 
 
-class _Namespace:
+class Namespace:
     """The ops of one namespace, as attributes."""
 
     def __init__(self, name):
@@ -258,18 +258,3 @@ class _Namespace:
 
     def __repr__(self):
         return f"<ops of {self.__name__}>"
-
-
-class _Ops:
-    """``mt.ops.acme.rope``: custom ops by namespace."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Namespace(name)
-
-    def __dir__(self):
-        return sorted({n.partition("::")[0] for n in registry if "::" in n})
-
-
-ops = _Ops()

@@ -1,6 +1,7 @@
 """Signatures and documentation of ops, made from their schemas when asked for."""
 
 import inspect
+import keyword
 
 from metatensor._core.schema import parse
 
@@ -46,7 +47,7 @@ def parameters(schema, out=False):
     found = []
     for a in schema.arguments:
         found.append(inspect.Parameter(
-            a.name,
+            a.name + "_" if keyword.iskeyword(a.name) else a.name,
             inspect.Parameter.KEYWORD_ONLY if a.kwonly else inspect.Parameter.POSITIONAL_OR_KEYWORD,
             default=inspect.Parameter.empty if a.required else a.default,
             annotation=annotation(a),

@@ -9,6 +9,7 @@ import re
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject, newfunc
 from cpython.ref cimport Py_INCREF
+from metatensor._core.slots cimport set_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 
 cdef object _FORM = re.compile(r"([a-z_][a-z0-9_]*)(?::(0|[1-9][0-9]{0,4}))?")
@@ -47,7 +48,7 @@ cdef class Device:
         # One object serves every thread, so look for this thread's own entry.
         cdef ThreadState state = thread_state()
         cdef Py_ssize_t i
-        for i in range(len(self._saved) - 1, -1, -1):
+        for i in range(len(self._saved or ()) - 1, -1, -1):
             if (<tuple>self._saved[i])[0] is state:
                 state.device = (<tuple>self._saved.pop(i))[1]
                 return
@@ -149,7 +150,7 @@ cdef PyObject* _device_new(PyTypeObject* t, PyObject* args, PyObject* kwargs) ex
     return <PyObject*>d
 
 
-(<PyTypeObject*>Device).tp_new = <newfunc>_device_new
+set_new(Device, <newfunc>_device_new)
 
 META = _intern("meta", -1)
 cdef Device _CPU = _intern("cpu", -1)

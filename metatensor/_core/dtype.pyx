@@ -145,16 +145,9 @@ cdef int _join(int a, int b):
         return max(a, b)
     if y.kind == KIND_BOOL:
         return a
-    # integers: the wide unsigned ones do not mix with signed ones
-    wide = (U16, U32, U64)
-    if a in wide or b in wide:
-        if x.is_signed or y.is_signed:
-            return -1
-        if a == U8:
-            return b
-        if b == U8:
-            return a
-        return max(a, b)
+    # integers: the wide unsigned ones mix with no other
+    if a in (U16, U32, U64) or b in (U16, U32, U64):
+        return -1
     if a == U8 or b == U8:
         other = b if a == U8 else a
         return I16 if other == I8 else other

@@ -10,7 +10,7 @@ from metatensor._core.op cimport COMPOSITE, K_TENSOR, K_TENSORS, K_OPERAND, Call
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport T_OVERRIDES, dim_t
+from metatensor._core.types cimport T_INFERENCE, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t
 
 
 cdef class Mode:
@@ -92,7 +92,23 @@ cdef object run_modes(Call* c):
             return mode.handle(c)
         finally:
             state.level = level
-    return run(c)
+    result = run(c)
+    if state.inference:
+        _mark_inference(result)
+    return result
+
+
+cdef int _mark_inference(object result) except -1:
+    """Results of inference mode are inference tensors, unless they view or are older ones."""
+    cdef Tensor t
+    if isinstance(result, Tensor):
+        t = <Tensor>result
+        if not t.flags & (T_VIEW | T_REQUIRES_GRAD):
+            t.flags |= T_INFERENCE
+    elif isinstance(result, (tuple, list)):
+        for r in result:
+            _mark_inference(r)
+    return 0
 
 
 cdef int _collect(object value, list types) except -1:

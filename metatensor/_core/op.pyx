@@ -10,7 +10,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.dtype cimport DType
 from metatensor._core.slots cimport forbid_new, type_set, use_vectorcall
-from metatensor._core.tensor cimport Tensor, hooks, slot_ops
+from metatensor._core.tensor cimport N_SLOTS, Tensor, hooks, slot_ops
 from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
 
 from metatensor._core.schema import parse
@@ -325,6 +325,16 @@ cdef int set_slot(int slot, str name) except -1:
     """Let an operator slot of Tensor call the op `name`."""
     slot_ops[slot] = <PyObject*>_registry[name]     # the registry keeps it alive
     return 0
+
+
+def missing_slots():
+    """The operator slots of Tensor, by number, that no op fills yet; empty once all families are loaded."""
+    cdef int i
+    found = []
+    for i in range(N_SLOTS):
+        if slot_ops[i] == NULL:
+            found.append(i)
+    return found
 
 
 def op_by_name(str name not None):

@@ -1,5 +1,5 @@
 """The few places where a type's slots are set by hand, because Cython has no word for them."""
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, newfunc
 
 cdef extern from *:
     """
@@ -11,6 +11,12 @@ cdef extern from *:
     /* Objects of these types come from factories only: a half-made one cannot exist. */
     static void mt_forbid_new(PyObject *type) {
         ((PyTypeObject *)type)->tp_new = mt_no_new;
+        ((PyTypeObject *)type)->tp_vectorcall = NULL;   /* a second way in that newer Cythons fill */
+        PyType_Modified((PyTypeObject *)type);
+    }
+    static void mt_set_new(PyObject *type, newfunc f) {
+        ((PyTypeObject *)type)->tp_new = f;
+        ((PyTypeObject *)type)->tp_vectorcall = NULL;
         PyType_Modified((PyTypeObject *)type);
     }
     static int mt_type_set(PyObject *type, PyObject *name, PyObject *value) {
@@ -31,5 +37,6 @@ cdef extern from *:
     }
     """
     void forbid_new "mt_forbid_new" (object type) noexcept
+    void set_new "mt_set_new" (object type, newfunc f) noexcept
     int type_set "mt_type_set" (object type, object name, object value) except -1
     void use_vectorcall "mt_use_vectorcall" (object type, Py_ssize_t offset, bint method) noexcept

@@ -56,7 +56,7 @@ cdef extern from *:
         mt_tensor_new = t->tp_new; mt_tensor_dealloc = t->tp_dealloc;
         mt_tensor_traverse = t->tp_traverse; mt_tensor_clear = t->tp_clear;
         mt_init_fresh = init; mt_attrs_offset = offset; mt_noargs = noargs;
-        t->tp_new = mt_safe_new; t->tp_dealloc = mt_dealloc;
+        t->tp_new = mt_safe_new; t->tp_vectorcall = NULL; t->tp_dealloc = mt_dealloc;
         t->tp_traverse = mt_traverse; t->tp_clear = mt_clear;
         t->tp_dictoffset = offset;
         if (descr) { PyDict_SetItemString(t->tp_dict, "__dict__", descr); Py_DECREF(descr); }
@@ -650,6 +650,19 @@ def _init_subclass(cls, **kwargs):
     cls._overrides_dispatch = getattr(impl, "__func__", impl) is not _disabled_torch_function_impl
 
 type_set(Tensor, "__init_subclass__", classmethod(_init_subclass))
+
+cdef object _no_getitem(Tensor t, object index):
+    raise NotImplementedError("indexing is not loaded; import metatensor, not its parts")
+
+cdef int _no_setitem(Tensor t, object index, object value) except -1:
+    raise NotImplementedError("indexing is not loaded; import metatensor, not its parts")
+
+cdef object _no_values(Tensor t):
+    raise NotImplementedError("reading values is not loaded; import metatensor, not its parts")
+
+hooks.getitem = _no_getitem
+hooks.setitem = _no_setitem
+hooks.item = hooks.tolist = _no_values
 
 cdef Tensor _probe = Tensor.__new__(Tensor)
 setup_tensor(Tensor, <char*>&_probe.attrs - <char*><PyObject*>_probe, _init_fresh, ())

@@ -66,6 +66,7 @@ def _set_inference(bint mode):
     cdef ThreadState state = thread_state()
     cdef bint was = state.inference
     state.inference = mode
+    hints.modes += mode - was       # its results are marked on the slow way
     return was
 
 

@@ -1,4 +1,7 @@
-"""The built-in operators: one compiled module a family, found by being here."""
+"""The built-in operators, one compiled module a family, found by being here.
+
+As ``mt.ops`` it is also the way to custom operators: ``mt.ops.acme.rope``.
+"""
 
 import importlib
 import pkgutil
@@ -11,3 +14,11 @@ for _module in pkgutil.iter_modules(__path__):
         import traceback
         traceback.print_exc()
         print("BROKEN FAMILY", _module.name, _e, file=sys.stderr)
+
+
+def __getattr__(name):
+    from metatensor.library import Namespace
+
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return Namespace(name)

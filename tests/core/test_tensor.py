@@ -1,0 +1,173 @@
+"""The tensor object: metadata, attributes, copies, pickles, and misuse."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import pytest
+
+import metatensor as mt
+
+
+def meta(*shape, **kw):
+    return mt.empty(shape, device="meta", **kw)
+
+
+def test_metadata():
+    t = meta(2, 3, 4)
+    assert t.shape == (2, 3, 4) and isinstance(t.shape, mt.Size) and t.shape.numel() == 24
+    assert t.stride() == (12, 4, 1) and t.stride(-1) == 1 and t.size(1) == 3
+    assert (t.ndim, t.dim(), t.numel(), t.itemsize, t.nbytes) == (3, 3, 24, 4, 96)
+    assert t.is_meta and not t.is_cpu and t.storage_offset() == 0
+    assert len(t) == 2 and t.layout is mt.strided
+    with pytest.raises(IndexError):
+        t.size(3)
+    with pytest.raises(TypeError):
+        t.size("x")
+    with pytest.raises(TypeError):
+        len(meta())
+
+
+def test_many_dimensions():
+    t = meta(*[1] * 10, 2, 3)
+    assert t.ndim == 12 and (t + 1).shape == t.shape and t[0].ndim == 11
+    with pytest.raises(RuntimeError):
+        meta(*[1] * 65)
+
+
+def test_sizes_are_checked():
+    with pytest.raises(RuntimeError, match="63 bits"):
+        meta(2**33, 2**33)
+    with pytest.raises(RuntimeError, match="63 bits"):
+        meta(2**62)
+    with pytest.raises(RuntimeError):
+        meta(-1)
+    big = meta(2**30, 2**30)
+    assert big.numel() == 2**60
+    with pytest.raises(RuntimeError):
+        big.double().expand(2, 2**30, 2**30).contiguous()
+    assert meta(0, 2**62).numel() == 0
+
+
+def test_size_is_a_tuple_with_manners():
+    s = meta(2, 3, 4).shape
+    assert repr(s) == "metatensor.Size([2, 3, 4])"
+    assert isinstance(s[1:], mt.Size) and isinstance(s + (1,), mt.Size) and s[-1] == 4
+    assert hash(s) == hash((2, 3, 4)) and pickle.loads(pickle.dumps(s)) == s
+    with pytest.raises(IndexError):
+        s[3]
+
+
+def test_printing():
+    assert repr(meta(30, 30)) == "tensor(..., device='meta', size=(30, 30))"
+    assert repr(meta(2, dtype=mt.bfloat16)) == "tensor(..., device='meta', size=(2,), dtype=metatensor.bfloat16)"
+    assert repr(meta(1, requires_grad=True)).endswith("requires_grad=True)")
+
+
+def test_attributes_are_made_when_set():
+    t = meta(2)
+    t.name = "x"
+    assert t.name == "x" and t.__dict__ == {"name": "x"}
+    with pytest.raises(AttributeError):
+        t.nothing
+    with pytest.raises(AttributeError):
+        t.shape = (3,)
+    t.me = t
+    seen = weakref.ref(t)
+    del t
+    gc.collect()
+    assert seen() is None
+
+
+def test_subclasses():
+    class Sub(mt.Tensor):
+        def twice(self):
+            return self * 2
+
+    s = meta(2).as_subclass(Sub)
+    s.tag = 1
+    assert s.twice().shape == (2,) and copy.deepcopy(s).tag == 1 and type(copy.deepcopy(s)) is Sub
+    with pytest.raises(TypeError):
+        mt.Tensor._make_subclass(int, meta(1))
+    with pytest.raises(TypeError):
+        mt.Tensor._make_subclass(Sub, 3)
+
+
+def test_bare_instances_are_whole():
+    t = mt.Tensor.__new__(mt.Tensor)
+    assert t.shape == (0,) and repr(t) and (t + 1).shape == (0,)
+    assert mt.Tensor().numel() == 0
+
+
+@pytest.mark.parametrize("kind", [mt.UntypedStorage, type(mt.add), type(mt.Tensor.add), type(mt.strided)])
+def test_what_has_no_constructor(kind):
+    with pytest.raises(TypeError):
+        kind()
+    with pytest.raises(TypeError):
+        kind.__new__(kind)
+
+
+def test_storages_are_shared_by_views():
+    t = meta(4)
+    v = t[1:]
+    assert v.untyped_storage() == t.untyped_storage() and v._base is t
+    assert v.untyped_storage()._cdata == t.untyped_storage()._cdata
+    assert v.untyped_storage().nbytes() == 16 and t.untyped_storage().data is None
+    assert (t + 0).untyped_storage() != t.untyped_storage()
+    assert v[1:]._base is t
+
+
+def test_deep_copies_keep_sharing():
+    t = meta(4, requires_grad=True)
+    pair = copy.deepcopy([t, t.data[1:], t])
+    assert pair[0] is pair[2] and pair[0].requires_grad
+    assert pair[1].untyped_storage() == pair[0].untyped_storage() != t.untyped_storage()
+    assert pair[1].storage_offset() == 1
+    with pytest.raises(RuntimeError):
+        copy.deepcopy(t * 2)
+
+
+def test_pickles_keep_sharing():
+    t = meta(4)
+    t.tag = "x"
+    a, b = pickle.loads(pickle.dumps((t, t[2:])))
+    assert a.tag == "x" and a.is_meta and a.shape == (4,)
+    assert a.untyped_storage() == b.untyped_storage() and b.storage_offset() == 2
+
+
+def test_values_are_not_there():
+    t = meta(1)
+    for what in (t.item, t.tolist, lambda: bool(t), lambda: int(t), lambda: float(t), lambda: 0 in t):
+        with pytest.raises(NotImplementedError):
+            what()
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        t.numpy()
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        mt.ones(5, device="meta").to("cpu")
+    with pytest.raises(RuntimeError):
+        bool(meta(2))
+
+
+def test_data():
+    t = meta(2, requires_grad=True)
+    assert not t.data.requires_grad and t.data.untyped_storage() == t.untyped_storage()
+    t.data = meta(3, dtype=mt.float64)
+    assert t.shape == (3,) and t.dtype is mt.float64 and t.requires_grad
+    with pytest.raises(TypeError):
+        t.data = 1
+
+
+def test_unknown_operands():
+    t = meta(2)
+    for wrong in ("x", None, [1], object()):
+        with pytest.raises(TypeError):
+            t + wrong
+        with pytest.raises(TypeError):
+            wrong @ t
+    assert (t == "x") is False and (t != "x") is True
+
+
+def test_hashing_is_by_identity():
+    t, u = meta(2), meta(2)
+    assert {t: 1}[t] == 1 and hash(t) != hash(u)
