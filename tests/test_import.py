@@ -56,4 +56,4 @@ def test_unknown_name():
     import metatensor as mt
 
     with pytest.raises(AttributeError, match="no_such_name"):
-        mt.no_such_name  # noqa: B018
+        mt.no_such_name

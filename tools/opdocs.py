@@ -1,0 +1,99 @@
+"""Write ``docs/ops/<family>.md``: every operator of a family, from its declaration.
+
+    python tools/opdocs.py            # write what changed
+    python tools/opdocs.py --check    # exit 1 if a page is not what the declarations say
+
+Which family an operator belongs to is seen while its module is imported, so this must be the
+first to import the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "docs" / "ops"
+PREFIX = "metatensor.ops."
+VIEW, COMPOSITE, DATA, RANDOM = 4, 8, 16, 64
+MARKS = {
+    VIEW: "a view of its input",
+    COMPOSITE: "made of other operators",
+    DATA: "its result depends on data, so on meta it raises",
+    RANDOM: "draws from a generator",
+}
+
+
+def families() -> dict[str, tuple[Any, list[str]]]:
+    """``{family: (module, names of its operators)}``, by watching the package being imported."""
+    found: dict[str, tuple[Any, list[str]]] = {}
+    seen: set[str] = set()
+    load = ExtensionFileLoader.exec_module
+
+    def registered() -> set[str]:
+        core = sys.modules.get("metatensor._core.op")
+        return set(getattr(core, "registry", ()))
+
+    def watch(loader: Any, module: Any) -> None:
+        seen.update(registered())
+        load(loader, module)
+        if module.__name__.startswith(PREFIX):
+            new = registered() - seen  # what it imported itself has been seen by now
+            found[module.__name__.removeprefix(PREFIX)] = (module, sorted(new))
+        seen.update(registered())
+
+    ExtensionFileLoader.exec_module = watch  # type: ignore[method-assign, assignment]
+    try:
+        importlib.import_module("metatensor.ops")
+    finally:
+        ExtensionFileLoader.exec_module = load  # type: ignore[method-assign]
+    return found
+
+
+def entry(op: Any) -> str:
+    """One operator: its name, its signatures, what it does."""
+    describe = importlib.import_module("metatensor._core.describe")
+    signatures, _, text = describe.op_doc(op).partition("\n\n")
+    notes = [words for flag, words in MARKS.items() if op.flags & flag]
+    registry = importlib.import_module("metatensor._core.op").registry
+    if op.name + "_" in registry:
+        notes.insert(0, f"in place: `{op.name.rpartition('.')[2]}_`")
+    note = f"\n*{'; '.join(notes)}*\n" if notes else ""
+    return f"## {op.name}\n\n```text\n{signatures}\n```\n\n{text}\n{note}"
+
+
+def page(family: str, module: Any, names: list[str]) -> str:
+    """The page of a family: in-place variants and second names are named with the operator that they are of."""
+    registry = importlib.import_module("metatensor._core.op").registry
+    ops = [registry[name] for name in names if registry[name].name == name and not registry[name].variant]
+    intro = (module.__doc__ or "").strip()
+    aliases = [(n, registry[n].name) for n in names if registry[n].name != n and not registry[n].variant]
+    parts = [f"# {family.capitalize()}\n\n{intro}\n", *map(entry, ops)]
+    if aliases:
+        parts.append("## Other names\n\n" + "".join(f"* `{alias}` is `{name}`\n" for alias, name in aliases))
+    return "\n".join(parts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page differs")
+    args = parser.parse_args()
+    pages = {PAGES / f"{family}.md": page(family, *rest) for family, rest in families().items() if rest[1]}
+    stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
+    stale += [path for path in PAGES.glob("*.md") if path not in pages]
+    for path in stale:
+        if not args.check and path in pages:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(pages[path])
+        elif not args.check:
+            path.unlink()
+        print(f"{'differs from the declarations: ' if args.check else 'wrote '}{path.relative_to(ROOT)}")
+    return int(args.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
