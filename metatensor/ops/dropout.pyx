@@ -1,0 +1,110 @@
+"""Dropout in its variants: elements or whole feature maps, set to zero or to a value that keeps the moments."""
+from metatensor._core.dtype cimport BOOL, DType, by_code
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, Call, arg, bool_arg, define, float_arg, is_none, op_flags,
+    op_name, result_device, tensor_arg,
+)
+from metatensor._core.random cimport take_ticket
+from metatensor._core.tensor cimport Tensor, new_like, shape_str
+from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_CONTIGUOUS, dim_t
+from metatensor.ops.pointwise cimport canonical, elementwise_like
+from metatensor.ops.spatial cimport fail
+
+# The op lives in nn.functional, where a bad probability is a ValueError.
+cdef enum:
+    FUNCTIONAL_API = OPTION_A
+
+
+cdef double probability(Call* c) except -1:
+    cdef double p = float_arg(c, 1)
+    if not 0 <= p <= 1:
+        message = f"{op_name(c)}(): argument 'p' must lie in [0, 1], got {p}"
+        if op_flags(c) & FUNCTIONAL_API:
+            raise ValueError(message)
+        raise RuntimeError(message)
+    return p
+
+
+cdef inline Tensor fresh(Call* c, Tensor t):
+    if canonical(t):
+        return new_like(t, t.dtype, result_device(c))
+    return elementwise_like(t, t.dtype, result_device(c))
+
+
+cdef object drop(Call* c, bint training, int generator):
+    """The input itself where nothing can be dropped."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef double p = probability(c)
+    if not training or p == 0 or t.total == 0:
+        return t
+    if p < 1 and (t.dtype.kind == KIND_INT or t.dtype.kind == KIND_BOOL):
+        fail(c, f"the result is scaled and cannot be {t.dtype.name}")
+    take_ticket(c, generator)
+    return fresh(c, t)
+
+
+cdef object dropout(Call* c):
+    return drop(c, bool_arg(c, 2), 4 if op_flags(c) & FUNCTIONAL_API else 3)
+
+
+cdef object feature_dropout(Call* c):
+    """Whole channels: dimensions 0 and 1 are batch and channel."""
+    if tensor_arg(c, 0).ndim < 2 and bool_arg(c, 2) and float_arg(c, 1) != 0:
+        fail(c, f"needs at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
+    return dropout(c)
+
+
+cdef object dropout1d(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    probability(c)
+    if t.ndim != 2 and t.ndim != 3:
+        fail(c, f"expected an input of 2 or 3 dimensions, got shape {shape_str(t)}")
+    return dropout(c)
+
+
+cdef object dropout3d(Call* c):
+    """An input without a batch has its channels in dimension 0."""
+    cdef Tensor t = tensor_arg(c, 0)
+    probability(c)
+    if t.ndim == 0:
+        fail(c, "expected an input with channels, got a tensor without dimensions")
+    return dropout(c)
+
+
+cdef object native_dropout(Call* c):
+    """The result and the mask of what was kept."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint training = is_none(c, 2) or bool_arg(c, 2)
+    probability(c)
+    if training and (t.dtype.kind == KIND_INT or t.dtype.kind == KIND_BOOL):
+        fail(c, f"the result is scaled and cannot be {t.dtype.name}")
+    take_ticket(c, 3)
+    return (fresh(c, t), elementwise_like(t, by_code(BOOL), result_device(c)))
+
+
+cdef str _api = "*, generator? generator=None"
+cdef long _flags = FUNCTION_ONLY | RANDOM | INPLACE
+cdef long _nn_flags = FUNCTION_ONLY | RANDOM | INPLACE_ARG | FUNCTIONAL_API | INPLACE
+
+define(f"dropout(Tensor input, float p, bool train, {_api}) -> Tensor", dropout, _flags,
+       "Zero elements with probability p and scale the rest by 1 / (1 - p).")
+define(f"feature_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", feature_dropout, _flags,
+       "Dropout of whole channels.")
+define(f"alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", dropout, _flags,
+       "Dropout that keeps mean and variance of SELU activations (Klambauer et al., 2017).")
+define(f"feature_alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", feature_dropout, _flags,
+       "Alpha dropout of whole channels.")
+define(f"native_dropout(Tensor input, float p, bool? train, {_api}) -> (Tensor, Tensor)", native_dropout,
+       FUNCTION_ONLY | RANDOM, "Dropout and the mask of the elements that were kept.")
+define(f"nn.functional.dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
+       dropout, _nn_flags, "Zero elements with probability p and scale the rest by 1 / (1 - p).")
+define(f"nn.functional.dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
+       dropout1d, _nn_flags, "Dropout of whole channels of (N, C, L) or (C, L).")
+define(f"nn.functional.dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
+       feature_dropout, _nn_flags, "Dropout of whole channels of (N, C, H, W).")
+define(f"nn.functional.dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
+       dropout3d, _nn_flags, "Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W).")
+define(f"nn.functional.alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api}) "
+       "-> Tensor", dropout, _nn_flags, "Dropout that keeps mean and variance of SELU activations.")
+define(f"nn.functional.feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api})"
+       " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels.")

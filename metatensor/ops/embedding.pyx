@@ -1,0 +1,175 @@
+"""Rows of a table by index: embedding, bags of them, one-hot vectors."""
+from metatensor._core.device cimport META
+from metatensor._core.dtype cimport I32, I64, DType, by_code
+from metatensor._core.layout cimport dims_equal
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, detached, new_contiguous, shape_str
+from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
+
+from metatensor._core import errors
+
+
+cdef int check_indices(Call* c, int slot) except -1:
+    cdef int code = tensor_arg(c, slot).dtype.code
+    if code != I64 and code != I32:
+        fail_slot(c, slot, f"must be int64 or int32, got {tensor_arg(c, slot).dtype.name}")
+    return 0
+
+
+cdef Tensor rows(Call* c, Tensor indices, Tensor weight):
+    """The shape of the indices, with the width of the table as one more dimension."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int i, n = indices.ndim
+    if weight.ndim != 2:
+        fail(c, f"the weight must have 2 dimensions, got shape {shape_str(weight)}")
+    if weight.sizes[0] == 0 and indices.total:
+        fail(c, f"there are no rows in a weight of shape {shape_str(weight)}")
+    if n >= MAX_DIMS:
+        fail(c, f"at most {MAX_DIMS - 1} dimensions of indices are supported")
+    for i in range(n):
+        sizes[i] = indices.sizes[i]
+    sizes[n] = weight.sizes[1]
+    return new_contiguous(n + 1, sizes, weight.dtype, result_device(c))
+
+
+cdef int renorm(Tensor weight, Tensor indices, object max_norm, object norm_type) except -1:
+    """Shrink the rows that are looked up to a norm of at most `max_norm`, in place."""
+    call("embedding_renorm_", (detached(weight), indices, max_norm, norm_type))
+    return 0
+
+
+cdef object embedding(Call* c):
+    cdef Tensor indices = tensor_arg(c, 0), weight = tensor_arg(c, 1)
+    cdef dim_t pad
+    check_indices(c, 0)
+    if not is_none(c, 2):
+        pad = int_arg(c, 2)
+        if weight.ndim == 2 and (pad >= weight.sizes[0] or pad < -weight.sizes[0]):
+            raise AssertionError(f"{op_name(c)}(): argument 'padding_idx' is {pad}, but the weight has "
+                                 f"{weight.sizes[0]} rows")
+    result = rows(c, indices, weight)
+    if not is_none(c, 3):
+        renorm(weight, indices, arg(c, 3), arg(c, 4))
+    return result
+
+
+cdef object table_lookup(Call* c):
+    check_indices(c, 1)
+    return rows(c, tensor_arg(c, 1), tensor_arg(c, 0))
+
+
+cdef object embedding_renorm_(Call* c):
+    cdef Tensor weight = tensor_arg(c, 0)
+    check_indices(c, 1)
+    if weight.ndim != 2:
+        fail(c, f"the weight must have 2 dimensions, got shape {shape_str(weight)}")
+    need_dtype(c, weight, FLOATS)
+    return weight
+
+
+# Bags ----------------------------------------------------------------------------------
+
+cdef dim_t bags(Call* c, Tensor indices) except -1:
+    """How many bags the indices fall into: rows of a 2-d tensor, or runs that begin at the offsets."""
+    cdef Tensor offsets
+    cdef dim_t n
+    if indices.ndim == 2:
+        if not is_none(c, 2):
+            raise ValueError(f"{op_name(c)}(): with an input of 2 dimensions, every row is a bag and 'offsets' "
+                             "must be None")
+        return indices.sizes[0]
+    if indices.ndim != 1:
+        raise ValueError(f"{op_name(c)}(): expected an input of 1 or 2 dimensions, got shape {shape_str(indices)}")
+    if is_none(c, 2):
+        raise ValueError(f"{op_name(c)}(): with an input of 1 dimension, 'offsets' must be given")
+    offsets = tensor_arg(c, 2)
+    if offsets.ndim != 1:
+        raise ValueError(f"{op_name(c)}(): 'offsets' must have 1 dimension, got shape {shape_str(offsets)}")
+    check_indices(c, 2)
+    n = offsets.sizes[0]
+    if bool_arg(c, 9):
+        if n == 0:
+            fail_slot(c, 2, "must hold at least one value with include_last_offset")
+        n -= 1
+    return n
+
+
+cdef int check_sample_weights(Call* c, Tensor indices, Tensor weight, str mode) except -1:
+    cdef Tensor samples = tensor_arg(c, 8)
+    if mode != "sum":
+        raise NotImplementedError(f"{op_name(c)}(): per_sample_weights needs mode='sum', got mode={mode!r}")
+    if samples.ndim != indices.ndim or not dims_equal(samples.sizes, indices.sizes, indices.ndim):
+        raise ValueError(f"{op_name(c)}(): per_sample_weights must have the input's shape {shape_str(indices)}, "
+                         f"got {shape_str(samples)}")
+    if samples.dtype is not weight.dtype:
+        fail(c, f"per_sample_weights must be {weight.dtype.name} like the weight, got {samples.dtype.name}")
+    return 0
+
+
+cdef object embedding_bag(Call* c):
+    cdef Tensor indices = tensor_arg(c, 0), weight = tensor_arg(c, 1)
+    cdef str mode = arg(c, 6)
+    cdef dim_t sizes[2]
+    cdef dim_t pad
+    if weight.ndim != 2:
+        raise ValueError(f"{op_name(c)}(): the weight must have 2 dimensions, got shape {shape_str(weight)}")
+    sizes[0] = bags(c, indices)
+    sizes[1] = weight.sizes[1]
+    if mode != "sum" and mode != "mean" and mode != "max":
+        raise ValueError(f"{op_name(c)}(): argument 'mode' must be 'sum', 'mean' or 'max', got {mode!r}")
+    check_indices(c, 0)
+    need_dtype(c, weight, FLOATS)
+    if not is_none(c, 8):
+        check_sample_weights(c, indices, weight, mode)
+    if not is_none(c, 10):
+        pad = int_arg(c, 10)
+        if pad >= weight.sizes[0] or pad < -weight.sizes[0]:
+            fail_slot(c, 10, f"is {pad}, but the weight has {weight.sizes[0]} rows")
+    result = new_contiguous(2, sizes, weight.dtype, result_device(c))
+    if not is_none(c, 3):
+        renorm(weight, indices, arg(c, 3), arg(c, 4))
+    return result
+
+
+# One-hot ----------------------------------------------------------------------------------
+
+cdef object one_hot(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t classes = int_arg(c, 1)
+    cdef int i
+    if t.dtype.code != I64:
+        fail_slot(c, 0, f"must be int64, got {t.dtype.name}")
+    if classes < -1 or (classes == 0 and t.total):
+        fail_slot(c, 1, f"must be positive, or -1 for one more than the largest value, got {classes}")
+    if classes <= 0 and not t.total:
+        fail_slot(c, 1, f"must be given for an input without elements, of shape {shape_str(t)}")
+    if t.ndim >= MAX_DIMS:
+        fail(c, f"at most {MAX_DIMS - 1} dimensions are supported")
+    if classes == -1:
+        if result_device(c) is META or t.storage.data is None:
+            raise errors.data_dependent(op_name(c), result_device(c), t.shape)
+        classes = call("max", (t,)).item() + 1
+    for i in range(t.ndim):
+        sizes[i] = t.sizes[i]
+    sizes[t.ndim] = classes
+    return new_contiguous(t.ndim + 1, sizes, t.dtype, result_device(c))
+
+
+define("nn.functional.embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
+       "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", embedding, FUNCTION_ONLY,
+       "Rows of weight (rows, width) at the indices in input: shape (*input, width).")
+define("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
+       "bool sparse=False) -> Tensor", table_lookup, FUNCTION_ONLY,
+       "Rows of weight (rows, width) at the indices: shape (*indices, width).")
+define("embedding_renorm_(Tensor(a!) input, Tensor indices, float max_norm, float norm_type) -> Tensor",
+       embedding_renorm_, FUNCTION_ONLY, "Shrink the rows at the indices to a norm of at most max_norm, in place.")
+define("nn.functional.embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, "
+       "float norm_type=2.0, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, "
+       "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> Tensor",
+       embedding_bag, FUNCTION_ONLY, "Sum, mean or maximum of the rows in each bag of indices: (bags, width).")
+define("nn.functional.one_hot(Tensor input, int num_classes=-1) -> Tensor", one_hot, FUNCTION_ONLY,
+       "1 at each index, 0 elsewhere, along a new last dimension of num_classes.")

@@ -1,0 +1,171 @@
+"""Padding, and moves of elements between channels and space."""
+from metatensor._core.layout cimport add_dims, mul_dims, set_format, suggest_format
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, Call, alias_op, arg, define, int_arg, is_none, op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, MAX_DIMS, dim_t
+from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
+
+
+cdef Tensor in_format(Call* c, Tensor t, const dim_t* sizes, int form):
+    """A fresh tensor of `sizes` and the rank of `t`, in a memory format."""
+    cdef dim_t strides[5]
+    if form == FORMAT_CONTIGUOUS:
+        return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
+    set_format(t.ndim, sizes, strides, form)
+    return new_strided(t.ndim, sizes, strides, t.dtype, result_device(c))
+
+
+cdef int read_pad(Call* c, Tensor t, dim_t* pad) except -1:
+    """Pairs (before, after), the last dimension first; returns how many dimensions they are for."""
+    cdef object value = arg(c, 1)
+    cdef int i, n = len(value)
+    if n % 2:
+        fail_slot(c, 1, f"must have an even number of values, got {tuple(value)}")
+    if n > 2 * t.ndim:
+        fail_slot(c, 1, f"has {n} values, too many for an input of shape {shape_str(t)}")
+    i = 0
+    for x in value:
+        pad[i] = x
+        i += 1
+    return n // 2
+
+
+cdef object constant_pad(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t pad[2 * MAX_DIMS]
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t kept
+    cdef int i, d, n = read_pad(c, t, pad)
+    for i in range(t.ndim):
+        sizes[i] = t.sizes[i]
+    for i in range(n):
+        d = t.ndim - 1 - i
+        # What is cut off must be there, whatever is put on at the other end.
+        kept = add_dims(t.sizes[d], min(pad[2 * i], 0))
+        if kept < 0 or add_dims(kept, min(pad[2 * i + 1], 0)) < 0:
+            fail_slot(c, 1, f"cuts more than dimension {d} of an input of shape {shape_str(t)} has: "
+                            f"{dims_str(2 * n, pad)}")
+        sizes[d] = add_dims(add_dims(t.sizes[d], pad[2 * i]), pad[2 * i + 1])
+    return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
+
+
+cdef object border_pad(Call* c, str mode):
+    """Padding made of the image: for the last one to three dimensions of (C, ...) or (N, C, ...)."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t pad[2 * MAX_DIMS]
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t before, after
+    cdef int i, d, first, n = len(arg(c, 1)) // 2
+    if not is_none(c, 3) and arg(c, 3) != 0:
+        fail_slot(c, 3, f"is only for mode='constant', not {mode!r}")
+    if len(arg(c, 1)) % 2 or n < 1 or n > 3 or (t.ndim != n + 1 and t.ndim != n + 2):
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} pads the last 1 to 3 dimensions of an input with a "
+                                  f"channel and maybe a batch; got {tuple(arg(c, 1))} for shape {shape_str(t)}")
+    read_pad(c, t, pad)
+    first = 1 if t.ndim == n + 2 else 0
+    for i in range(t.ndim):
+        sizes[i] = t.sizes[i]
+        if i >= first and sizes[i] == 0 and mode != "circular":
+            fail(c, f"only the batch may be empty, got an input of shape {shape_str(t)}")
+    for i in range(n):
+        d = t.ndim - 1 - i
+        before = pad[2 * i]
+        after = pad[2 * i + 1]
+        sizes[d] = add_dims(add_dims(t.sizes[d], before), after)
+        if mode == "reflect" and (before >= t.sizes[d] or after >= t.sizes[d]):
+            fail_slot(c, 1, f"must be smaller than dimension {d} of an input of shape {shape_str(t)}, got "
+                            f"{dims_str(2 * n, pad)}")
+        if mode == "circular" and (before > t.sizes[d] or after > t.sizes[d]):
+            fail_slot(c, 1, f"must not wrap around more than once in dimension {d} of an input of shape "
+                            f"{shape_str(t)}, got {dims_str(2 * n, pad)}")
+        if sizes[d] < (0 if mode == "circular" else 1):
+            fail_slot(c, 1, f"leaves size {sizes[d]} in dimension {d} of an input of shape {shape_str(t)}")
+    if mode != "circular" and n > 1 and on_cpu(c):
+        return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
+    return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
+
+
+cdef object pad(Call* c):
+    cdef str mode = arg(c, 2)
+    if mode == "constant":
+        return constant_pad(c)
+    if mode == "reflect" or mode == "replicate" or mode == "circular":
+        return border_pad(c, mode)
+    raise NotImplementedError(f"{op_name(c)}(): argument 'mode' must be 'constant', 'reflect', 'replicate' or "
+                              f"'circular', got {mode!r}")
+
+
+# Channels and space -----------------------------------------------------------------------
+
+cdef Tensor image_like(Call* c, Tensor t, const dim_t* sizes, bint keep):
+    """A result of `sizes`, channels_last where `t` is and `keep` says so."""
+    return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides) if keep else FORMAT_CONTIGUOUS)
+
+
+cdef dim_t factor(Call* c, Tensor t) except -1:
+    cdef dim_t r = int_arg(c, 1)
+    if t.ndim < 3:
+        fail(c, f"expected an input of at least 3 dimensions, got shape {shape_str(t)}")
+    if r <= 0:
+        fail_slot(c, 1, f"must be positive, got {r}")
+    return r
+
+
+cdef object pixel_shuffle(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t r = factor(c, t)
+    cdef int i, n = t.ndim
+    if t.sizes[n - 3] % mul_dims(r, r):
+        fail(c, f"the channels of an input of shape {shape_str(t)} must be a multiple of {r} squared")
+    for i in range(n - 3):
+        sizes[i] = t.sizes[i]
+    sizes[n - 3] = t.sizes[n - 3] // mul_dims(r, r)
+    sizes[n - 2] = mul_dims(t.sizes[n - 2], r)
+    sizes[n - 1] = mul_dims(t.sizes[n - 1], r)
+    return image_like(c, t, sizes, on_cpu(c))
+
+
+cdef object pixel_unshuffle(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t r = factor(c, t)
+    cdef int i, n = t.ndim
+    if t.sizes[n - 2] % r or t.sizes[n - 1] % r:
+        fail(c, f"height and width of an input of shape {shape_str(t)} must be multiples of {r}")
+    for i in range(n - 3):
+        sizes[i] = t.sizes[i]
+    sizes[n - 3] = mul_dims(t.sizes[n - 3], mul_dims(r, r))
+    sizes[n - 2] = t.sizes[n - 2] // r
+    sizes[n - 1] = t.sizes[n - 1] // r
+    return image_like(c, t, sizes, True)
+
+
+cdef object channel_shuffle(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t groups = int_arg(c, 1)
+    if t.ndim < 3:
+        fail(c, f"expected an input of at least 3 dimensions, got shape {shape_str(t)}")
+    if groups <= 0:
+        fail_slot(c, 1, f"must be positive, got {groups}")
+    if t.sizes[1] % groups:
+        fail(c, f"the {t.sizes[1]} channels of an input of shape {shape_str(t)} must be a multiple of groups={groups}")
+    return image_like(c, t, t.sizes, True)
+
+
+define("nn.functional.pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor", pad,
+       FUNCTION_ONLY, "Extend dimensions (the last one first) by (before, after) elements; negative ones cut off.")
+define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", constant_pad, FUNCTION_ONLY,
+       "Extend dimensions (the last one first) by (before, after) elements of one value.")
+define("nn.functional.pixel_shuffle(Tensor input, int upscale_factor) -> Tensor", pixel_shuffle, FUNCTION_ONLY,
+       "(..., C * r * r, H, W) to (..., C, H * r, W * r).")
+define("nn.functional.pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor", pixel_unshuffle, FUNCTION_ONLY,
+       "(..., C, H * r, W * r) to (..., C * r * r, H, W).")
+define("nn.functional.channel_shuffle(Tensor input, int groups) -> Tensor", channel_shuffle, FUNCTION_ONLY,
+       "Channels of (N, C, ...) dealt out from `groups` groups in turn.")
+for _name in ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"):
+    alias_op(_name, f"nn.functional.{_name}")
+for _name in ("nn.functional.native_channel_shuffle", "native_channel_shuffle"):
+    alias_op(_name, "nn.functional.channel_shuffle")

@@ -1,0 +1,447 @@
+"""Pooling: windows of fixed size (max, average, p-norm), windows fitted to an output size, and max unpooling.
+
+Images are (N, C, spatial...), or (C, spatial...) without a batch.
+"""
+from metatensor._core.dtype cimport I64, DType, by_code, default_float
+from metatensor._core.layout cimport add_dims, dims_equal, mul_dims
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, OUT, RANDOM, Call, alias_op, arg, bool_arg, define, is_none, op_name, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.types cimport (
+    FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_FLOAT, dim_t,
+)
+from metatensor._core.random cimport take_ticket
+from metatensor.ops.spatial cimport (
+    FLOATS, INTS, LONGS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, read_image,
+    spatial_arg,
+)
+
+
+# Windows of fixed size --------------------------------------------------------------------
+
+cdef int not_empty(Call* c, Tensor t, Image* x, bint channels) except -1:
+    """Spatial dimensions, and the channels where `channels` is set, must hold something."""
+    cdef int i
+    for i in range(1 if channels else 2, x.n + 2):
+        if x.sizes[i] == 0:
+            fail(c, f"only the batch may be empty, got an input of shape {shape_str(t)}")
+    return 0
+
+
+cdef int window_arg(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
+    cdef int i
+    spatial_arg(c, slot, n, to)
+    for i in range(n):
+        if to[i] < least:
+            fail_slot(c, slot, f"must be {'positive' if least else 'non-negative'}, got {dims_str(n, to)}")
+    return 0
+
+
+cdef bint no_stride(Call* c, int slot) except -1:
+    """None or () means: as large as the window."""
+    return is_none(c, slot) or (isinstance(arg(c, slot), (tuple, list)) and not arg(c, slot))
+
+
+cdef int window_sizes(Call* c, Image* x, int window_slot, int padding_slot, int dilation_slot, int ceil_slot,
+                      dim_t* sizes) except -1:
+    """How often a window fits over `x`; -1 for a slot that the op does not have."""
+    cdef dim_t kernel[3]
+    cdef dim_t stride[3]
+    cdef dim_t padding[3]
+    cdef dim_t dilation[3]
+    cdef dim_t room, size
+    cdef bint up = bool_arg(c, ceil_slot)
+    cdef int i
+    window_arg(c, window_slot, x.n, kernel, 1)
+    if no_stride(c, window_slot + 1):
+        for i in range(x.n):
+            stride[i] = kernel[i]
+    else:
+        window_arg(c, window_slot + 1, x.n, stride, 1)
+    for i in range(x.n):
+        padding[i] = 0
+        dilation[i] = 1
+    if padding_slot >= 0:
+        window_arg(c, padding_slot, x.n, padding, 0)
+    if dilation_slot >= 0:
+        window_arg(c, dilation_slot, x.n, dilation, 1)
+    sizes[0] = x.sizes[0]
+    sizes[1] = x.sizes[1]
+    for i in range(x.n):
+        if padding[i] > kernel[i] // 2:
+            fail_slot(c, padding_slot, f"must be at most half of the window {dims_str(x.n, kernel)}, "
+                                       f"got {dims_str(x.n, padding)}")
+        room = add_dims(x.sizes[i + 2], mul_dims(2, padding[i]))
+        room -= add_dims(mul_dims(dilation[i], kernel[i] - 1), 1)
+        size = add_dims(room, stride[i] - 1 if up else 0)
+        # Below zero, // would round towards zero.
+        size = size // stride[i] + 1 if size >= 0 else 0
+        # The last window must begin inside the image or its left padding.
+        if up and mul_dims(size - 1, stride[i]) >= add_dims(x.sizes[i + 2], padding[i]):
+            size -= 1
+        if size < 1:
+            fail(c, f"the window {dims_str(x.n, kernel)} with dilation {dims_str(x.n, dilation)} is larger than the "
+                    f"input {dims_str(x.n, x.sizes + 2)} with padding {dims_str(x.n, padding)}")
+        sizes[i + 2] = size
+    return 0
+
+
+cdef object with_indices(Call* c, Image* x, const dim_t* sizes, DType dtype, int memory_format, bint indices):
+    values = new_image(c, x, sizes, dtype, memory_format)
+    if not indices:
+        return values
+    return (values, new_image(c, x, sizes, by_code(I64), memory_format))
+
+
+cdef object max_pool(Call* c, int n, bint indices):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Image x
+    cdef dim_t sizes[5]
+    read_image(c, t, n, &x)
+    need_dtype(c, t, FLOATS if n == 1 else FLOATS | INTS)
+    not_empty(c, t, &x, True)
+    window_sizes(c, &x, 1, 3, 4, 5, sizes)
+    return with_indices(c, &x, sizes, t.dtype, image_format(&x), indices)
+
+cdef object max_pool1d(Call* c):
+    return max_pool(c, 1, bool_arg(c, 6))
+
+cdef object max_pool2d(Call* c):
+    return max_pool(c, 2, bool_arg(c, 6))
+
+cdef object max_pool3d(Call* c):
+    return max_pool(c, 3, bool_arg(c, 6))
+
+cdef object max_pool1d_with_indices(Call* c):
+    return max_pool(c, 1, True)
+
+cdef object max_pool2d_with_indices(Call* c):
+    return max_pool(c, 2, True)
+
+cdef object max_pool3d_with_indices(Call* c):
+    return max_pool(c, 3, True)
+
+
+cdef object avg_pool(Call* c, int n):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Image x
+    cdef dim_t sizes[5]
+    read_image(c, t, n, &x)
+    need_dtype(c, t, FLOATS | LONGS)
+    not_empty(c, t, &x, True)
+    window_sizes(c, &x, 1, 3, -1, 4, sizes)
+    if n > 1 and not is_none(c, 6) and arg(c, 6) == 0:
+        fail_slot(c, 6, "must not be zero")
+    return new_image(c, &x, sizes, t.dtype, image_format(&x) if n < 3 else FORMAT_CONTIGUOUS)
+
+cdef object avg_pool1d(Call* c):
+    return avg_pool(c, 1)
+
+cdef object avg_pool2d(Call* c):
+    return avg_pool(c, 2)
+
+cdef object avg_pool3d(Call* c):
+    return avg_pool(c, 3)
+
+
+cdef object lp_pool(Call* c, int n):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Image x
+    cdef dim_t sizes[5]
+    read_image(c, t, n, &x)
+    need_dtype(c, t, FLOATS | LONGS)
+    not_empty(c, t, &x, True)
+    window_sizes(c, &x, 2, -1, -1, 4, sizes)
+    return new_image(c, &x, sizes, t.dtype if t.dtype.kind == KIND_FLOAT else default_float(),
+                     image_format(&x) if n < 3 else FORMAT_CONTIGUOUS)
+
+cdef object lp_pool1d(Call* c):
+    return lp_pool(c, 1)
+
+cdef object lp_pool2d(Call* c):
+    return lp_pool(c, 2)
+
+cdef object lp_pool3d(Call* c):
+    return lp_pool(c, 3)
+
+
+# Windows fitted to an output size -------------------------------------------------------------
+
+cdef int output_sizes(Call* c, int slot, Image* x, bint single, dim_t* sizes) except -1:
+    """The wanted spatial sizes: an int where `single` allows it, or a list in which None keeps a size."""
+    cdef object value = arg(c, slot)
+    cdef int i
+    sizes[0] = x.sizes[0]
+    sizes[1] = x.sizes[1]
+    if isinstance(value, (tuple, list)):
+        if len(value) != x.n:
+            fail_slot(c, slot, f"must have {x.n} values, got {value}")
+        values = value
+    elif single:
+        values = (value,) * x.n
+    else:
+        values = None
+    if values is None or not all([v is None or (hasattr(v, "__index__") and not isinstance(v, bool)) for v in values]):
+        raise TypeError(f"{op_name(c)}(): the output size must be an int or {x.n} of them, got {value!r}")
+    for i in range(x.n):
+        sizes[i + 2] = x.sizes[i + 2] if values[i] is None else values[i]
+        if sizes[i + 2] < 0:
+            fail_slot(c, slot, f"must not be negative, got {value}")
+    return 0
+
+
+cdef object adaptive(Call* c, int n, bint average, bint indices):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Image x
+    cdef dim_t sizes[5]
+    cdef int form, i
+    cdef bint whole = True
+    if t.ndim <= n and isinstance(arg(c, 1), (tuple, list)):
+        raise ValueError(f"{op_name(c)}(): an input of shape {shape_str(t)} has too few dimensions for an output "
+                         f"size of {arg(c, 1)}")
+    read_image(c, t, n, &x)
+    need_dtype(c, t, FLOATS)
+    output_sizes(c, 1, &x, True, sizes)
+    not_empty(c, t, &x, not average)
+    form = image_format(&x)
+    if n == 3:
+        # The average of everything keeps channels_last_3d; the general case does not.
+        for i in range(2, 5):
+            whole = whole and sizes[i] == 1
+        if not (average and whole and form == FORMAT_CHANNELS_LAST_3D):
+            form = FORMAT_CONTIGUOUS
+    return with_indices(c, &x, sizes, t.dtype, form, indices)
+
+cdef object adaptive_avg_pool1d(Call* c):
+    return adaptive(c, 1, True, False)
+
+cdef object adaptive_avg_pool2d(Call* c):
+    return adaptive(c, 2, True, False)
+
+cdef object adaptive_avg_pool3d(Call* c):
+    return adaptive(c, 3, True, False)
+
+cdef object adaptive_max_pool1d(Call* c):
+    return adaptive(c, 1, False, bool_arg(c, 2))
+
+cdef object adaptive_max_pool2d(Call* c):
+    return adaptive(c, 2, False, bool_arg(c, 2))
+
+cdef object adaptive_max_pool3d(Call* c):
+    return adaptive(c, 3, False, bool_arg(c, 2))
+
+cdef object adaptive_max_pool1d_with_indices(Call* c):
+    return adaptive(c, 1, False, True)
+
+cdef object adaptive_max_pool2d_with_indices(Call* c):
+    return adaptive(c, 2, False, True)
+
+cdef object adaptive_max_pool3d_with_indices(Call* c):
+    return adaptive(c, 3, False, True)
+
+
+cdef int ratio_sizes(Call* c, Image* x, dim_t* sizes) except -1:
+    """Spatial sizes as parts of the input's, rounded down."""
+    cdef object ratio = arg(c, 3)
+    cdef int i
+    values = tuple(ratio) if isinstance(ratio, (tuple, list)) else (ratio,) * x.n
+    if len(values) != x.n or not all([isinstance(v, (int, float)) for v in values]):
+        raise TypeError(f"{op_name(c)}(): argument 'output_ratio' must be a number or {x.n} of them, got {ratio!r}")
+    for i in range(x.n):
+        sizes[i + 2] = int(x.sizes[i + 2] * float(values[i]))
+    return 0
+
+
+cdef int check_samples(Call* c, Tensor t, Image* x, Tensor samples) except -1:
+    if samples.dtype is not t.dtype:
+        fail(c, f"_random_samples must be {t.dtype.name} like the input, got {samples.dtype.name}")
+    if samples.ndim != 3 or samples.sizes[0] < x.sizes[0] or samples.sizes[1] < x.sizes[1] or samples.sizes[2] != x.n:
+        fail(c, f"_random_samples must have shape [{x.sizes[0]}, {x.sizes[1]}, {x.n}], got {shape_str(samples)}")
+    return 0
+
+
+cdef object fractional(Call* c, int n, bint indices):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Image x
+    cdef dim_t sizes[5]
+    cdef dim_t kernel[3]
+    cdef int i
+    read_image(c, t, n, &x)
+    need_dtype(c, t, FLOATS)
+    not_empty(c, t, &x, True)
+    window_arg(c, 1, n, kernel, 1)
+    sizes[0] = x.sizes[0]
+    sizes[1] = x.sizes[1]
+    if not is_none(c, 2):
+        output_sizes(c, 2, &x, True, sizes)
+    elif not is_none(c, 3):
+        ratio_sizes(c, &x, sizes)
+    else:
+        raise ValueError(f"{op_name(c)}(): needs an output_size or an output_ratio")
+    for i in range(n):
+        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2]:
+            fail(c, f"windows of {dims_str(n, kernel)} at {dims_str(n, sizes + 2)} places do not fit an input of "
+                    f"{dims_str(n, x.sizes + 2)}")
+    if is_none(c, 5):
+        take_ticket(c, 6)
+    else:
+        check_samples(c, t, &x, tensor_arg(c, 5))
+    return with_indices(c, &x, sizes, t.dtype, FORMAT_CONTIGUOUS, indices)
+
+cdef object fractional_max_pool2d(Call* c):
+    return fractional(c, 2, bool_arg(c, 4))
+
+cdef object fractional_max_pool3d(Call* c):
+    return fractional(c, 3, bool_arg(c, 4))
+
+cdef object fractional_max_pool2d_with_indices(Call* c):
+    return fractional(c, 2, True)
+
+cdef object fractional_max_pool3d_with_indices(Call* c):
+    return fractional(c, 3, True)
+
+
+# The way back ------------------------------------------------------------------------------
+
+cdef int unpooled_sizes(Call* c, Image* x, dim_t* sizes) except -1:
+    cdef dim_t kernel[3]
+    cdef dim_t stride[3]
+    cdef dim_t padding[3]
+    cdef dim_t low, high
+    cdef int i, lead
+    window_arg(c, 2, x.n, kernel, 0)
+    if no_stride(c, 3):
+        for i in range(x.n):
+            stride[i] = kernel[i]
+    else:
+        window_arg(c, 3, x.n, stride, 0)
+    spatial_arg(c, 4, x.n, padding)
+    for i in range(x.n):
+        sizes[i + 2] = add_dims(mul_dims(x.sizes[i + 2] - 1, stride[i]), kernel[i]) - mul_dims(2, padding[i])
+        if x.n == 3 and stride[i] <= 0:
+            fail_slot(c, 3, f"must be positive, got {dims_str(3, stride)}")
+    if not is_none(c, 5):
+        given = tuple(arg(c, 5))
+        lead = len(given) - x.n
+        if lead != 0 and lead != 2 - (not x.batched) and lead != 2:
+            raise ValueError(f"{op_name(c)}(): argument 'output_size' must have {x.n} or {x.n + 2} values, got {given}")
+        for i in range(x.n):
+            low = sizes[i + 2] - stride[i]
+            high = sizes[i + 2] + stride[i]
+            if not low < given[i + lead] < high:
+                raise ValueError(f"{op_name(c)}(): argument 'output_size' is {given}, but dimension {i} must lie "
+                                 f"between {low} and {high}")
+            sizes[i + 2] = given[i + lead]
+    for i in range(x.n):
+        if sizes[i + 2] < 0:
+            raise ValueError(f"{op_name(c)}(): the output would have the negative sizes {dims_str(x.n, sizes + 2)}")
+    return 0
+
+
+cdef object unpool(Call* c, int n):
+    cdef Tensor t = tensor_arg(c, 0), indices = tensor_arg(c, 1)
+    cdef Image x
+    cdef dim_t sizes[5]
+    read_image(c, t, n, &x)
+    if indices.dtype.code != I64:
+        fail_slot(c, 1, f"must be int64, got {indices.dtype.name}")
+    if indices.ndim != t.ndim or not dims_equal(indices.sizes, t.sizes, t.ndim):
+        fail_slot(c, 1, f"must have the input's shape {shape_str(t)}, got {shape_str(indices)}")
+    need_dtype(c, t, FLOATS | INTS)
+    unpooled_sizes(c, &x, sizes)
+    not_empty(c, t, &x, True)
+    sizes[0] = x.sizes[0]
+    sizes[1] = x.sizes[1]
+    return new_image(c, &x, sizes, t.dtype, FORMAT_CONTIGUOUS)
+
+cdef object max_unpool1d(Call* c):
+    return unpool(c, 1)
+
+cdef object max_unpool2d(Call* c):
+    return unpool(c, 2)
+
+cdef object max_unpool3d(Call* c):
+    return unpool(c, 3)
+
+
+# Declarations -------------------------------------------------------------------------------
+
+cdef str _window = "Tensor input, int[{n}] kernel_size, int[{n}]? stride=None"
+cdef str _max = _window + ", int[{n}] padding=0, int[{n}] dilation=1, bool ceil_mode=False, bool return_indices=False"
+cdef str _avg = _window + ", int[{n}] padding=0, bool ceil_mode=False, bool count_include_pad=True"
+cdef str _lp = "Tensor input, float norm_type, int[{n}] kernel_size, int[{n}]? stride=None, bool ceil_mode=False"
+cdef str _fractional = ("Tensor input, int[{n}] kernel_size, any output_size=None, any output_ratio=None, "
+                        "bool return_indices=False, Tensor? _random_samples=None, *, generator? generator=None")
+cdef str _unpool = ("Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] padding=0, "
+                    "int[]? output_size=None")
+cdef str _pair = "(Tensor, Tensor)"
+
+define(f"nn.functional.max_pool1d({_max.format(n=1)}) -> Tensor", max_pool1d, FUNCTION_ONLY,
+       "The largest value of each window of (N, C, L), and where it stands if return_indices.")
+define(f"nn.functional.max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_with_indices,
+       FUNCTION_ONLY, "max_pool1d with indices into each image.")
+alias_op("max_pool1d", "nn.functional.max_pool1d")
+define(f"nn.functional.max_pool2d({_max.format(n=2)}) -> Tensor", max_pool2d, FUNCTION_ONLY,
+       "The largest value of each window of (N, C, H, W), and where it stands if return_indices.")
+define(f"nn.functional.max_pool2d_with_indices({_max.format(n=2)}) -> {_pair}", max_pool2d_with_indices,
+       FUNCTION_ONLY, "max_pool2d with indices into each image.")
+alias_op("max_pool2d", "nn.functional.max_pool2d")
+define(f"nn.functional.max_pool3d({_max.format(n=3)}) -> Tensor", max_pool3d, FUNCTION_ONLY,
+       "The largest value of each window of (N, C, D, H, W), and where it stands if return_indices.")
+define(f"nn.functional.max_pool3d_with_indices({_max.format(n=3)}) -> {_pair}", max_pool3d_with_indices,
+       FUNCTION_ONLY, "max_pool3d with indices into each image.")
+alias_op("max_pool3d", "nn.functional.max_pool3d")
+define(f"max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_with_indices, FUNCTION_ONLY,
+       "max_pool1d with indices into each row.")
+define(f"nn.functional.avg_pool1d({_avg.format(n=1)}) -> Tensor", avg_pool1d, FUNCTION_ONLY,
+       "The average of each window of (N, C, L).")
+define(f"nn.functional.avg_pool2d({_avg.format(n=2)}, int? divisor_override=None) -> Tensor", avg_pool2d, FUNCTION_ONLY | OUT,
+       "The average of each window of (N, C, H, W).")
+define(f"nn.functional.avg_pool3d({_avg.format(n=3)}, int? divisor_override=None) -> Tensor", avg_pool3d, FUNCTION_ONLY | OUT,
+       "The average of each window of (N, C, D, H, W).")
+alias_op("avg_pool1d", "nn.functional.avg_pool1d")
+define(f"nn.functional.lp_pool1d({_lp.format(n=1)}) -> Tensor", lp_pool1d, FUNCTION_ONLY,
+       "The p-norm of each window of (N, C, L).")
+define(f"nn.functional.lp_pool2d({_lp.format(n=2)}) -> Tensor", lp_pool2d, FUNCTION_ONLY,
+       "The p-norm of each window of (N, C, H, W).")
+define(f"nn.functional.lp_pool3d({_lp.format(n=3)}) -> Tensor", lp_pool3d, FUNCTION_ONLY,
+       "The p-norm of each window of (N, C, D, H, W).")
+define("nn.functional.adaptive_avg_pool1d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool1d,
+       FUNCTION_ONLY, "Averages over as many windows as output_size asks for.")
+define("nn.functional.adaptive_max_pool1d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+       adaptive_max_pool1d, FUNCTION_ONLY, "Maxima over as many windows as output_size asks for.")
+define(f"nn.functional.adaptive_max_pool1d_with_indices(Tensor input, any output_size, "
+       f"bool return_indices=False) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
+       "adaptive_max_pool1d with indices into each image.")
+define("nn.functional.adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool2d,
+       FUNCTION_ONLY, "Averages over as many windows as output_size asks for.")
+define("nn.functional.adaptive_max_pool2d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+       adaptive_max_pool2d, FUNCTION_ONLY, "Maxima over as many windows as output_size asks for.")
+define(f"nn.functional.adaptive_max_pool2d_with_indices(Tensor input, any output_size, "
+       f"bool return_indices=False) -> {_pair}", adaptive_max_pool2d_with_indices, FUNCTION_ONLY,
+       "adaptive_max_pool2d with indices into each image.")
+define("nn.functional.adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool3d,
+       FUNCTION_ONLY, "Averages over as many windows as output_size asks for.")
+define("nn.functional.adaptive_max_pool3d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
+       adaptive_max_pool3d, FUNCTION_ONLY, "Maxima over as many windows as output_size asks for.")
+define(f"nn.functional.adaptive_max_pool3d_with_indices(Tensor input, any output_size, "
+       f"bool return_indices=False) -> {_pair}", adaptive_max_pool3d_with_indices, FUNCTION_ONLY,
+       "adaptive_max_pool3d with indices into each image.")
+alias_op("adaptive_avg_pool1d", "nn.functional.adaptive_avg_pool1d")
+define(f"adaptive_max_pool1d(Tensor input, any output_size) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
+       "Maxima over as many windows as output_size asks for, and where they stand.")
+define(f"nn.functional.fractional_max_pool2d({_fractional.format(n=2)}) -> Tensor", fractional_max_pool2d,
+       FUNCTION_ONLY | RANDOM, "Maxima of windows at pseudo-random places (Graham, 2014).")
+define(f"nn.functional.fractional_max_pool2d_with_indices({_fractional.format(n=2)}) -> {_pair}",
+       fractional_max_pool2d_with_indices, FUNCTION_ONLY | RANDOM, "fractional_max_pool2d with indices.")
+define(f"nn.functional.fractional_max_pool3d({_fractional.format(n=3)}) -> Tensor", fractional_max_pool3d,
+       FUNCTION_ONLY | RANDOM, "Maxima of windows at pseudo-random places (Graham, 2014).")
+define(f"nn.functional.fractional_max_pool3d_with_indices({_fractional.format(n=3)}) -> {_pair}",
+       fractional_max_pool3d_with_indices, FUNCTION_ONLY | RANDOM, "fractional_max_pool3d with indices.")
+define(f"nn.functional.max_unpool1d({_unpool.format(n=1)}) -> Tensor", max_unpool1d, FUNCTION_ONLY,
+       "Values put back where max_pool1d found them, zero elsewhere.")
+define(f"nn.functional.max_unpool2d({_unpool.format(n=2)}) -> Tensor", max_unpool2d, FUNCTION_ONLY,
+       "Values put back where max_pool2d found them, zero elsewhere.")
+define(f"nn.functional.max_unpool3d({_unpool.format(n=3)}) -> Tensor", max_unpool3d, FUNCTION_ONLY,
+       "Values put back where max_pool3d found them, zero elsewhere.")

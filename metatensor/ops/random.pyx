@@ -1,0 +1,409 @@
+"""Random numbers: factories, in-place fills, and draws whose parameters are tensors.
+
+Every op takes one ticket from its generator; values are made of (seed, ticket, index of the element) alone.
+"""
+from metatensor._core.dtype cimport (
+    BF16, BOOL, C32, C64, F16, F32, F64, I16, I32, I64, I8, U8, DType, by_code, default_float,
+)
+from metatensor._core.formats cimport MemoryFormatTag
+from metatensor._core.layout cimport Layout, can_broadcast, set_format
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, define, dims_arg, dtype_arg, float_arg, int_arg,
+    is_none, op_name, result_device, tensor_arg,
+)
+from metatensor._core.random cimport take_ticket
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
+from metatensor._core.types cimport (
+    FORMAT_PRESERVE, KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
+)
+from metatensor.ops.pointwise cimport Operands, broadcast_result, elementwise_like, no_operands, shape_operand
+from metatensor.ops.spatial cimport FLOATS, dims_str, fail, fail_slot, need_dtype
+
+
+cdef bint is_float(DType d) noexcept:
+    return d.code == F32 or d.code == BF16 or d.code == F16 or d.code == F64
+
+
+cdef int need_floats(Call* c, DType d, bint complexes) except -1:
+    """NotImplementedError for a dtype that the distribution has no values of."""
+    if is_float(d) or (complexes and d.kind == KIND_COMPLEX):
+        return 0
+    raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+
+
+# Factories ------------------------------------------------------------------------------
+
+cdef Tensor leaf(Call* c, Tensor t, int slot):
+    """`t`, requiring grad where the argument says so."""
+    if bool_arg(c, slot):
+        if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
+            fail(c, f"only floating-point and complex tensors can require gradients, not {t.dtype.name}")
+        t.flags |= T_REQUIRES_GRAD
+    return t
+
+
+cdef Tensor sized(Call* c, int slot, DType dtype):
+    """A fresh tensor of the sizes in an argument."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef object value = arg(c, slot)
+    cdef int i, n
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{op_name(c)}(): argument 'size' must be a tuple of ints, not {type(value).__name__}")
+    n = dims_arg(c, slot, sizes)
+    for i in range(n):
+        if sizes[i] < 0:
+            fail_slot(c, slot, f"must not hold negative sizes, got {dims_str(n, sizes)}")
+    return new_contiguous(n, sizes, dtype, result_device(c))
+
+
+cdef Tensor like(Call* c, Tensor t, DType dtype, int slot):
+    """A fresh tensor of the sizes of `t`: strides in its order, or in the memory format asked for."""
+    cdef dim_t strides[MAX_DIMS]
+    cdef int code = FORMAT_PRESERVE if is_none(c, slot) else (<MemoryFormatTag>arg(c, slot)).code
+    if code == FORMAT_PRESERVE:
+        return elementwise_like(t, dtype, result_device(c))
+    set_format(t.ndim, t.sizes, strides, code)
+    return new_strided(t.ndim, t.sizes, strides, dtype, result_device(c))
+
+
+cdef object rand(Call* c):
+    cdef DType d = dtype_arg(c, 2, default_float())
+    need_floats(c, d, True)
+    take_ticket(c, 1)
+    return leaf(c, sized(c, 0, d), 6)
+
+cdef object rand_like(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef DType d = dtype_arg(c, 2, t.dtype)
+    need_floats(c, d, True)
+    take_ticket(c, 1)
+    return leaf(c, like(c, t, d, 7), 6)
+
+
+cdef bint in_range(DType d, object value) except -1:
+    """Whether every integer up to `value` in size can be held exactly."""
+    cdef int code = d.code
+    if d.kind == KIND_BOOL:
+        return 0 <= value <= 1
+    if d.kind == KIND_INT:
+        bits = 8 * d.itemsize - (1 if d.is_signed else 0)
+        return (-(1 << bits) if d.is_signed else 0) <= value < 1 << bits
+    bits = 24 if code == F32 else 53 if code == F64 else 11 if code == F16 else 8
+    return -(1 << bits) <= value <= 1 << bits
+
+
+cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
+    """low <= x < high, all of which `d` holds."""
+    if low >= high:
+        fail(c, f"'low' must be less than 'high', got {low} and {high}")
+    if d.kind != KIND_INT and d.kind != KIND_BOOL and not is_float(d):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    if not in_range(d, low):
+        fail(c, f"low={low} is out of the range of {d.name}")
+    if not in_range(d, high - 1):
+        fail(c, f"high={high} is out of the range of {d.name}")
+    return 0
+
+
+cdef object randint_of(Call* c, object low, object high, int size, int rest):
+    """Slots from `rest` on: generator, dtype, layout, device, pin_memory, requires_grad."""
+    cdef DType d = dtype_arg(c, rest + 1, by_code(I64))
+    check_bounds(c, d, low, high)
+    take_ticket(c, rest)
+    return leaf(c, sized(c, size, d), rest + 5)
+
+cdef object randint(Call* c):
+    return randint_of(c, 0, arg(c, 0), 1, 2)
+
+cdef object randint_low(Call* c):
+    return randint_of(c, arg(c, 0), arg(c, 1), 2, 3)
+
+
+cdef object randint_like_of(Call* c, object low, object high, int rest):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef DType d = dtype_arg(c, rest + 1, t.dtype)
+    check_bounds(c, d, low, high)
+    take_ticket(c, rest)
+    return leaf(c, like(c, t, d, rest + 6), rest + 5)
+
+cdef object randint_like(Call* c):
+    return randint_like_of(c, 0, arg(c, 1), 2)
+
+cdef object randint_like_low(Call* c):
+    return randint_like_of(c, arg(c, 1), arg(c, 2), 3)
+
+
+cdef object randperm(Call* c):
+    cdef DType d = dtype_arg(c, 2, by_code(I64))
+    cdef dim_t n = int_arg(c, 0)
+    if n < 0:
+        fail_slot(c, 0, f"must not be negative, got {n}")
+    if d.kind != KIND_INT and not is_float(d):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    if n and not in_range(d, n - 1):
+        fail_slot(c, 0, f"is {n}, but {d.name} does not hold all integers below that")
+    take_ticket(c, 1)
+    return leaf(c, new_contiguous(1, &n, d, result_device(c)), 6)
+
+
+# Filling a tensor -----------------------------------------------------------------------
+
+cdef object uniform_(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef double low = float_arg(c, 1), high = float_arg(c, 2), top
+    need_floats(c, t.dtype, True)
+    top = 65504.0 if t.dtype.code in (F16, C32) else 3.4028234663852886e38 if t.dtype.code in (F32, BF16, C64) \
+        else 1.7976931348623157e308
+    if not low <= high:
+        fail(c, f"'from' must not be greater than 'to', got {low} and {high}")
+    if not (-top <= low and high <= top and high - low <= top):
+        fail(c, f"the range from {low} to {high} is beyond {t.dtype.name}")
+    take_ticket(c, 3)
+    return t
+
+
+cdef object normal_(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if not float_arg(c, 2) >= 0:
+        fail_slot(c, 2, f"must not be negative, got {arg(c, 2)}")
+    need_floats(c, t.dtype, True)
+    take_ticket(c, 3)
+    return t
+
+
+cdef object positive_fill(Call* c, int parameter, int generator):
+    """Continuous distributions with one parameter that must be positive."""
+    cdef Tensor t = tensor_arg(c, 0)
+    if not is_float(t.dtype):
+        fail(c, f"the distribution is continuous, but the tensor is {t.dtype.name}")
+    if not float_arg(c, parameter) > 0:
+        fail_slot(c, parameter, f"must be positive, got {arg(c, parameter)}")
+    take_ticket(c, generator)
+    return t
+
+cdef object exponential_(Call* c):
+    return positive_fill(c, 1, 2)
+
+cdef object cauchy_(Call* c):
+    return positive_fill(c, 2, 3)
+
+cdef object log_normal_(Call* c):
+    return positive_fill(c, 2, 3)
+
+
+cdef object geometric_(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef double p = float_arg(c, 1)
+    if t.dtype.kind != KIND_INT and not is_float(t.dtype):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+    if not 0 < p < 1:
+        fail_slot(c, 1, f"must lie in (0, 1), got {p}")
+    take_ticket(c, 2)
+    return t
+
+
+cdef object random_(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.dtype.kind != KIND_INT and t.dtype.kind != KIND_BOOL and not is_float(t.dtype):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+    take_ticket(c, 1)
+    return t
+
+cdef object random_to(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    check_bounds(c, t.dtype, 0, arg(c, 1))
+    take_ticket(c, 2)
+    return t
+
+cdef object random_from(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    low = arg(c, 1)
+    check_bounds(c, t.dtype, low, low + 1 if is_none(c, 2) else arg(c, 2))
+    take_ticket(c, 3)
+    return t
+
+
+cdef int check_probability(Call* c, int slot) except -1:
+    cdef double p = float_arg(c, slot)
+    if not 0 <= p <= 1:
+        fail_slot(c, slot, f"must lie in [0, 1], got {p}")
+    return 0
+
+
+cdef object bernoulli_(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), p
+    if t.dtype.kind == KIND_COMPLEX or (t.dtype.kind == KIND_FLOAT and not is_float(t.dtype)):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+    if isinstance(arg(c, 1), Tensor):
+        p = tensor_arg(c, 1)
+        need_floats(c, p.dtype, False)
+        if not can_broadcast(p.ndim, p.sizes, t.ndim, t.sizes):
+            fail(c, f"probabilities of shape {shape_str(p)} do not expand to the tensor's {shape_str(t)}")
+    else:
+        check_probability(c, 1)
+    take_ticket(c, 2)
+    return t
+
+
+# Draws with parameters in tensors -------------------------------------------------------------
+
+cdef object bernoulli(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_floats(c, t.dtype, False)
+    take_ticket(c, 1)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+cdef object bernoulli_p(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.dtype.kind == KIND_COMPLEX or (t.dtype.kind == KIND_FLOAT and not is_float(t.dtype)):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+    check_probability(c, 1)
+    take_ticket(c, 2)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef int check_std(Call* c, int slot) except -1:
+    cdef Tensor std
+    if not isinstance(arg(c, slot), Tensor):
+        if not float_arg(c, slot) >= 0:
+            fail_slot(c, slot, f"must not be negative, got {arg(c, slot)}")
+        return 0
+    std = tensor_arg(c, slot)
+    if std.dtype.kind == KIND_COMPLEX:
+        fail_slot(c, slot, "must not be complex")
+    return need_floats(c, std.dtype, False)
+
+cdef object normal_one(Call* c):
+    """Mean or standard deviation is a tensor; the other is a number."""
+    cdef Tensor t = tensor_arg(c, 0 if isinstance(arg(c, 0), Tensor) else 1)
+    check_std(c, 1)
+    need_floats(c, t.dtype, True)
+    take_ticket(c, 2)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+cdef object normal_both(Call* c):
+    cdef Tensor mean = tensor_arg(c, 0), std = tensor_arg(c, 1)
+    cdef Operands o
+    cdef Layout lay
+    check_std(c, 1)
+    need_floats(c, mean.dtype, True)
+    no_operands(&o)
+    shape_operand(&o, mean)
+    shape_operand(&o, std)
+    broadcast_result(c, &o, &lay)
+    take_ticket(c, 2)
+    return new_contiguous(lay.ndim, lay.sizes, mean.dtype, result_device(c))
+
+cdef object normal_sized(Call* c):
+    cdef DType d = dtype_arg(c, 4, default_float())
+    check_std(c, 1)
+    need_floats(c, d, True)
+    take_ticket(c, 3)
+    return leaf(c, sized(c, 2, d), 8)
+
+
+cdef object multinomial(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t n = int_arg(c, 1), categories
+    cdef dim_t sizes[2]
+    if t.ndim != 1 and t.ndim != 2:
+        fail(c, f"expected probabilities of 1 or 2 dimensions, got shape {shape_str(t)}")
+    if not is_float(t.dtype):
+        fail(c, f"expected floating-point probabilities, got {t.dtype.name}")
+    categories = t.sizes[t.ndim - 1]
+    if n <= 0:
+        fail_slot(c, 1, f"must be positive, got {n}")
+    if not bool_arg(c, 2) and n > categories:
+        fail(c, f"cannot draw {n} of {categories} categories without replacement")
+    if categories == 0:
+        fail(c, f"there are no categories in probabilities of shape {shape_str(t)}")
+    take_ticket(c, 3)
+    sizes[0] = t.sizes[0]
+    sizes[t.ndim - 1] = n
+    return new_contiguous(t.ndim, sizes, by_code(I64), result_device(c))
+
+
+cdef object poisson(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_floats(c, t.dtype, False)
+    take_ticket(c, 1)
+    return elementwise_like(t, t.dtype, result_device(c))
+
+
+cdef object binomial(Call* c):
+    cdef Tensor count = tensor_arg(c, 0), prob = tensor_arg(c, 1)
+    cdef Operands o
+    cdef Layout lay
+    if not is_float(count.dtype) or not is_float(prob.dtype):
+        raise ValueError(f"{op_name(c)}(): count and prob must be floating-point, got {count.dtype.name} and "
+                         f"{prob.dtype.name}")
+    if count.dtype is not prob.dtype:
+        fail(c, f"count and prob must have one dtype, got {count.dtype.name} and {prob.dtype.name}")
+    no_operands(&o)
+    shape_operand(&o, count)
+    shape_operand(&o, prob)
+    broadcast_result(c, &o, &lay)
+    take_ticket(c, 2)
+    return new_from(&lay, count.dtype, result_device(c))
+
+
+cdef str _generator = "generator? generator=None"
+cdef str _options = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, "
+                     "bool? requires_grad=False")
+cdef str _format = "memory_format? memory_format=None"
+
+define(f"rand(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT,
+       "Uniform in [0, 1).")
+define(f"randn(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT,
+       "Standard normal.")
+define(f"rand_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
+       FUNCTION_ONLY | RANDOM | NO_GRAD, "Uniform in [0, 1), in the shape of input.")
+define(f"randn_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
+       FUNCTION_ONLY | RANDOM | NO_GRAD, "Standard normal, in the shape of input.")
+define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT,
+       "Integers, uniform from low (0) up to but without high.")
+define(f"randint.low(int low, int high, any size, *, {_generator}, {_options}) -> Tensor", randint_low,
+       FUNCTION_ONLY | RANDOM | OUT)
+define(f"randint_like(Tensor input, int high, *, {_generator}, {_options}, {_format}) -> Tensor", randint_like,
+       FUNCTION_ONLY | RANDOM | NO_GRAD, "Integers, uniform from low (0) up to but without high, in the shape of input.")
+define(f"randint_like.low(Tensor input, int low, int high, *, {_generator}, {_options}, {_format}) -> Tensor",
+       randint_like_low, FUNCTION_ONLY | RANDOM | NO_GRAD)
+define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT,
+       "A random permutation of 0 to n - 1.")
+
+define(f"uniform_(Tensor(a!) input, float from=0.0, float to=1.0, *, {_generator}) -> Tensor", uniform_,
+       RANDOM, "Fill with values uniform in [from, to).")
+define(f"normal_(Tensor(a!) input, float mean=0.0, float std=1.0, *, {_generator}) -> Tensor", normal_,
+       RANDOM, "Fill with values of a normal distribution.")
+define(f"exponential_(Tensor(a!) input, float lambd=1.0, *, {_generator}) -> Tensor", exponential_,
+       RANDOM, "Fill with values of an exponential distribution of rate lambd.")
+define(f"cauchy_(Tensor(a!) input, float median=0.0, float sigma=1.0, *, {_generator}) -> Tensor", cauchy_,
+       RANDOM, "Fill with values of a Cauchy distribution.")
+define(f"log_normal_(Tensor(a!) input, float mean=1.0, float std=2.0, *, {_generator}) -> Tensor", log_normal_,
+       RANDOM, "Fill with exponentials of normal values; mean and std are those of the logarithms.")
+define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geometric_,
+       RANDOM, "Fill with numbers of trials up to the first success.")
+define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_, RANDOM,
+       "Fill with integers: over the dtype's whole range, below `to`, or from `from` on.")
+define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", random_to, RANDOM)
+define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)
+define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_, RANDOM,
+       "Fill with 1 with probability p, else 0.")
+
+define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT,
+       "1 with the probability in each element, else 0; or with probability p.")
+define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
+define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT,
+       "Normal, with a mean and a standard deviation for each element.")
+define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
+       FUNCTION_ONLY | RANDOM | OUT)
+define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor", normal_one,
+       FUNCTION_ONLY | RANDOM | OUT)
+define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, {_options}) -> Tensor", normal_sized,
+       FUNCTION_ONLY | RANDOM | OUT)
+define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,
+       RANDOM | OUT, "Indices drawn from each row of (unnormalised) probabilities.")
+define(f"poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
+       "Poisson, with the rate in each element.")
+define(f"binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
+       "Successes in `count` trials of probability `prob`.")
