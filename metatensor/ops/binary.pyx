@@ -60,6 +60,19 @@ cdef object subtract(Call* c):
     return scaled(c)
 
 
+cdef object subtract_reversed(Call* c):
+    """`other` is the first operand: its strides weigh more."""
+    cdef PyObject* input = c.args[0]
+    cdef object result
+    c.args[0], c.args[1] = c.args[1], input
+    try:
+        result = subtract(c)
+    finally:
+        c.args[1] = c.args[0]
+        c.args[0] = input
+    return result
+
+
 cdef object divide(Call* c):
     """True division makes floats; the rounded ones keep the promoted dtype."""
     cdef Operands o
@@ -137,7 +150,7 @@ define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tens
        "input + alpha * other.")
 define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
        "input - alpha * other; bool is an error.")
-define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE,
+define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract_reversed, PROMOTE,
        "other - alpha * input; bool is an error.")
 define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "input * other.")
 define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,

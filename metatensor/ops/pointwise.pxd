@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
     OPTION_A, OPTION_B, OPTION_C, OPTION_D, Call,
 )
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, T_CONTIGUOUS, dim_t
 
 cdef enum:
     MAX_OPERANDS = 4
@@ -81,4 +81,4 @@ cdef inline bint canonical(Tensor t) noexcept:
 
 cdef inline bint is_refused(long flags, int kind) noexcept:
     """Whether the Refused bits in `flags` hold `kind`; dtypes without arithmetic always are."""
-    return ((flags // OPTION_A) & 15 | 16) >> kind & 1
+    return kind > KIND_COMPLEX or flags & (<long>OPTION_A << kind) != 0

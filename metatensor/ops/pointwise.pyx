@@ -196,6 +196,16 @@ cdef int _shapes_differ(Call* c, Operands* o) except -1:
     raise RuntimeError(f"{op_name(c)}(): the shapes {shapes} do not broadcast")
 
 
+cdef int _broadcast_sizes(Call* c, Operands* o, Layout* out) except -1:
+    cdef int k
+    out.offset = 0
+    out.ndim = 0
+    for k in range(o.n):
+        if broadcast_into(out, o.ndims[k], o.sizes[k]):
+            _shapes_differ(c, o)
+    return 0
+
+
 cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
     """Sizes and strides of the result: those that PyTorch's iterator gives it.
 
@@ -203,12 +213,9 @@ cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
     dense with the same strides hand these on; otherwise the dimensions are put
     in the order of the operands' strides.
     """
-    cdef int k, same
-    out.offset = 0
-    out.ndim = 0
-    if o.n == 0:
-        return 0
-    if _same_shape(o):
+    cdef int same
+    if o.n and _same_shape(o):
+        out.offset = 0
         out.ndim = o.ndims[0]
         copy_dims(out.sizes, o.sizes[0], out.ndim)
         if o.contiguous:
@@ -220,16 +227,35 @@ cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
             copy_dims(out.strides, o.strides[0], out.ndim)
             return 0
     else:
-        for k in range(o.n):
-            if broadcast_into(out, o.ndims[k], o.sizes[k]):
-                _shapes_differ(c, o)
+        _broadcast_sizes(c, o, out)
     return elementwise_strides(o.n, o.ndims, o.sizes, o.strides, out)
+
+
+cdef bint _all_canonical(Operands* o) noexcept:
+    """Row-major all of them, in dimensions of size 1 too: then the result is, unless it is empty."""
+    cdef dim_t step
+    cdef int i, k
+    for k in range(o.n):
+        step = 1
+        for i in range(o.ndims[k] - 1, -1, -1):
+            if o.strides[k][i] != step:
+                return False
+            if o.sizes[k][i] > 1:
+                step *= o.sizes[k][i]
+    return True
 
 
 cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
     cdef Layout out
-    if o.contiguous and o.first != NULL and _same_shape(o) and canonical_at(o.first):
-        return new_like(<Tensor>o.first, d, <Device>c.device)
+    cdef Tensor t
+    if o.contiguous and o.first != NULL:
+        if _same_shape(o) and canonical_at(o.first):
+            return new_like(<Tensor>o.first, d, <Device>c.device)
+        if _all_canonical(o):
+            _broadcast_sizes(c, o, &out)
+            t = new_contiguous(out.ndim, out.sizes, d, <Device>c.device)
+            if t.total:
+                return t
     broadcast_result(c, o, &out)
     return new_from(&out, d, <Device>c.device)
 

@@ -11,7 +11,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, elementwise_like, elementwise_result, fail,
-    no_operands, operand, operand_arg, promoted, ruled, shape_operand,
+    no_operands, operand, operand_arg, promoted, ruled, shape_operand, unary,
 )
 
 cdef long BOTH = INPLACE | OUT
@@ -67,6 +67,14 @@ cdef object masked_fill(Call* c):
 
 # Clamping ---------------------------------------------------------------------------------
 
+cdef inline bint _below(Call* c, int i) noexcept:
+    """Whether a bound is absent, or a number of no higher category than the input."""
+    if is_none(c, i):
+        return True
+    return not isinstance(<object>c.args[i], Tensor) \
+        and number_kind(<object>c.args[i]) <= (<Tensor>c.args[0]).dtype.kind
+
+
 cdef object clamp(Call* c):
     """Numbers as bounds leave the layout to the input alone."""
     cdef Operands o
@@ -74,6 +82,8 @@ cdef object clamp(Call* c):
     cdef int i
     if is_none(c, 1) and is_none(c, 2):
         fail(c, "at least one of 'min' and 'max' must be given")
+    if _below(c, 1) and _below(c, 2):
+        return unary(c)
     no_operands(&o)
     for i in range(3):
         operand_arg(&o, c, i)
@@ -87,6 +97,8 @@ cdef object clamp(Call* c):
 cdef object clamp_one(Call* c):
     cdef Operands o
     cdef DType d
+    if _below(c, 1):
+        return unary(c)
     no_operands(&o)
     operand_arg(&o, c, 0)
     operand_arg(&o, c, 1)
