@@ -88,6 +88,15 @@ define("select(Tensor(a) input, int dim, int index) -> Tensor", select_meta, VIE
        "One index of a dimension, without that dimension.")
 define("narrow(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW,
        "`length` elements of a dimension from `start` on.")
+
+
+cdef object narrow_tensor_meta(Call* c):
+    # A 0-d integer tensor was taken for an int before this overload was tried.
+    raise RuntimeError(f"{op_name(c)}(): start must be an int or a 0-d integer tensor, got {tensor_arg(c, 2).dtype.name} "
+                       f"of shape {shape_str(tensor_arg(c, 2))}")
+
+
+define("narrow.Tensor(Tensor(a) input, int dim, Tensor start, int length) -> Tensor", narrow_tensor_meta, VIEW)
 define("slice(Tensor(a) input, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", slice_meta,
        VIEW | FUNCTION_ONLY | METHOD_ONLY, "start:end:step of a dimension, bounds clipped.")
 

@@ -195,7 +195,9 @@ cdef object flatten_body(Call* c):
 
 cdef object ravel_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    return reshape_to(t, 1, &t.total)
+    if not t.flags & T_CONTIGUOUS:
+        t = <Tensor>call("clone", (t,), _CONTIGUOUS)
+    return _view(t, 1, &t.total)
 
 
 cdef object unflatten_body(Call* c):

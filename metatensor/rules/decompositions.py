@@ -61,8 +61,8 @@ def clone(input: Any, memory_format: Any = None) -> Any:
 def to_copy(input: Any, *options: Any) -> Any:
     import metatensor
 
-    dtype = options[0] if len(options) == 5 else input.dtype
-    device, memory_format = options[-4], options[-1]
+    dtype = options[0] if len(options) == 4 else input.dtype
+    device, memory_format = options[-3], options[-1]
     return metatensor.empty_like(
         input, dtype=dtype, device=device or input.device, memory_format=memory_format
     ).copy_(input)

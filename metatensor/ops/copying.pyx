@@ -1,0 +1,283 @@
+"""Copies: clone, contiguous, to and the conversions made of it, copy_, fill, detach."""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device, as_device, cpu_device
+from metatensor._core.dtype cimport DType
+from metatensor._core.formats cimport MemoryFormatTag
+from metatensor._core.layout cimport can_broadcast, is_channels_last
+from metatensor._core.op cimport (
+    COMPOSITE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op, arg, bool_arg, call, define, hold,
+    is_none, op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
+from metatensor._core.types cimport (
+    FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONJ, T_CONTIGUOUS, T_NEG, T_NONLEAF,
+    T_REQUIRES_GRAD, T_VIEW,
+)
+from metatensor.ops.factory cimport check_fill, format_arg, make_like
+
+from metatensor._core.dtype import dtype_by_name
+from metatensor._core.formats import contiguous_format, preserve_format
+
+
+# Memory formats ---------------------------------------------------------------------------
+
+cdef bint in_format(Call* c, Tensor t, int memory_format) except -1:
+    """Whether a tensor is dense in a memory format."""
+    if memory_format == FORMAT_CONTIGUOUS:
+        return t.flags & T_CONTIGUOUS != 0
+    if memory_format == FORMAT_PRESERVE:
+        raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
+    if t.ndim != (4 if memory_format == FORMAT_CHANNELS_LAST else 5):
+        return False
+    return is_channels_last(t.ndim, t.sizes, t.strides)
+
+
+cdef object is_contiguous_host(Call* c):
+    return in_format(c, tensor_arg(c, 0), format_arg(c, 1, FORMAT_CONTIGUOUS))
+
+
+cdef object contiguous_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
+        return t
+    return call("clone", (t,), {"memory_format": contiguous_format if is_none(c, 1) else arg(c, 1)})
+
+
+cdef object clone_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int memory_format = format_arg(c, 1, FORMAT_PRESERVE)
+    if t.flags & T_CONTIGUOUS and memory_format == FORMAT_PRESERVE:
+        return new_like(t, t.dtype, result_device(c))
+    return make_like(c, t, t.dtype, result_device(c), memory_format)
+
+
+define("is_contiguous(Tensor input, *, memory_format? memory_format=None) -> bool", is_contiguous_host,
+       HOST | METHOD_ONLY, "Whether the elements lie densely in a memory format's order; row by row unless told.")
+define("contiguous(Tensor input, *, memory_format? memory_format=None) -> Tensor", contiguous_body,
+       COMPOSITE | METHOD_ONLY, "The tensor itself where it is contiguous in the memory format, else a copy that is.")
+define("clone(Tensor input, *, memory_format? memory_format=None) -> Tensor", clone_meta, 0,
+       "A copy, in the same order of dimensions unless told.")
+
+
+# Writing values -----------------------------------------------------------------------------
+
+cdef int _need_data(Tensor t) except -1:
+    if t.storage.device is META:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    return 0
+
+
+cdef object copy_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), src = tensor_arg(c, 1)
+    if not can_broadcast(src.ndim, src.sizes, t.ndim, t.sizes):
+        raise RuntimeError(f"{op_name(c)}(): shape {shape_str(src)} does not broadcast to {shape_str(t)}")
+    if t.storage.data is not None:
+        _need_data(src)
+        if t.flags & T_CONJ:
+            # What is stored is the conjugate of what is to be read.
+            conjugate = call("conj", (src,))
+            hold(c, conjugate)
+            c.args[1] = <PyObject*>conjugate
+            c.flags |= T_CONJ
+        if t.flags & T_NEG:
+            negative = call("_neg_view", (<object>c.args[1],))
+            hold(c, negative)
+            c.args[1] = <PyObject*>negative
+            c.flags |= T_NEG
+    return t
+
+
+cdef object fill_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), value
+    if isinstance(arg(c, 1), Tensor):
+        value = tensor_arg(c, 1)
+        if value.ndim:
+            raise RuntimeError(f"{op_name(c)}(): the value must be a number or a 0-d tensor, got shape {shape_str(value)}")
+    else:
+        check_fill(c, t.dtype, arg(c, 1))
+    return _another(c, t)
+
+
+cdef object zero_meta(Call* c):
+    return _another(c, tensor_arg(c, 0))
+
+
+cdef Tensor _another(Call* c, Tensor t):
+    if t.flags & T_CONTIGUOUS:
+        return new_like(t, t.dtype, t.storage.device)
+    return make_like(c, t, t.dtype, t.storage.device, FORMAT_PRESERVE)
+
+
+define("copy_(Tensor(a!) input, Tensor src, bool non_blocking=False) -> Tensor", copy_meta, METHOD_ONLY | MIXED,
+       "Write the values of `src`, broadcast and converted, from any device.")
+define("fill(Tensor input, Tensor|Scalar value) -> Tensor", fill_meta, INPLACE | MIXED,
+       "All elements set to a number or a 0-d tensor.")
+define("zero(Tensor input) -> Tensor", zero_meta, INPLACE, "All elements set to 0.")
+
+
+# to ---------------------------------------------------------------------------------------------
+
+cdef Tensor _moved(Call* c, DType dtype, int fmt):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Device device = result_device(c)
+    if device is not META and device is not t.storage.device:
+        _need_data(t)
+    return make_like(c, t, dtype, device, fmt)
+
+
+cdef object to_copy_meta(Call* c):
+    return _moved(c, <DType>arg(c, 1), format_arg(c, 4, FORMAT_PRESERVE))
+
+
+cdef object to_copy_move_meta(Call* c):
+    return _moved(c, tensor_arg(c, 0).dtype, format_arg(c, 3, FORMAT_PRESERVE))
+
+
+# Two overloads, as a device moves bytes more cheaply than it converts numbers.
+cdef Op TO_COPY = define(
+    "_to_copy(Tensor input, dtype dtype, device? device=None, bool non_blocking=False, "
+    "memory_format? memory_format=None) -> Tensor", to_copy_meta, MIXED, "A copy with another dtype, device or memory format.")
+define("_to_copy.move(Tensor input, device? device=None, bool non_blocking=False, "
+       "memory_format? memory_format=None) -> Tensor", to_copy_move_meta, MIXED)
+
+
+cdef inline bint _is_on(Tensor t, Device device) noexcept:
+    """Whether a tensor is on a device; a device without an index means any of its type."""
+    return device is t.storage.device or (device.number < 0 and device.kind == t.storage.device.kind)
+
+
+cdef object _to(Call* c, Tensor t, DType dtype, Device device, object non_blocking, bint copy, object fmt):
+    cdef PyObject* args[5]
+    if device is not None and _is_on(t, device):
+        device = None
+    if dtype is t.dtype:
+        dtype = None
+    if dtype is None and device is None and not copy:
+        if fmt is None or fmt is preserve_format or in_format(c, t, format_arg_of(fmt)):
+            return t
+    if dtype is None:
+        return call("_to_copy", (t,), {"device": device or t.storage.device, "non_blocking": non_blocking,
+                                       "memory_format": fmt})
+    args[0] = <PyObject*>t
+    args[1] = <PyObject*>dtype
+    args[2] = <PyObject*>device
+    args[3] = <PyObject*>non_blocking
+    args[4] = <PyObject*>fmt
+    return hooks.invoke(<PyObject*>TO_COPY, args, 5)
+
+
+cdef int format_arg_of(object fmt) except -1:
+    return (<MemoryFormatTag>fmt).code
+
+
+cdef object to_device_body(Call* c):
+    return _to(c, tensor_arg(c, 0), None if is_none(c, 2) else <DType>arg(c, 2),
+               None if is_none(c, 1) else <Device>arg(c, 1), arg(c, 3), bool_arg(c, 4), arg(c, 5))
+
+
+cdef object to_dtype_body(Call* c):
+    return _to(c, tensor_arg(c, 0), <DType>arg(c, 1), None, arg(c, 2), bool_arg(c, 3), arg(c, 4))
+
+
+cdef object to_other_body(Call* c):
+    cdef Tensor other = tensor_arg(c, 1)
+    return _to(c, tensor_arg(c, 0), other.dtype, other.storage.device, arg(c, 2), bool_arg(c, 3), arg(c, 4))
+
+
+define("to(Tensor(a) input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, "
+       "memory_format? memory_format=None) -> Tensor", to_device_body, COMPOSITE | METHOD_ONLY | MIXED,
+       "With another device, dtype or memory format; the tensor itself where nothing changes and copy is false.")
+define("to.dtype(Tensor(a) input, dtype dtype, bool non_blocking=False, bool copy=False, *, "
+       "memory_format? memory_format=None) -> Tensor", to_dtype_body, COMPOSITE | METHOD_ONLY | MIXED)
+define("to.other(Tensor(a) input, Tensor other, bool non_blocking=False, bool copy=False, *, "
+       "memory_format? memory_format=None) -> Tensor", to_other_body, COMPOSITE | METHOD_ONLY | MIXED)
+
+cdef dict _CONVERSIONS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64",
+    "int": "int32", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64",
+    "cdouble": "complex128", "chalf": "complex32",
+}
+cdef dict _CONVERTED = {method: dtype_by_name(dtype) for method, dtype in _CONVERSIONS.items()}
+
+
+cdef object convert_body(Call* c):
+    return _to(c, tensor_arg(c, 0), <DType>_CONVERTED[op_name(c)], None, False, False, arg(c, 1))
+
+
+for method, dtype in _CONVERSIONS.items():
+    define(f"{method}(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", convert_body,
+           COMPOSITE | METHOD_ONLY, f"to({dtype}).")
+
+
+cdef object cpu_body(Call* c):
+    return _to(c, tensor_arg(c, 0), None, cpu_device(), False, False, arg(c, 1))
+
+
+cdef object cuda_body(Call* c):
+    return _to(c, tensor_arg(c, 0), None, as_device("cuda") if is_none(c, 1) else <Device>arg(c, 1), arg(c, 2), False,
+               arg(c, 3))
+
+
+cdef object type_as_body(Call* c):
+    cdef Tensor other = tensor_arg(c, 1)
+    return _to(c, tensor_arg(c, 0), other.dtype, other.storage.device, False, False, None)
+
+
+# The names of PyTorch's tensor types, for type().
+cdef dict _TYPE_NAMES = {
+    "float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor",
+    "int64": "LongTensor", "int32": "IntTensor", "int16": "ShortTensor", "int8": "CharTensor", "uint8": "ByteTensor",
+    "bool": "BoolTensor", "complex64": "ComplexFloatTensor", "complex128": "ComplexDoubleTensor",
+    "complex32": "ComplexHalfTensor",
+}
+
+
+cdef object type_body(Call* c):
+    """Without an argument the tensor's type as text, else a conversion."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef object wanted = arg(c, 1)
+    cdef Device device = None
+    if wanted is None:
+        place = "" if t.storage.device is cpu_device() else f"{t.storage.device.type}."
+        return f"metatensor.{place}{_TYPE_NAMES.get(t.dtype.name, t.dtype.name)}"
+    if isinstance(wanted, str):
+        parts = wanted.split(".")
+        names = [dtype for dtype, text in _TYPE_NAMES.items() if text == parts[len(parts) - 1]]
+        if not names:
+            raise ValueError(f"type(): unknown type {wanted!r}")
+        device = as_device(parts[1]) if len(parts) == 3 else cpu_device()
+        wanted = dtype_by_name(names[0])
+    if not isinstance(wanted, DType):
+        raise TypeError(f"type(): argument 'dtype' must be dtype or str, not {type(wanted).__name__}")
+    return _to(c, t, <DType>wanted, device, arg(c, 2), False, None)
+
+
+define("cpu(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", cpu_body, COMPOSITE | METHOD_ONLY,
+       "On the cpu device.")
+define("cuda(Tensor(a) input, device? device=None, bool non_blocking=False, *, memory_format? memory_format=None)"
+       " -> Tensor", cuda_body, COMPOSITE | METHOD_ONLY, "On a cuda device.")
+define("type_as(Tensor(a) input, Tensor other) -> Tensor", type_as_body, COMPOSITE | METHOD_ONLY | MIXED,
+       "With the dtype and on the device of another tensor.")
+define("type(Tensor(a) input, any dtype=None, bool non_blocking=False) -> any", type_body, COMPOSITE | METHOD_ONLY,
+       "The name of the tensor's type, or the tensor with another dtype.")
+
+
+# detach -------------------------------------------------------------------------------------------
+
+cdef object detach_meta(Call* c):
+    return detached(tensor_arg(c, 0))
+
+
+cdef object detach_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.flags & T_VIEW and t.flags & T_NONLEAF:
+        raise RuntimeError(f"{op_name(c)}(): a view cannot be detached in place; use detach()")
+    t.flags &= ~(T_REQUIRES_GRAD | T_NONLEAF)
+    if t.extra is not None:
+        (<TensorExtra>t.extra).grad_fn = None
+    return t
+
+
+define("detach(Tensor(a) input) -> Tensor", detach_meta, VIEW | NO_GRAD,
+       "The same elements, without a gradient.")
+define("detach_(Tensor(a!) input) -> Tensor", detach_host, HOST, "Forget the gradient of this tensor.")

@@ -1,0 +1,19 @@
+"""What every op that makes a tensor from scratch shares: its options, in one order."""
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport DType
+from metatensor._core.op cimport Call
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport dim_t
+
+# The options stand side by side in a schema, from some slot on:
+# "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, bool requires_grad=False"
+cdef enum Option:
+    O_DTYPE, O_LAYOUT, O_DEVICE, O_PIN, O_GRAD, O_FORMAT
+
+cdef DType option_dtype(Call* c, int first, DType default)
+cdef Device option_device(Call* c, int first)
+cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1
+cdef Tensor with_options(Call* c, int first, Tensor t)
+cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format)
+cdef int format_arg(Call* c, int slot, int default) except -1
+cdef int check_fill(Call* c, DType dtype, object value) except -1

@@ -1,0 +1,233 @@
+"""Tensors from scratch: empty, zeros, ones, full, their _like and new_ kinds, given strides."""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device
+from metatensor._core.dtype cimport DType, default_float, number_kind, of_number
+from metatensor._core.formats cimport STRIDED, MemoryFormatTag
+from metatensor._core.layout cimport count, mul_dims, preserve_strides, set_format
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, Call, arg, bool_arg, define, dims_arg, is_none, op_name,
+    result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided
+from metatensor._core.types cimport (
+    FORMAT_CONTIGUOUS, FORMAT_PRESERVE, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
+)
+from metatensor.ops.view cimport dims_tuple
+
+cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
+                    "bool requires_grad=False")
+cdef str FORMAT = ", memory_format? memory_format=None"
+
+
+# Options --------------------------------------------------------------------------------
+
+cdef DType option_dtype(Call* c, int first, DType default):
+    """The dtype asked for, else that of out=, else `default`."""
+    cdef DType given
+    if is_none(c, first + O_DTYPE):
+        if c.out != NULL and isinstance(<object>c.out, Tensor):
+            return (<Tensor>c.out).dtype
+        return default
+    given = <DType>arg(c, first + O_DTYPE)
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not given:
+        raise RuntimeError(f"{op_name(c)}(): dtype {given.name} does not match the {(<Tensor>c.out).dtype.name} tensor "
+                           "given as out=")
+    return given
+
+
+cdef Device option_device(Call* c, int first):
+    """The device asked for, else that of out=, else what the dispatcher settled."""
+    if c.out != NULL and is_none(c, first + O_DEVICE) and isinstance(<object>c.out, Tensor):
+        c.device = <PyObject*>(<Tensor>c.out).storage.device
+    return result_device(c)
+
+
+cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1:
+    cdef int i, n = dims_arg(c, slot, sizes)
+    for i in range(n):
+        if sizes[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): a size must not be negative, got {list(dims_tuple(n, sizes))}")
+    return n
+
+
+cdef Tensor with_options(Call* c, int first, Tensor t):
+    """Check layout=, and set requires_grad on a fresh tensor."""
+    if not is_none(c, first + O_LAYOUT) and arg(c, first + O_LAYOUT) is not STRIDED:
+        raise NotImplementedError(f"{op_name(c)}(): layout {arg(c, first + O_LAYOUT)} is not supported; only strided is")
+    if bool_arg(c, first + O_GRAD):
+        if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
+            raise RuntimeError(f"{op_name(c)}(): only floating-point and complex tensors can require gradients, not "
+                               f"{t.dtype.name}")
+        t.flags |= T_REQUIRES_GRAD
+    return t
+
+
+cdef int format_arg(Call* c, int slot, int default) except -1:
+    return default if is_none(c, slot) else (<MemoryFormatTag>arg(c, slot)).code
+
+
+cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format):
+    """Fresh, with the sizes of `like` in a memory format; FORMAT_PRESERVE keeps its order of dimensions."""
+    cdef dim_t strides[MAX_DIMS]
+    if memory_format == FORMAT_PRESERVE:
+        preserve_strides(like.ndim, like.sizes, like.strides, strides)
+    else:
+        set_format(like.ndim, like.sizes, strides, memory_format)
+    return new_strided(like.ndim, like.sizes, strides, dtype, device)
+
+
+cdef int _forget_input(Call* c, Tensor like) except -1:
+    """A device must not be asked to read a tensor without data of which only the metadata matters."""
+    if like.storage.device is META and result_device(c) is not META:
+        c.args[0] = <PyObject*>None
+    return 0
+
+
+# Constant fills -----------------------------------------------------------------------------
+
+cdef object sized_meta(Call* c):
+    """empty, zeros, ones: (size, options)"""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = read_sizes(c, 0, sizes)
+    cdef DType dtype = option_dtype(c, 1, default_float())
+    return with_options(c, 1, new_contiguous(n, sizes, dtype, option_device(c, 1)))
+
+
+cdef object empty_meta(Call* c):
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n = read_sizes(c, 0, sizes), fmt = format_arg(c, 1 + O_FORMAT, FORMAT_CONTIGUOUS)
+    cdef DType dtype = option_dtype(c, 1, default_float())
+    if fmt == FORMAT_CONTIGUOUS:
+        return with_options(c, 1, new_contiguous(n, sizes, dtype, option_device(c, 1)))
+    if fmt == FORMAT_PRESERVE:
+        raise RuntimeError(f"{op_name(c)}(): preserve_format has no meaning here, as there is nothing to preserve")
+    set_format(n, sizes, strides, fmt)
+    return with_options(c, 1, new_strided(n, sizes, strides, dtype, option_device(c, 1)))
+
+
+cdef object new_sized_meta(Call* c):
+    """new_empty, new_zeros, new_ones: (input, size, options)"""
+    cdef Tensor like = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = read_sizes(c, 1, sizes)
+    _forget_input(c, like)
+    return with_options(c, 2, new_contiguous(n, sizes, option_dtype(c, 2, like.dtype), result_device(c)))
+
+
+cdef int check_fill(Call* c, DType dtype, object value) except -1:
+    """Whether a number can be stored in a dtype."""
+    cdef int kind = number_kind(value)
+    cdef object reach           # a Python int: 2**64 is beyond C's
+    if kind == KIND_COMPLEX and dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): the value {value} cannot be converted to {dtype.name} without overflow")
+    if dtype.kind == KIND_INT and kind == KIND_INT:
+        reach = 2 ** <object>(8 * dtype.itemsize - dtype.is_signed)
+        if not (-reach <= value < reach if dtype.is_signed else -reach < value < reach):
+            raise RuntimeError(f"{op_name(c)}(): the value {value} cannot be converted to {dtype.name} without overflow")
+    return 0
+
+
+cdef object full_meta(Call* c):
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = read_sizes(c, 0, sizes)
+    cdef DType dtype = option_dtype(c, 2, of_number(arg(c, 1)))
+    check_fill(c, dtype, arg(c, 1))
+    return with_options(c, 2, new_contiguous(n, sizes, dtype, option_device(c, 2)))
+
+
+cdef object new_full_meta(Call* c):
+    cdef Tensor like = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = read_sizes(c, 1, sizes)
+    cdef DType dtype = option_dtype(c, 3, like.dtype)
+    check_fill(c, dtype, arg(c, 2))
+    _forget_input(c, like)
+    return with_options(c, 3, new_contiguous(n, sizes, dtype, result_device(c)))
+
+
+cdef Tensor _like(Call* c, int first):
+    cdef Tensor like = tensor_arg(c, 0)
+    cdef Tensor t = make_like(c, like, option_dtype(c, first, like.dtype), result_device(c),
+                              format_arg(c, first + O_FORMAT, FORMAT_PRESERVE))
+    _forget_input(c, like)
+    return with_options(c, first, t)
+
+
+cdef object like_meta(Call* c):
+    return _like(c, 1)
+
+
+cdef object full_like_meta(Call* c):
+    cdef Tensor t = _like(c, 2)
+    check_fill(c, t.dtype, arg(c, 1))
+    return t
+
+
+define(f"empty(int[] size, *, {OPTIONS}{FORMAT}) -> Tensor", empty_meta, OUT, "A tensor with arbitrary values.")
+define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT, "Filled with 0.")
+define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT, "Filled with 1.")
+define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT,
+       "Filled with a number, whose dtype the tensor has unless told.")
+for name, what in (("empty", "with arbitrary values"), ("zeros", "filled with 0"), ("ones", "filled with 1")):
+    define(f"{name}_like(Tensor input, *, {OPTIONS}{FORMAT}) -> Tensor", like_meta, FUNCTION_ONLY | NO_GRAD,
+           f"A tensor of the shape, dtype, device and strides of another, {what}.")
+    define(f"new_{name}(Tensor input, int[] size, *, {OPTIONS}) -> Tensor", new_sized_meta, METHOD_ONLY | NO_GRAD,
+           f"A tensor with the dtype and device of this one, {what}.")
+define(f"full_like(Tensor input, Scalar fill_value, *, {OPTIONS}{FORMAT}) -> Tensor", full_like_meta,
+       FUNCTION_ONLY | NO_GRAD, "A tensor like another, filled with a number.")
+define(f"new_full(Tensor input, int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", new_full_meta,
+       METHOD_ONLY | NO_GRAD, "A tensor with the dtype and device of this one, filled with a number.")
+
+
+# Strides ----------------------------------------------------------------------------------------
+
+cdef Tensor _strided(Call* c, int slot, DType dtype):
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n = read_sizes(c, slot, sizes), m = dims_arg(c, slot + 1, strides), i
+    if n != m:
+        raise RuntimeError(f"{op_name(c)}(): {n} sizes and {m} strides do not match")
+    for i in range(n):
+        if strides[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): negative strides are not supported, got {dims_tuple(n, strides)}")
+    return new_strided(n, sizes, strides, dtype, result_device(c))
+
+
+cdef object empty_strided_meta(Call* c):
+    return with_options(c, 2, _strided(c, 0, option_dtype(c, 2, default_float())))
+
+
+cdef object new_empty_strided_meta(Call* c):
+    cdef Tensor like = tensor_arg(c, 0), t = _strided(c, 1, option_dtype(c, 3, like.dtype))
+    _forget_input(c, like)
+    return with_options(c, 3, t)
+
+
+cdef object empty_permuted_meta(Call* c):
+    """Dense, with the dimensions in memory in the order `physical_layout`."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t order[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n = read_sizes(c, 0, sizes), m = dims_arg(c, 1, order), i
+    cdef dim_t step = 1
+    cdef unsigned long long seen = 0
+    if n != m:
+        raise RuntimeError(f"{op_name(c)}(): {n} sizes and {m} dimensions in physical_layout do not match")
+    count(n, sizes)
+    for i in range(n - 1, -1, -1):
+        if order[i] < 0 or order[i] >= n or seen >> order[i] & 1:
+            raise RuntimeError(f"{op_name(c)}(): physical_layout must be a permutation of 0 to {n - 1}, got "
+                               f"{dims_tuple(n, order)}")
+        seen |= 1ULL << order[i]
+        strides[order[i]] = step
+        step = mul_dims(step, max(sizes[order[i]], 1))
+    return with_options(c, 2, new_strided(n, sizes, strides, option_dtype(c, 2, default_float()), result_device(c)))
+
+
+define(f"empty_strided(int[] size, int[] stride, *, {OPTIONS}) -> Tensor", empty_strided_meta, 0,
+       "Arbitrary values, with given strides.")
+define(f"new_empty_strided(Tensor input, int[] size, int[] stride, *, {OPTIONS}) -> Tensor", new_empty_strided_meta,
+       METHOD_ONLY | NO_GRAD, "A tensor with the dtype and device of this one and given strides.")
+define(f"empty_permuted(int[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor", empty_permuted_meta, 0,
+       "Arbitrary values, dense, with the dimensions in memory in a given order.")

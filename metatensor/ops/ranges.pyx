@@ -1,0 +1,186 @@
+"""Tensors of a pattern: arange, linspace, logspace, eye, triangles of indices, scalars."""
+from libc.math cimport ceil, isfinite
+from metatensor._core.dtype cimport BOOL, I64, DType, by_code, default_complex, default_float, number_kind
+from metatensor._core.layout cimport add_dims, mul_dims
+from metatensor._core.op cimport MIXED, OUT, Call, arg, define, int_arg, is_none, op_name, result_device
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
+from metatensor.ops.factory cimport option_device, option_dtype, with_options
+
+cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
+                    "bool requires_grad=False")
+
+
+cdef object _bounds(Call* c, object start, object end, object step):
+    return RuntimeError(f"{op_name(c)}(): from {start} to {end} in steps of {step}: the sign of the step does not "
+                        "match the bounds")
+
+
+cdef dim_t _int_length(Call* c, object start, object end, object step) except -1:
+    """How many of start, start + step, ... come before `end`, for integers of any size."""
+    cdef object n
+    if step == 0:
+        raise RuntimeError(f"{op_name(c)}(): the step must not be 0")
+    if (end - start > 0 and step < 0) or (end - start < 0 and step > 0):
+        raise _bounds(c, start, end, step)
+    n = -((start - end) // step)
+    if n >= 1 << 62:
+        raise RuntimeError(f"{op_name(c)}(): {n} elements are too many")
+    return n
+
+
+cdef dim_t _float_length(Call* c, double start, double end, double step) except -1:
+    cdef double n
+    if step == 0:
+        raise RuntimeError(f"{op_name(c)}(): the step must not be 0")
+    if not isfinite(start) or not isfinite(end):
+        raise RuntimeError(f"{op_name(c)}(): unsupported range from {start} to {end}")
+    if (end > start and step < 0) or (end < start and step > 0):
+        raise _bounds(c, start, end, step)
+    n = ceil((end - start) / step)
+    if not n < 4e18:
+        raise RuntimeError(f"{op_name(c)}(): {n} elements are too many")
+    return <dim_t>n
+
+
+cdef object _arange(Call* c, object start, object end, object step, int first):
+    cdef DType dtype
+    cdef dim_t n
+    cdef bint floats = isinstance(start, float) or isinstance(end, float) or isinstance(step, float)
+    if isinstance(start, complex) or isinstance(end, complex) or isinstance(step, complex):
+        raise RuntimeError(f"{op_name(c)}(): complex bounds have no order")
+    dtype = option_dtype(c, first, default_float() if floats else by_code(I64))
+    if dtype.kind != KIND_FLOAT and dtype.kind != KIND_INT:
+        raise NotImplementedError(f"{op_name(c)}(): dtype {dtype.name} is not supported")
+    if floats and dtype.code == I64:
+        for v in (start, end, step):
+            if not isfinite(v):
+                raise RuntimeError(f"{op_name(c)}(): unsupported range from {start} to {end} in steps of {step}")
+        # int64 counts in integers, other dtypes in floats, as in PyTorch.
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError(f"{op_name(c)}(): the step is 0 as an int64")
+        floats = False
+    n = _float_length(c, start, end, step) if floats else _int_length(c, start, end, step)
+    return with_options(c, first, new_contiguous(1, &n, dtype, option_device(c, first)))
+
+
+cdef object arange_end(Call* c):
+    return _arange(c, 0, arg(c, 0), 1, 1)
+
+
+cdef object arange_start(Call* c):
+    return _arange(c, arg(c, 0), arg(c, 1), arg(c, 2), 3)
+
+
+define(f"arange(Scalar end, *, {OPTIONS}) -> Tensor", arange_end, OUT,
+       "start, start + step, ... up to but not including end.")
+define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", arange_start, OUT)
+
+
+cdef DType _spaced_dtype(Call* c, int first):
+    """The default float dtype, or a complex one where a bound is complex."""
+    cdef bint complex_bound = False
+    cdef DType dtype, given
+    cdef int i
+    for i in range(2):
+        if isinstance(arg(c, i), Tensor):
+            if (<Tensor>arg(c, i)).ndim:
+                raise RuntimeError(f"{op_name(c)}(): start and end must be numbers or 0-d tensors, got shape "
+                                   f"{shape_str(<Tensor>arg(c, i))}")
+            complex_bound = complex_bound or (<Tensor>arg(c, i)).dtype.kind == KIND_COMPLEX
+        else:
+            complex_bound = complex_bound or number_kind(arg(c, i)) == KIND_COMPLEX
+    if not complex_bound:
+        dtype = option_dtype(c, first, default_float())
+    else:
+        dtype = option_dtype(c, first, default_complex())
+        if dtype.kind != KIND_COMPLEX:
+            raise RuntimeError(f"{op_name(c)}(): with a complex bound the dtype must be complex, not {dtype.name}")
+    if dtype.code == BOOL:
+        raise NotImplementedError(f"{op_name(c)}(): dtype bool is not supported")
+    return dtype
+
+
+cdef object _spaced(Call* c, int first):
+    cdef dim_t steps = int_arg(c, 2)
+    if steps < 0:
+        raise RuntimeError(f"{op_name(c)}(): the number of steps must not be negative, got {steps}")
+    return with_options(c, first, new_contiguous(1, &steps, _spaced_dtype(c, first), option_device(c, first)))
+
+
+cdef object linspace_meta(Call* c):
+    return _spaced(c, 3)
+
+
+cdef object logspace_meta(Call* c):
+    return _spaced(c, 4)
+
+
+define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, OUT | MIXED,
+       "`steps` numbers at even distances from start to end, both included.")
+define(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
+       logspace_meta, OUT | MIXED, "base to the powers of linspace(start, end, steps).")
+
+
+# Matrices ---------------------------------------------------------------------------------------
+
+cdef object _eye(Call* c, dim_t n, dim_t m, int first):
+    cdef dim_t sizes[2]
+    sizes[0], sizes[1] = n, m
+    if n < 0 or m < 0:
+        raise RuntimeError(f"{op_name(c)}(): the sizes must not be negative, got {n} and {m}")
+    return with_options(c, first, new_contiguous(2, sizes, option_dtype(c, first, default_float()),
+                                                 option_device(c, first)))
+
+
+cdef object eye_meta(Call* c):
+    return _eye(c, int_arg(c, 0), int_arg(c, 0), 1)
+
+
+cdef object eye_m_meta(Call* c):
+    return _eye(c, int_arg(c, 0), int_arg(c, 0) if is_none(c, 1) else int_arg(c, 1), 2)
+
+
+define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT, "A matrix with ones on the diagonal and zeros elsewhere.")
+define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT)
+
+
+cdef dim_t _below(dim_t rows, dim_t columns, dim_t offset) except -1:
+    """Elements on and below a diagonal: row i has i + 1 + offset of them, clipped to the matrix."""
+    cdef dim_t first, last, ramp, full
+    if rows == 0 or columns == 0 or offset <= -rows:
+        return 0
+    if offset >= columns - 1:
+        return mul_dims(rows, columns)
+    first = min(columns, 1 + offset) if offset > 0 else (1 if rows + offset > 0 else 0)
+    last = max(min(columns, rows + offset), 0)
+    ramp = last - first + 1
+    full = max(min(rows, rows + offset), 0) - ramp
+    return add_dims(mul_dims(first + last, ramp) >> 1, mul_dims(full, columns) if full > 0 else 0)
+
+
+cdef object indices_meta(Call* c):
+    cdef dim_t rows = int_arg(c, 0), columns = int_arg(c, 1), offset = int_arg(c, 2)
+    cdef dim_t sizes[2]
+    if rows < 0 or columns < 0:
+        raise RuntimeError(f"{op_name(c)}(): the sizes must not be negative, got {rows} and {columns}")
+    sizes[0] = 2
+    if op_name(c) == "tril_indices":
+        sizes[1] = _below(rows, columns, offset)
+    else:
+        sizes[1] = mul_dims(rows, columns) - _below(rows, columns, max(offset, -rows) - 1)
+    return with_options(c, 3, new_contiguous(2, sizes, option_dtype(c, 3, by_code(I64)), result_device(c)))
+
+
+define(f"tril_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", indices_meta, 0,
+       "Row and column numbers, in two rows, of the elements on and below a diagonal.")
+define(f"triu_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", indices_meta, 0,
+       "Row and column numbers, in two rows, of the elements on and above a diagonal.")
+
+
+cdef object scalar_tensor_meta(Call* c):
+    return with_options(c, 1, new_contiguous(0, NULL, option_dtype(c, 1, default_float()), result_device(c)))
+
+
+define(f"scalar_tensor(Scalar s, *, {OPTIONS}) -> Tensor", scalar_tensor_meta, 0, "A 0-d tensor of a number.")
