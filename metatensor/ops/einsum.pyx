@@ -176,7 +176,7 @@ cdef Tensor contract(Tensor a, Tensor b, set sum_dims):
             only_a.append(i)
         else:
             only_b.append(i)
-    if only_a and only_b and only_b[0] < only_a[0]:
+    if only_a and only_b and only_b[len(only_b) - 1] < only_a[0]:
         # With the operand of the earlier dimensions in front, the result needs no reordering.
         a, b = b, a
         only_a, only_b = only_b, only_a

@@ -1,8 +1,8 @@
 """Norms and distances: real results of floating-point or complex inputs."""
-from metatensor._core.dtype cimport DType, by_code, can_cast_to, promotion, to_real
+from metatensor._core.dtype cimport DType, promotion, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, INPLACE, OUT, Call, alias_op, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
+    COMPOSITE, INPLACE, OUT, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
     float_arg, is_none, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -78,42 +78,32 @@ cdef object matrix_norm_meta(Call* c):
         chosen[i] = i == first or i == second
     cdef Tensor out = reduced(t, chosen, bool_arg(c, 3), d, result_device(c))
     if by_values and bool_arg(c, 3):
-        return _as_unsqueezed(c, out, chosen)
+        return _from_values(c, out, chosen)
     return out
 
 
 cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int second) except -1:
-    """1 and inf look for the largest sum, along a dimension that must then have elements."""
-    cdef bint fails
-    if abs(order) == 2:
-        fails = t.sizes[first] == 0 or t.sizes[second] == 0
-    else:
-        fails = t.sizes[second if abs(order) == 1 else first] == 0
-    if fails:
-        raise RuntimeError(f"{op_name(c)}(): the {order} norm has no value over no elements; input has shape "
-                           f"{shape_str(t)}")
+    """Orders below zero look for the smallest sum or singular value, of which there must be one."""
+    cdef int dim
+    if order > 0:
+        return 0
+    for dim in (first, second):
+        if t.sizes[dim] == 0 and (order == -2 or (order == -1) == (dim == second)):
+            raise IndexError(f"{op_name(c)}(): the {order} norm has no value over no elements; dimension {dim} of input "
+                             f"{shape_str(t)} is empty")
     return 0
 
 
-cdef Tensor _as_unsqueezed(Call* c, Tensor out, const bint* reduced_dims):
-    """The strides that inserting the reduced dimensions one by one, from the left, leaves."""
+cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
+    """Norms of singular values keep the reduced dimensions last: these have stride 1."""
     cdef dim_t strides[MAX_DIMS]
-    cdef dim_t step
-    cdef int i, right
-    row = [i for i in range(out.ndim) if not reduced_dims[i]]
-    step = 1
-    for i in reversed(row):
-        strides[i] = step
-        step *= max(out.sizes[i], 1)
-    seen = set(row)
-    for i in range(out.ndim):
+    cdef dim_t step = 1
+    cdef int i
+    for i in range(out.ndim - 1, -1, -1):
+        strides[i] = 1
         if not reduced_dims[i]:
-            continue
-        right = i + 1
-        while right < out.ndim and right not in seen:
-            right += 1
-        strides[i] = 1 if right == out.ndim else out.sizes[right] * strides[right]
-        seen.add(i)
+            strides[i] = step
+            step *= max(out.sizes[i], 1)
     return new_strided(out.ndim, out.sizes, strides, out.dtype, result_device(c))
 
 

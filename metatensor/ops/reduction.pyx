@@ -241,12 +241,13 @@ define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor m
        "Smallest and largest element over one dimension, or over all.")
 define("max(Tensor input) -> Tensor", max_meta, OUT,
        "The largest element; with `dim` the largest along it and where it is; with `other` element by element.")
-define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
+# Tensors before ints: a 0-d integer tensor would do for a dimension too.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | PROMOTE)
+define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
 define("min(Tensor input) -> Tensor", max_meta, OUT,
        "The smallest element; with `dim` the smallest along it and where it is; with `other` element by element.")
-define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | PROMOTE)
+define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | NO_GRAD,
        "Index of the largest element along `dim`, or in the flattened input: int64.")
 define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | NO_GRAD,
@@ -326,6 +327,8 @@ cdef object sum_to_size_body(Call* c):
     if not fits:
         raise RuntimeError(f"sum_to_size(): size {[sizes[i] for i in range(n)]} does not expand to the shape of "
                            f"input, {shape_str(t)}")
+    if n == 0:
+        return call("sum", (t,))
     if same:
         return t
     t = call("sum", (t, dims, True))

@@ -1,0 +1,435 @@
+"""Normalization layers: results have the input's shape and dtype, statistics at least float32."""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport BF16, F16, F32, DType, by_code
+from metatensor._core.layout cimport dims_equal, preserve_strides, set_format, suggest_format
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, bool_arg, call, define, dim_list, dims_arg, find, int_arg,
+    is_none, op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor.ops.pointwise cimport (
+    Operands, elementwise_result, no_operands, shape_operand,
+)
+from metatensor.ops.reduction cimport require_floating
+
+
+# Checks --------------------------------------------------------------------------------
+
+cdef int need_real_float(Call* c, Tensor t) except -1:
+    if t.dtype.kind != KIND_FLOAT:
+        raise NotImplementedError(f"{op_name(c)}(): input must be floating-point, got {t.dtype.name}")
+    return 0
+
+
+cdef int check_parameter(Call* c, Tensor t, Tensor p, str name) except -1:
+    """Weights and statistics have the input's dtype, or are float32 beside half precision."""
+    if p.dtype is not t.dtype and not (p.dtype.code == F32 and (t.dtype.code == F16 or t.dtype.code == BF16)):
+        raise RuntimeError(f"{op_name(c)}(): {name} must have the dtype of input, {t.dtype.name}"
+                           f"{' or float32' if t.dtype.itemsize == 2 else ''}, got {p.dtype.name}")
+    return 0
+
+
+cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) except -1:
+    """An optional vector with one element for each channel."""
+    cdef Tensor p
+    if is_none(c, slot):
+        return 0
+    p = tensor_arg(c, slot)
+    if p.total != channels:
+        raise RuntimeError(f"{op_name(c)}(): {name} should contain {channels} elements, one for each channel of input "
+                           f"{shape_str(t)}, not {p.total} (shape {shape_str(p)})")
+    return check_parameter(c, t, p, name)
+
+
+cdef bint is_cpu(Device d) noexcept:
+    return d.type == "cpu"
+
+
+# layer_norm and rms_norm ----------------------------------------------------------------
+
+cdef int check_normalized(Call* c, Tensor t) except -1:
+    """Slot 1, `normalized_shape`, must be the end of the input's shape; returns how many dimensions that is."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    if n == 0:
+        raise RuntimeError(f"{op_name(c)}(): normalized_shape must have at least one size, got {list(arg(c, 1))}")
+    if n > t.ndim or not dims_equal(sizes, t.sizes + t.ndim - n, n):
+        raise RuntimeError(f"{op_name(c)}(): input must have a shape that ends with normalized_shape "
+                           f"{list(arg(c, 1))}, got {shape_str(t)}")
+    return n
+
+
+cdef int check_weight(Call* c, Tensor t, int slot, str name, int n) except -1:
+    cdef Tensor w
+    if is_none(c, slot):
+        return 0
+    w = tensor_arg(c, slot)
+    if w.ndim != n or not dims_equal(w.sizes, t.sizes + t.ndim - n, n):
+        raise RuntimeError(f"{op_name(c)}(): {name} must have the shape normalized_shape, {list(arg(c, 1))}, "
+                           f"got {shape_str(w)}")
+    return 0
+
+
+cdef int check_layer_norm(Call* c, Tensor t) except -1:
+    cdef int n
+    need_real_float(c, t)
+    n = check_normalized(c, t)
+    check_weight(c, t, 2, "weight", n)
+    check_weight(c, t, 3, "bias", n)
+    if not is_none(c, 2) and tensor_arg(c, 2).dtype is not t.dtype:
+        check_parameter(c, t, tensor_arg(c, 2), "weight")
+    if not is_none(c, 3) and tensor_arg(c, 3).dtype is not t.dtype:
+        check_parameter(c, t, tensor_arg(c, 3), "bias")
+    return n
+
+
+cdef object layer_norm_meta(Call* c):
+    """(input, normalized_shape, weight, bias, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_layer_norm(c, t)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef DType statistics_dtype(Call* c, Tensor t, int weight_slot):
+    """float32 for half precision; a cpu keeps a half dtype where the weight has it too."""
+    if t.dtype.itemsize > 2:
+        return t.dtype
+    if is_cpu(result_device(c)) and (is_none(c, weight_slot) or tensor_arg(c, weight_slot).dtype is t.dtype):
+        return t.dtype
+    return by_code(F32)
+
+
+cdef object native_layer_norm_meta(Call* c):
+    """As `layer_norm_meta`, with the mean and the reciprocal of the standard deviation."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int i, n = check_layer_norm(c, t)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef Device device = result_device(c)
+    cdef DType kept = statistics_dtype(c, t, 2)
+    for i in range(t.ndim):
+        sizes[i] = t.sizes[i] if i < t.ndim - n else 1
+    return (new_contiguous(t.ndim, t.sizes, t.dtype, device), new_contiguous(t.ndim, sizes, kept, device),
+            new_contiguous(t.ndim, sizes, kept, device))
+
+
+cdef object rms_norm_meta(Call* c):
+    """(input, normalized_shape, weight, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
+        need_real_float(c, t)
+    check_weight(c, t, 2, "weight", check_normalized(c, t))
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+define("nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+       "float eps=1e-05) -> Tensor", layer_norm_meta, 0,
+       "Mean 0 and variance 1 over the last dimensions, then times `weight` plus `bias`.")
+define("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) "
+       "-> (Tensor, Tensor, Tensor)", native_layer_norm_meta, OUT | FUNCTION_ONLY,
+       "`layer_norm`, with the mean and the reciprocal of the standard deviation that it used.")
+define("nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+       rms_norm_meta, 0, "Divided by the root of the mean square over the last dimensions, then times `weight`.")
+
+
+# batch_norm and instance_norm -------------------------------------------------------------
+
+cdef Tensor normalized_like(Call* c, Tensor t):
+    """What batch_norm makes: a cpu keeps the memory format, other devices the order of dimensions."""
+    cdef dim_t strides[MAX_DIMS]
+    if is_cpu(result_device(c)):
+        set_format(t.ndim, t.sizes, strides, suggest_format(t.ndim, t.sizes, t.strides))
+    else:
+        preserve_strides(t.ndim, t.sizes, t.strides, strides)
+    return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
+
+
+cdef dim_t channels_of(Tensor t):
+    return t.sizes[1] if t.ndim > 1 else 0
+
+
+cdef int check_batch_norm(Call* c, Tensor t, int mean, int weight) except -1:
+    """The four vectors: statistics from slot `mean` on, weight and bias from slot `weight` on."""
+    cdef dim_t channels = channels_of(t)
+    need_real_float(c, t)
+    if mean >= 0:
+        check_channels(c, t, mean, "running_mean", channels)
+        check_channels(c, t, mean + 1, "running_var", channels)
+    check_channels(c, t, weight, "weight", channels)
+    check_channels(c, t, weight + 1, "bias", channels)
+    return 0
+
+
+cdef object batch_norm_eval_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    if is_none(c, 1) or is_none(c, 2):
+        raise RuntimeError(f"batch_norm(): running_{'mean' if is_none(c, 1) else 'var'} must be given outside training")
+    check_batch_norm(c, t, 1, 3)
+    return normalized_like(c, t)
+
+
+cdef object batch_norm_train_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, 1, 3)
+    return normalized_like(c, t)
+
+
+cdef object batch_norm_stats_meta(Call* c):
+    """(input, weight, bias, eps): training without running statistics."""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, -1, 1)
+    return normalized_like(c, t)
+
+
+cdef object native_batch_norm_meta(Call* c):
+    """(input, weight, bias, running_mean, running_var, training, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Device device = result_device(c)
+    cdef DType kept = statistics_dtype(c, t, 1)
+    cdef dim_t n = channels_of(t)
+    if not bool_arg(c, 5):
+        if is_none(c, 3) or is_none(c, 4):
+            raise RuntimeError(f"{op_name(c)}(): running statistics must be given outside training")
+        if is_cpu(device):
+            n = 0
+    check_batch_norm(c, t, 3, 1)
+    return (normalized_like(c, t), new_contiguous(1, &n, kept, device), new_contiguous(1, &n, kept, device))
+
+
+cdef object instance_norm_meta(Call* c):
+    """(input, weight, bias, eps), and of `_instance_norm_train` (input, running_mean, running_var, weight, ...)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, -1, 1)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object instance_norm_running_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, 1, 3)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+define("nn.functional._batch_norm_eval(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight, "
+       "Tensor? bias, float eps) -> Tensor", batch_norm_eval_meta, 0, "`batch_norm` by statistics that are given.")
+define("nn.functional._batch_norm_stats(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+       batch_norm_stats_meta, 0, "`batch_norm` by the statistics of the batch.")
+define("nn.functional._batch_norm_train(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
+       "Tensor? weight, Tensor? bias, float momentum, float eps) -> Tensor", batch_norm_train_meta, 0,
+       "`batch_norm` by the statistics of the batch, which update the running ones.")
+define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
+       "Tensor(b!)? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+       native_batch_norm_meta, OUT | FUNCTION_ONLY,
+       "`batch_norm`, with the mean and the reciprocal of the standard deviation of the batch.")
+define("nn.functional._instance_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+       instance_norm_meta, 0, "`instance_norm` by the statistics of each instance.")
+define("nn.functional._instance_norm_train(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
+       "Tensor? weight, Tensor? bias, float momentum, float eps) -> Tensor", instance_norm_running_meta, 0,
+       "`instance_norm` by the statistics of each instance, whose mean updates the running ones.")
+define("nn.functional._instance_norm_eval(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight, "
+       "Tensor? bias, float eps) -> Tensor", instance_norm_running_meta, 0,
+       "`instance_norm` by statistics that are given.")
+
+cdef Op _eval = find("nn.functional._batch_norm_eval")
+cdef Op _stats = find("nn.functional._batch_norm_stats")
+cdef Op _train = find("nn.functional._batch_norm_train")
+cdef Op _instance = find("nn.functional._instance_norm")
+cdef Op _instance_train = find("nn.functional._instance_norm_train")
+cdef Op _instance_eval = find("nn.functional._instance_norm_eval")
+
+
+cdef object batch_norm_body(Call* c):
+    """(input, running_mean, running_var, weight, bias, training, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef PyObject* args[7]
+    cdef dim_t values
+    cdef int i
+    if not bool_arg(c, 5):
+        for i in range(5):
+            args[i] = c.args[i]
+        args[5] = c.args[7]
+        return hooks.invoke(<PyObject*>_eval, args, 6)
+    values = t.sizes[0] if t.ndim else 1
+    for i in range(2, t.ndim):
+        values *= t.sizes[i]
+    if values == 1:
+        raise ValueError("batch_norm(): more than 1 value per channel is needed in training, got input of shape "
+                         + shape_str(t))
+    if is_none(c, 1) and is_none(c, 2):
+        args[0], args[1], args[2], args[3] = c.args[0], c.args[3], c.args[4], c.args[7]
+        return hooks.invoke(<PyObject*>_stats, args, 4)
+    for i in range(5):
+        args[i] = c.args[i]
+    args[5], args[6] = c.args[6], c.args[7]
+    return hooks.invoke(<PyObject*>_train, args, 7)
+
+
+cdef object instance_norm_body(Call* c):
+    """(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef PyObject* args[7]
+    cdef dim_t values = 1
+    cdef int i
+    if not bool_arg(c, 5):
+        if is_none(c, 1) or is_none(c, 2):
+            raise RuntimeError("instance_norm(): running_mean and running_var must be given where use_input_stats is "
+                               "False")
+        for i in range(5):
+            args[i] = c.args[i]
+        args[5] = c.args[7]
+        return hooks.invoke(<PyObject*>_instance_eval, args, 6)
+    for i in range(2, t.ndim):
+        values *= t.sizes[i]
+    if values == 1:
+        raise ValueError("instance_norm(): more than 1 spatial element is needed in training, got input of shape "
+                         + shape_str(t))
+    if is_none(c, 1) and is_none(c, 2):
+        args[0], args[1], args[2], args[3] = c.args[0], c.args[3], c.args[4], c.args[7]
+        return hooks.invoke(<PyObject*>_instance, args, 4)
+    for i in range(5):
+        args[i] = c.args[i]
+    args[5], args[6] = c.args[6], c.args[7]
+    return hooks.invoke(<PyObject*>_instance_train, args, 7)
+
+
+define("nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
+       "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", batch_norm_body,
+       COMPOSITE, "Mean 0 and variance 1 for each channel (dimension 1), then times `weight` plus `bias`.")
+define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
+       "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) "
+       "-> Tensor", instance_norm_body, COMPOSITE,
+       "Mean 0 and variance 1 for each channel of each instance, then times `weight` plus `bias`.")
+
+
+# group_norm ---------------------------------------------------------------------------------
+
+cdef int check_groups(Call* c, Tensor t, dim_t channels, dim_t groups, int weight) except -1:
+    cdef int i
+    cdef Tensor p
+    if groups <= 0:
+        raise RuntimeError(f"{op_name(c)}(): num_groups must be greater than 0, got {groups}")
+    if channels % groups:
+        raise RuntimeError(f"{op_name(c)}(): the number of channels must be divisible by num_groups, got input of shape "
+                           f"{shape_str(t)} and {groups} groups")
+    for i in range(2):
+        if is_none(c, weight + i):
+            continue
+        p = tensor_arg(c, weight + i)
+        if p.ndim != 1 or p.sizes[0] != channels:
+            raise RuntimeError(f"{op_name(c)}(): {'bias' if i else 'weight'} must be a vector with {channels} elements, "
+                               f"one for each channel of input {shape_str(t)}, got shape {shape_str(p)}")
+        check_parameter(c, t, p, "bias" if i else "weight")
+    return 0
+
+
+cdef object group_norm_meta(Call* c):
+    """(input, num_groups, weight, bias, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t strides[MAX_DIMS]
+    cdef dim_t groups = int_arg(c, 1), values
+    cdef int i
+    if t.ndim < 2:
+        raise RuntimeError(f"{op_name(c)}(): input must have at least 2 dimensions, got shape {shape_str(t)}")
+    if groups == 0:
+        raise ZeroDivisionError(f"{op_name(c)}(): num_groups must not be 0")
+    need_real_float(c, t)
+    check_groups(c, t, t.sizes[1], groups, 2)
+    if t.total:
+        values = t.sizes[0] * t.sizes[1] // groups
+        for i in range(2, t.ndim):
+            values *= t.sizes[i]
+        if values == 1:
+            raise ValueError(f"{op_name(c)}(): more than 1 value per group is needed, got input of shape {shape_str(t)} "
+                             f"and {groups} groups")
+    if is_cpu(result_device(c)):
+        set_format(t.ndim, t.sizes, strides, suggest_format(t.ndim, t.sizes, t.strides))
+        return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object native_group_norm_meta(Call* c):
+    """(input, weight, bias, N, C, HxW, group, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t strides[MAX_DIMS]
+    cdef dim_t n = int_arg(c, 3), channels = int_arg(c, 4), pixels = int_arg(c, 5), groups = int_arg(c, 6)
+    cdef dim_t sizes[2]
+    cdef Device device = result_device(c)
+    cdef DType kept = t.dtype
+    need_real_float(c, t)
+    if n < 0 or channels < 0 or pixels < 0 or <object>n * channels * pixels != t.total:
+        raise RuntimeError(f"{op_name(c)}(): N * C * HxW must be the number of elements of input {shape_str(t)}, got "
+                           f"{n}, {channels} and {pixels}")
+    check_groups(c, t, channels, groups, 1)
+    sizes[0], sizes[1] = n, groups
+    if is_cpu(device):
+        kept = statistics_dtype(c, t, 1)
+        set_format(t.ndim, t.sizes, strides, suggest_format(t.ndim, t.sizes, t.strides))
+    else:
+        preserve_strides(t.ndim, t.sizes, t.strides, strides)
+    return (new_strided(t.ndim, t.sizes, strides, t.dtype, device), new_contiguous(2, sizes, kept, device),
+            new_contiguous(2, sizes, kept, device))
+
+
+define("nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+       "float eps=1e-05) -> Tensor", group_norm_meta, 0,
+       "Mean 0 and variance 1 for each group of channels, then times `weight` plus `bias` by channel.")
+define("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) "
+       "-> (Tensor, Tensor, Tensor)", native_group_norm_meta, OUT | FUNCTION_ONLY,
+       "`group_norm`, with the mean and the reciprocal of the standard deviation of each group.")
+
+
+# normalize and local_response_norm ----------------------------------------------------------
+
+cdef object normalize_meta(Call* c):
+    """(input, p, dim, eps): strides are those of input divided by its norms, expanded."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef dim_t step = 1
+    cdef Operands o
+    cdef int i
+    require_floating(c, t.dtype)
+    dim_list(c, 2, t.ndim, chosen)
+    no_operands(&o)
+    shape_operand(&o, t)
+    shape_operand(&o, t)
+    for i in range(t.ndim - 1, -1, -1):
+        strides[i] = 0 if chosen[i] and t.sizes[i] != 1 else step
+        if not chosen[i] and t.sizes[i]:
+            step *= t.sizes[i]
+    o.strides[1] = strides
+    return elementwise_result(c, &o, t.dtype)
+
+
+cdef object local_response_norm_body(Call* c):
+    """(input, size, alpha, beta, k): the mean of squares is an average pool over the channels."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef object mean
+    cdef dim_t size = int_arg(c, 1)
+    cdef int i
+    if t.ndim < 3:
+        raise ValueError(f"{op_name(c)}(): input must have at least 3 dimensions, got shape {shape_str(t)}")
+    if size <= 0:
+        raise RuntimeError(f"{op_name(c)}(): size must be greater than 0, got {size}")
+    if t.total == 0:
+        return t
+    mean = call("mul", (t, t))
+    if t.ndim == 3:
+        mean = call("nn.functional.pad", (call("unsqueeze", (mean, 1)), (0, 0, size // 2, (size - 1) // 2)))
+        mean = call("squeeze", (call("nn.functional.avg_pool2d", (mean, (size, 1), 1)), 1))
+    else:
+        mean = call("reshape", (mean, (t.sizes[0], 1, t.sizes[1], t.sizes[2], -1)))
+        mean = call("nn.functional.pad", (mean, (0, 0, 0, 0, size // 2, (size - 1) // 2)))
+        mean = call("squeeze", (call("nn.functional.avg_pool3d", (mean, (size, 1, 1), 1)), 1))
+        mean = call("reshape", (mean, [t.sizes[i] for i in range(t.ndim)]))
+    mean = call("add", (call("mul", (mean, arg(c, 2))), arg(c, 4)))
+    return call("div", (t, call("pow", (mean, arg(c, 3)))))
+
+
+define("nn.functional.normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor", normalize_meta,
+       OUT, "Divided by its `p`-norm over `dim`, or by `eps` where that is larger.")
+define("nn.functional.local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) "
+       "-> Tensor", local_response_norm_body, COMPOSITE,
+       "Divided by a power of the mean square over `size` neighbouring channels.")

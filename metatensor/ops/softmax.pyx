@@ -1,0 +1,43 @@
+"""softmax and its kin: results are contiguous, of the input's shape and of its dtype or the one asked for."""
+from metatensor._core.dtype cimport DType
+from metatensor._core.op cimport (
+    OUT, Call, alias_op, define, dim_arg, dtype_arg, is_none, op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous
+from metatensor._core.types cimport KIND_FLOAT
+
+
+cdef object softmax_of(Call* c, DType dtype):
+    cdef Tensor t = tensor_arg(c, 0)
+    if dtype.kind != KIND_FLOAT:
+        raise NotImplementedError(f"{op_name(c)}(): the result must be floating-point, not {dtype.name}; give a dtype")
+    return new_contiguous(t.ndim, t.sizes, dtype, result_device(c))
+
+
+cdef object softmax_meta(Call* c):
+    """(input, dim, dtype)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    dim_arg(c, 1, t.ndim)
+    return softmax_of(c, dtype_arg(c, 2, t.dtype))
+
+
+cdef object softmax_layer_meta(Call* c):
+    """(input, int? dim, _stacklevel, dtype)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    if not is_none(c, 1):
+        dim_arg(c, 1, t.ndim)
+    return softmax_of(c, dtype_arg(c, 3, t.dtype))
+
+
+define("softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT,
+       "Exponentials along `dim`, divided by their sum.")
+define("log_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT,
+       "Logarithm of `softmax`, computed without overflow.")
+alias_op("special.softmax", "softmax")
+alias_op("special.log_softmax", "log_softmax")
+define("nn.functional.softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
+       softmax_layer_meta, 0, "`softmax`; without `dim` it is 0 for 0, 1 and 3 dimensions and 1 otherwise.")
+define("nn.functional.log_softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
+       softmax_layer_meta, 0, "`log_softmax`; without `dim` it is 0 for 0, 1 and 3 dimensions and 1 otherwise.")
+define("nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
+       softmax_layer_meta, 0, "`softmax` of -input.")
