@@ -6,7 +6,7 @@ from importlib.metadata import entry_points, version
 
 import pytest
 
-HEAVY = ["numpy", "scipy", "pluggy", "ml_dtypes", "cupy", "torch", "click", "rich", "inspect", "typing_extensions"]
+HEAVY = ["numpy", "scipy", "pluggy", "ml_dtypes", "cupy", "torch", "click", "rich"]
 
 
 def run(code):

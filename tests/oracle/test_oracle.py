@@ -1,6 +1,7 @@
 """Recorded PyTorch calls, replayed: no op may pass fewer of its records than its floor says."""
 
 import pytest
+
 from oracle import floor, records
 
 
