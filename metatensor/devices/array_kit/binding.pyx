@@ -87,6 +87,8 @@ cdef class Views:
             raise RuntimeError(f"a tensor of shape {tuple(t.shape)} on {t.device} has no data")
         if not self.host:
             return self.kit.strided(data, t.offset * itemsize, raw, _dims(t.ndim, t.sizes, 1), _dims(t.ndim, t.strides, itemsize))
+        if t.total == 0:    # its offset may lie outside the storage
+            return _ndarray(_dims(t.ndim, t.sizes, 1), raw)
         if t.flags & T_CONTIGUOUS:
             return _ndarray(_dims(t.ndim, t.sizes, 1), raw, data, t.offset * itemsize)
         return _ndarray(_dims(t.ndim, t.sizes, 1), raw, data, t.offset * itemsize, _dims(t.ndim, t.strides, itemsize))

@@ -1,0 +1,24 @@
+"""Checks for those who extend metatensor: `check_device` for a device, `check_op` for an operator.
+
+Both need the cpu device (``metatensor-cpu``) to compare with.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from metatensor.testing.device import DeviceReport as DeviceReport
+    from metatensor.testing.device import check_device as check_device
+    from metatensor.testing.operator import OpReport as OpReport
+    from metatensor.testing.operator import check_op as check_op
+
+__all__ = ["DeviceReport", "OpReport", "check_device", "check_op"]
+
+_HOME = {"check_device": "device", "DeviceReport": "device", "check_op": "operator", "OpReport": "operator"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

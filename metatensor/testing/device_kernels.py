@@ -1,0 +1,124 @@
+"""Every kernel of a device against the reference device, on the same values laid out in another order."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metatensor._core.device import backend_for
+from metatensor._core.op import registry
+from metatensor._core.tensor import Tensor
+from metatensor.devices.base import DeviceBackend
+from metatensor.testing.samples import Sample, find_samples
+from metatensor.testing.values import difference, to_values
+
+if TYPE_CHECKING:
+    from metatensor.testing.device import DeviceReport
+
+__all__ = ["cases"]
+
+DTYPES = ("float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
+# Their results are memory as it was found.
+UNINITIALISED = ("empty", "new_empty")
+
+
+def cases(backend: DeviceBackend, reference: str, report: DeviceReport) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Qualified name and check of every op that the device has a kernel for and samples were found for.
+
+    Those without samples, and ops without a kernel, go into the report.
+    """
+    seen = set()
+    for op in list(registry.values()):
+        if op.functional is not op or op in seen:
+            continue
+        seen.add(op)
+        for overload in op.overloads:
+            if overload.is_view or overload.is_composite:
+                continue
+            name = overload.qualname
+            if backend.kernel(name) is None:
+                report.missing.append(name)
+            elif name.startswith(UNINITIALISED):
+                report.not_sampled.append(name)
+            else:
+                samples = find_samples(op, overload.text, DTYPES)
+                if samples:
+                    yield name, lambda op=op, samples=samples: _compare(op, samples, backend.type, reference)
+                else:
+                    report.not_sampled.append(name)
+
+
+def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> None:
+    problems = []
+    for sample in samples:
+        expected = _call(op, sample, reference, strided=False)
+        got = _call(op, sample, device, strided=True)
+        problem = _problem(got, expected, device)
+        if problem:
+            problems.append(f"({sample}): {problem}")
+    assert not problems, "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+
+
+def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
+    """The results, or the exception; random ops draw the same ticket each time."""
+    import metatensor
+
+    arguments = sample.on(device, strided)
+    names = {name for overload in op.overloads for name in overload.argument_names}
+    if "generator" in names:
+        arguments["generator"] = metatensor.Generator().manual_seed(5)
+    before = {name: to_values(value) for name, value in arguments.items() if isinstance(value, Tensor)}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = op(**arguments)
+    except Exception as error:
+        return error
+    changed = {name: to_values(arguments[name]) for name in before if _differs(before[name], to_values(arguments[name]))}
+    return result, changed
+
+
+def _differs(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.tobytes() != b.tobytes()
+
+
+def _problem(got: Any, expected: Any, device: str) -> str:
+    if isinstance(expected, Exception):
+        if isinstance(got, Exception) or isinstance(expected, NotImplementedError):
+            return ""
+        return f"no error, but the reference raises {type(expected).__name__}: {expected}"
+    if isinstance(got, Exception):
+        return f"{type(got).__name__}: {got}"
+    if got[1].keys() != expected[1].keys():
+        return f"it changes the arguments {sorted(got[1])}, the reference {sorted(expected[1])}"
+    for name, values in expected[1].items():
+        if difference(got[1][name], values, values.dtype.name):
+            return f"argument {name} after the call: {difference(got[1][name], values, values.dtype.name)}"
+    return _results_differ(got[0], expected[0], device)
+
+
+def _results_differ(got: Any, expected: Any, device: str) -> str:
+    if isinstance(expected, (tuple, list)):
+        if not isinstance(got, (tuple, list)) or len(got) != len(expected):
+            return f"{got!r} instead of {len(expected)} results"
+        found = (f"result {i}: {text}" for i, pair in enumerate(zip(got, expected, strict=True)) if (text := _results_differ(*pair, device)))
+        return next(found, "")
+    if not isinstance(expected, Tensor):
+        if isinstance(expected, (float, complex)):
+            return difference(got, expected, "float32")
+        return "" if got == expected else f"{got!r} instead of {expected!r}"
+    if not isinstance(got, Tensor):
+        return f"{type(got).__name__} instead of a tensor"
+    if got.device.type != device:
+        return f"the result is on {got.device}"
+    if got.dtype is not expected.dtype:
+        return f"{got.dtype} instead of {expected.dtype}"
+    return difference(_values(got), _values(expected), expected.dtype.name)
+
+
+def _values(tensor: Tensor) -> np.ndarray:
+    backend_for(tensor.device).synchronize(0)
+    return to_values(tensor)

@@ -1,0 +1,88 @@
+"""Tensors from NumPy values and back, on any device, by nothing but what a backend must have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metatensor._core.device import backend_for
+from metatensor._core.dtype import dtype_by_name
+from metatensor._core.storage import make_storage
+from metatensor._core.tensor import Tensor, tensor_from_storage
+from metatensor.devices.array_kit.formats import formats
+from metatensor.devices.array_kit.interchange import contiguous_strides
+
+__all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "from_values", "to_values"]
+
+FORMATS = formats()
+
+# Relative and absolute: some steps of the last digit, for sums taken in another order.
+TOLERANCES = {
+    "float64": (1e-10, 1e-12), "complex128": (1e-10, 1e-12), "float32": (1e-4, 1e-5), "complex64": (1e-4, 1e-5),
+    "float16": (4e-3, 1e-3), "complex32": (4e-3, 1e-3), "bfloat16": (2e-2, 1e-2),
+    **{name: (0.3, 0.1) for name in FORMATS if name.startswith("float8")},
+}
+
+
+def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
+    """An uninitialised tensor with memory of its own; ``strides`` and ``offset`` in elements."""
+    kind = dtype_by_name(dtype)
+    strides = contiguous_strides(shape) if strides is None else strides
+    reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
+    nbytes = 0 if 0 in shape else (offset + reach) * kind.itemsize
+    if device == "meta":
+        return tensor_from_storage(make_storage(device, nbytes), kind, shape, strides, offset)
+    backend = backend_for(device)
+    return tensor_from_storage(make_storage(device, nbytes, backend.allocate(nbytes, 0)), kind, shape, strides, offset)
+
+
+def from_values(device: str, values: Any, dtype: str | None = None, *, strided: bool = False) -> Tensor:
+    """A tensor with the values of an array, converted to ``dtype``.
+
+    With ``strided`` its memory is transposed, has gaps, and does not begin at the start of its storage.
+    """
+    values = np.asarray(values)
+    dtype = dtype or values.dtype.name
+    strides, offset = None, 0
+    if strided:
+        offset, step, steps = 3, 2, []
+        for extent in values.shape:  # the first dimension is the fastest
+            steps.append(step)
+            step *= max(extent, 1)
+        strides = tuple(steps)
+    tensor = empty(device, values.shape, dtype, strides, offset)
+    if device != "meta":
+        fmt = FORMATS[dtype]
+        with np.errstate(all="ignore"):
+            raw = values.astype(fmt.compute)
+            raw = fmt.encode(np, raw) if fmt.encode is not None else raw
+        backend_for(device).from_host(tensor, np.ascontiguousarray(raw).tobytes())
+    return tensor
+
+
+def to_values(tensor: Tensor) -> np.ndarray:
+    """The tensor's values as a NumPy array of the dtype that its dtype is computed in."""
+    fmt = FORMATS[tensor.dtype.name]
+    raw = np.frombuffer(backend_for(tensor.device).to_host(tensor), np.uint8).view(fmt.raw)
+    values = fmt.decode(np, raw) if fmt.decode is not None else raw
+    return values.reshape(tuple(tensor.shape))
+
+
+def difference(got: Any, expected: Any, dtype: str) -> str:
+    """How two arrays of values differ beyond the tolerance of ``dtype``; empty where they do not."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    if got.shape != expected.shape:
+        return f"shape {got.shape} instead of {expected.shape}"
+    if got.size == 0:
+        return ""
+    if dtype not in TOLERANCES:
+        wrong = got != expected
+    else:
+        relative, absolute = TOLERANCES[dtype]
+        with np.errstate(all="ignore"):
+            wrong = ~np.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
+    if not wrong.any():
+        return ""
+    where = tuple(int(i[0]) for i in np.nonzero(wrong)) if got.ndim else ()
+    return f"{int(wrong.sum())} of {got.size} values differ, the first at {where}: {got[where]} instead of {expected[where]}"
