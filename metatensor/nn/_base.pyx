@@ -1,0 +1,336 @@
+"""What a module does when an attribute of it is read and when it is called, compiled.
+
+A module keeps its parameters, buffers and submodules in three dicts of its ``__dict__`` (`_register` writes
+them). ``ModuleBase`` is the C part of `metatensor.nn.Module`: an ordinary ``__dict__`` at a fixed place, and a
+vectorcall entry. `module_getattr` becomes ``Module.__getattr__``, so that ``super().__getattr__`` works; classes
+that do not override it read through `getattr_module` instead, which needs no failed look-up first.
+
+Whatever a subclass overrides (``__getattr__``, ``__call__``, ``forward`` on an instance) is honoured; a short cut
+is taken only where the class still has the original.
+"""
+cimport cython
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_XINCREF
+from metatensor.nn._cpython cimport (
+    PY_VECTORCALL_ARGUMENTS_OFFSET, Py_DECREF, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size, PyErr_Format,
+    PyFunction_Check, PyObject_GetAttr, PyObject_Vectorcall, PyUnicode_CheckExact, PyUnicode_FromObject,
+    PyVectorcall_NARGS, Py_TYPE, _PyType_Lookup, descrgetfunc, getattrofunc, mt_enable_vectorcall, mt_getattro,
+    mt_put_error, mt_take_error, mt_tp_call, ternaryfunc, vectorcallfunc,
+)
+
+from collections import OrderedDict
+
+cdef str PARAMETERS = "_parameters"
+cdef str BUFFERS = "_buffers"
+cdef str MODULES = "_modules"
+cdef str FORWARD = "forward"
+cdef str FORWARD_HOOKS = "_forward_hooks"
+cdef str FORWARD_PRE_HOOKS = "_forward_pre_hooks"
+cdef str CALL_SUPER_INIT = "call_super_init"
+cdef str GETATTR = "__getattr__"
+cdef str GETATTRIBUTE = "__getattribute__"
+
+# Attributes that few modules need: made when they are first asked for.
+cdef dict LAZY = {
+    "_non_persistent_buffers_set": set,
+    "_forward_hooks": OrderedDict,
+    "_forward_hooks_with_kwargs": OrderedDict,
+    "_forward_hooks_always_called": OrderedDict,
+    "_forward_pre_hooks": OrderedDict,
+    "_forward_pre_hooks_with_kwargs": OrderedDict,
+    "_backward_hooks": OrderedDict,
+    "_backward_pre_hooks": OrderedDict,
+    "_state_dict_hooks": OrderedDict,
+    "_state_dict_pre_hooks": OrderedDict,
+    "_load_state_dict_pre_hooks": OrderedDict,
+    "_load_state_dict_post_hooks": OrderedDict,
+}
+
+# Hooks on every module of the process; metatensor.nn._hooks fills them.
+global_forward_hooks = OrderedDict()
+global_forward_pre_hooks = OrderedDict()
+cdef PyObject* every_forward_hook = <PyObject*>global_forward_hooks
+cdef PyObject* every_forward_pre_hook = <PyObject*>global_forward_pre_hooks
+
+# What `install` provides.
+cdef object call_with_hooks = None          # (module, args, kwargs) -> result
+cdef object add_module_note = None          # (exception, module) -> None
+cdef getattrofunc hook_getattro = NULL      # CPython's slot for a class with __getattr__
+
+
+@cython.auto_pickle(False)
+cdef class ModuleBase:
+    """The compiled part of `metatensor.nn.Module`; use that."""
+
+    def __cinit__(self):
+        cdef PyTypeObject* cls = Py_TYPE(<PyObject*>self)
+        self.vectorcall = <vectorcallfunc>vectorcall_module
+        if mt_getattro(cls)[0] == hook_getattro:
+            prepare_class(cls)
+
+    def __init__(self, *args, **kwargs):
+        cdef dict attrs = <dict>attributes(<PyObject*>self)
+        cdef PyTypeObject* cls = Py_TYPE(<PyObject*>self)
+        cdef PyObject* wanted = _PyType_Lookup(cls, <PyObject*>CALL_SUPER_INIT)
+        cdef bint cooperative = wanted != NULL and <object>wanted is True
+        if not cooperative and (args or kwargs):
+            raise TypeError(
+                f"Module.__init__() takes no arguments, but {type(self).__name__} passed {[*args, *kwargs]}"
+            )
+        attrs["training"] = True
+        attrs[PARAMETERS] = {}
+        attrs[BUFFERS] = {}
+        attrs[MODULES] = {}
+        if cooperative:
+            super(ModuleBase, self).__init__(*args, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        """Run the hooks and ``forward``; what they raise gets a note with the module's path."""
+        return owned(call_module(<PyObject*>self, args, kwargs))
+
+
+cdef inline object owned(PyObject* new_reference):
+    cdef object value = <object>new_reference
+    Py_DECREF(new_reference)
+    return value
+
+
+cdef int prepare_class(PyTypeObject* cls) except -1:
+    """Give a subclass of Module the compiled attribute look-up and call, where it has not overridden them.
+
+    CPython puts its own slot back whenever ``__getattr__`` is set on the class or a base later.
+    """
+    if (_PyType_Lookup(cls, <PyObject*>GETATTR) == <PyObject*>module_getattr_method
+            and _PyType_Lookup(cls, <PyObject*>GETATTRIBUTE) == <PyObject*>plain_getattribute):
+        mt_getattro(cls)[0] = getattr_module
+    if mt_tp_call(cls)[0] == base_call:     # before CPython 3.12 a Python class does not inherit the flag
+        mt_enable_vectorcall(cls, vectorcall_offset)
+    return 0
+
+
+cdef bint reads_plainly(PyObject* module) noexcept:
+    """Whether nothing but this file decides which attributes the module has."""
+    return mt_getattro(Py_TYPE(module))[0] == getattr_module
+
+
+# ---- reading attributes ---------------------------------------------------------------------------------------
+
+cdef PyObject* getattr_module(PyObject* self, PyObject* name) noexcept:
+    """``tp_getattro``: as `object`'s, then the parameters, buffers and submodules."""
+    cdef PyTypeObject* cls = Py_TYPE(self)
+    cdef PyObject* attrs = attributes(self)
+    cdef PyObject* found
+    cdef PyObject* on_class
+    if not PyUnicode_CheckExact(name):
+        return getattr_odd_name(self, name)
+    on_class = _PyType_Lookup(cls, name)
+    if on_class != NULL and Py_TYPE(on_class).tp_descr_set != NULL and Py_TYPE(on_class).tp_descr_get != NULL:
+        return bind(on_class, self, cls)
+    found = PyDict_GetItemWithError(attrs, name)
+    if found == NULL:
+        if on_class != NULL:
+            return bind(on_class, self, cls)
+        found = member(attrs, name)
+        if found == NULL:
+            return missing(self, name)
+    Py_XINCREF(found)
+    return found
+
+
+cdef inline PyObject* bind(PyObject* on_class, PyObject* self, PyTypeObject* cls) noexcept:
+    cdef PyObject* result
+    Py_XINCREF(on_class)
+    if Py_TYPE(on_class).tp_descr_get == NULL:
+        return on_class
+    result = (<descrgetfunc>Py_TYPE(on_class).tp_descr_get)(on_class, self, <PyObject*>cls)
+    Py_DECREF(on_class)
+    return result
+
+
+cdef PyObject* member(PyObject* attrs, PyObject* name) noexcept:
+    """The parameter, buffer or submodule called ``name``, borrowed, or NULL."""
+    cdef PyObject* members = PyDict_GetItemWithError(attrs, <PyObject*>PARAMETERS)
+    cdef PyObject* found = NULL
+    if members != NULL:
+        found = PyDict_GetItemWithError(members, name)
+    if found == NULL:
+        members = PyDict_GetItemWithError(attrs, <PyObject*>BUFFERS)
+        if members != NULL:
+            found = PyDict_GetItemWithError(members, name)
+    if found == NULL:
+        members = PyDict_GetItemWithError(attrs, <PyObject*>MODULES)
+        if members != NULL:
+            found = PyDict_GetItemWithError(members, name)
+    return found
+
+
+cdef PyObject* missing(PyObject* self, PyObject* name) noexcept:
+    """A lazy attribute, made now, or AttributeError."""
+    cdef PyObject* factory = PyDict_GetItemWithError(<PyObject*>LAZY, name)
+    cdef PyObject* made
+    if factory == NULL:
+        return PyErr_Format(AttributeError, "'%.200s' object has no attribute '%U'", Py_TYPE(self).tp_name, name)
+    made = PyObject_Vectorcall(factory, NULL, 0, NULL)
+    if made != NULL and PyDict_SetItem(attributes(self), name, made) < 0:
+        Py_DECREF(made)
+        return NULL
+    return made
+
+
+cdef PyObject* getattr_odd_name(PyObject* self, PyObject* name) noexcept:
+    """As `getattr_module` for an instance of a subclass of str, whose own ``__eq__`` must not run in there."""
+    cdef PyObject* plain = PyUnicode_FromObject(name)
+    cdef PyObject* result = NULL
+    if plain != NULL:
+        result = getattr_module(self, plain)
+        Py_DECREF(plain)
+    return result
+
+
+def module_getattr(ModuleBase self not None, name):
+    """The parameter, buffer or submodule called ``name``; AttributeError where there is none."""
+    cdef str plain = exact(name)
+    cdef PyObject* found = member(attributes(<PyObject*>self), <PyObject*>plain)
+    if found != NULL:
+        return <object>found
+    return owned(checked(missing(<PyObject*>self, <PyObject*>plain)))
+
+
+cdef inline PyObject* checked(PyObject* result) except NULL:
+    """Turns a NULL that came with an exception into Cython's way of saying so."""
+    return result
+
+
+cdef str exact(object name):
+    """``name`` as a plain str, so that looking it up runs no foreign code."""
+    if PyUnicode_CheckExact(<PyObject*>name):
+        return <str>name
+    return owned(checked(PyUnicode_FromObject(<PyObject*>name)))
+
+
+# ---- calling --------------------------------------------------------------------------------------------------
+
+cdef inline bint hooked(PyObject* attrs) noexcept:
+    """Whether any forward hook, of this module or of all modules, is set."""
+    cdef PyObject* hooks
+    if PyDict_Size(every_forward_hook) or PyDict_Size(every_forward_pre_hook):
+        return True
+    hooks = PyDict_GetItemWithError(attrs, <PyObject*>FORWARD_PRE_HOOKS)
+    if hooks != NULL and PyDict_Size(hooks):
+        return True
+    hooks = PyDict_GetItemWithError(attrs, <PyObject*>FORWARD_HOOKS)
+    return hooks != NULL and PyDict_Size(hooks)
+
+
+cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
+    """``module(...)``: straight to ``forward`` where nothing stands between."""
+    cdef PyTypeObject* cls = Py_TYPE(self)
+    cdef PyObject* attrs = attributes(self)
+    cdef PyObject* forward
+    cdef PyObject* result
+    cdef PyObject* kept
+    cdef PyObject** shifted
+    if mt_tp_call(cls)[0] != base_call or hooked(attrs):
+        return call_packed(self, args, nargsf, kwnames)
+    forward = _PyType_Lookup(cls, <PyObject*>FORWARD)
+    if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET and forward != NULL and PyFunction_Check(forward)
+            and PyDict_GetItemWithError(attrs, <PyObject*>FORWARD) == NULL):
+        shifted = args - 1                  # the place before the arguments is ours, by the calling convention
+        kept = shifted[0]
+        shifted[0] = self
+        Py_XINCREF(forward)
+        result = PyObject_Vectorcall(forward, shifted, PyVectorcall_NARGS(nargsf) + 1, kwnames)
+        Py_DECREF(forward)
+        shifted[0] = kept
+    else:
+        forward = PyObject_GetAttr(self, <PyObject*>FORWARD)
+        if forward == NULL:
+            return NULL
+        result = PyObject_Vectorcall(forward, args, nargsf, kwnames)
+        Py_DECREF(forward)
+    if result == NULL:
+        note_failure(self)
+    return result
+
+
+cdef PyObject* call_packed(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
+    """The same through a tuple and a dict, as hooks and an overridden ``__call__`` want them."""
+    cdef tuple positional = pack_positional(args, PyVectorcall_NARGS(nargsf))
+    cdef dict keywords = pack_keywords(args + PyVectorcall_NARGS(nargsf), kwnames)
+    cdef ternaryfunc call = mt_tp_call(Py_TYPE(self))[0]
+    if call == base_call:
+        return call_module(self, positional, keywords)
+    return checked(call(self, <PyObject*>positional, <PyObject*>keywords))
+
+
+cdef PyObject* call_module(PyObject* self, tuple args, dict kwargs) except NULL:
+    cdef object outcome
+    try:
+        if hooked(attributes(self)):
+            outcome = call_with_hooks(<object>self, args, kwargs)
+        else:
+            outcome = (<object>self).forward(*args, **kwargs)
+    except Exception as error:
+        add_module_note(error, <object>self)
+        raise
+    Py_XINCREF(<PyObject*>outcome)
+    return <PyObject*>outcome
+
+
+cdef tuple pack_positional(PyObject** args, Py_ssize_t n):
+    cdef Py_ssize_t i
+    return tuple([<object>args[i] for i in range(n)])
+
+
+cdef dict pack_keywords(PyObject** args, PyObject* kwnames):
+    cdef Py_ssize_t i
+    cdef dict keywords = {}
+    if kwnames != NULL:
+        for i in range(len(<tuple>kwnames)):
+            keywords[(<tuple>kwnames)[i]] = <object>args[i]
+    return keywords
+
+
+cdef void note_failure(PyObject* module) noexcept:
+    """Add the module to the exception that is on its way out."""
+    cdef PyObject* error = mt_take_error()
+    try:
+        add_module_note(<object>error, <object>module)
+    except BaseException:
+        pass                                # a note that fails must not hide the error itself
+    mt_put_error(error)
+
+
+# ---- wiring ---------------------------------------------------------------------------------------------------
+
+cdef object module_getattr_method = module_getattr
+cdef object plain_getattribute = object.__getattribute__
+cdef ternaryfunc base_call = mt_tp_call(<PyTypeObject*>ModuleBase)[0]
+
+cdef ModuleBase _probe = ModuleBase.__new__(ModuleBase)
+cdef Py_ssize_t vectorcall_offset = <char*>&_probe.vectorcall - <char*><PyObject*>_probe
+mt_enable_vectorcall(<PyTypeObject*>ModuleBase, vectorcall_offset)
+
+
+class InstanceDict:
+    """``module.__dict__``, readable and assignable."""
+
+    def __get__(self, module, cls=None):
+        return self if module is None else <object>attributes(<PyObject*><ModuleBase?>module)
+
+    def __set__(self, module, value):
+        cdef ModuleLayout* layout = <ModuleLayout*><PyObject*><ModuleBase?>module
+        cdef PyObject* before = layout.attributes
+        if not isinstance(value, dict):
+            raise TypeError(f"__dict__ must be a dict, not {type(value).__name__}")
+        Py_XINCREF(<PyObject*>value)
+        layout.attributes = <PyObject*>value
+        Py_DECREF(before)
+
+
+def install(module_class, hooked_call, note):
+    """Called once by `metatensor.nn.module`, with the class and the slow ways that this file goes through."""
+    global call_with_hooks, add_module_note, hook_getattro
+    call_with_hooks = hooked_call
+    add_module_note = note
+    hook_getattro = mt_getattro(<PyTypeObject*>module_class)[0]

@@ -1,0 +1,80 @@
+"""Where in a model an exception came from: a note on it, and its attribute ``module_path``."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from metatensor.nn.module import Module
+
+__all__ = ["ModulePath", "add_module_note"]
+
+
+class ModulePath(str):
+    """Path of the module that failed, seen from the outermost one: ``"encoder.layers.3"``; ``""`` for that itself.
+
+    ``leaf`` is the class name of the module that failed. Copies and pickles as a plain str.
+    """
+
+    __slots__ = ("leaf", "note", "outermost")
+    leaf: str
+    note: str
+    outermost: weakref.ref[Module]
+
+    def __reduce__(self):
+        return str, (str(self),)
+
+
+def add_module_note(error: BaseException, module: Module) -> None:
+    """Say on ``error``, which is leaving ``module``'s call, where it came from.
+
+    Called once for each module on the way out, so it only prepends one step to the path that is there, and rewrites
+    the note. A module that runs another one that is not registered with it gives a step like ``<Linear>``.
+    """
+    if not isinstance(error, Exception):
+        return
+    inner = getattr(error, "module_path", None)
+    if type(inner) is ModulePath and inner.outermost() is not None:
+        child = inner.outermost()
+        if child is module:
+            return
+        step = _name_within(module, child) or f"<{type(child).__name__}>"
+        path = ModulePath(f"{step}.{inner}" if inner else step)
+        path.leaf = inner.leaf
+        path.note = f"in module {path} ({path.leaf}) of {type(module).__name__}"
+        _replace_note(error, inner.note, path.note)
+    else:
+        path = ModulePath("")
+        path.leaf = type(module).__name__
+        path.note = f"in module {path.leaf}"
+        _add_note(error, path.note)
+    path.outermost = weakref.ref(module)
+    error.module_path = path  # type: ignore[attr-defined]
+
+
+def _name_within(module: Module, child: Module) -> str | None:
+    for name, candidate in module._modules.items():
+        if candidate is child:
+            return name
+    for name, candidate in module.named_modules():
+        if candidate is child:
+            return name
+    return None
+
+
+def _add_note(error: Exception, note: str) -> None:
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif hasattr(error, "__notes__"):  # Python 3.10 has no add_note, but later tools read the attribute
+        error.__notes__.append(note)
+    else:
+        error.__notes__ = [note]  # type: ignore[attr-defined]
+
+
+def _replace_note(error: Exception, old: str, new: str) -> None:
+    notes = getattr(error, "__notes__", [])
+    if old in notes:
+        notes[notes.index(old)] = new
+    else:
+        _add_note(error, new)

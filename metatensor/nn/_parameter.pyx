@@ -1,0 +1,45 @@
+"""Making a parameter, and running one call without recording gradients, compiled."""
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_XINCREF
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor.nn._base cimport pack_keywords, pack_positional
+from metatensor.nn._cpython cimport (
+    PyObject_Vectorcall, PyVectorcall_NARGS, Py_TYPE, mt_enable_vectorcall, mt_new_instance, vectorcallfunc,
+)
+
+cdef object make_subclass = Tensor._make_subclass
+cdef object YES = True      # the object: a bare True would be the C number in a cast
+
+
+cdef PyObject* new_parameter(PyObject* cls, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
+    """``Parameter(...)``: a plain tensor goes straight to its factory, all else to ``Parameter.__new__``."""
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
+    cdef PyObject* values[3]
+    if kwnames == NULL and 1 <= n <= 2 and Py_TYPE(args[0]) == <PyTypeObject*>Tensor:
+        values[0] = cls
+        values[1] = args[0]
+        values[2] = args[1] if n == 2 else <PyObject*>YES
+        return PyObject_Vectorcall(<PyObject*>make_subclass, values, 3, NULL)
+    made = (<object>cls).__new__(<object>cls, *pack_positional(args, n), **pack_keywords(args + n, kwnames))
+    Py_XINCREF(<PyObject*>made)
+    return <PyObject*>made
+
+
+def without_grad(function, *args, **kwargs):
+    """``function(*args, **kwargs)`` with gradient recording off: `no_grad` for a single call, without its cost."""
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.grad_enabled
+    state.grad_enabled = False
+    try:
+        return function(*args, **kwargs)
+    finally:
+        state.grad_enabled = was
+
+
+def install(parameter_class):
+    """Let ``parameter_class(...)`` take the short way."""
+    cdef PyTypeObject* cls = <PyTypeObject*>parameter_class
+    mt_new_instance(cls)[0] = <vectorcallfunc>new_parameter
+    # Before CPython 3.12 a metaclass written in Python does not inherit this from `type`.
+    mt_enable_vectorcall(Py_TYPE(<PyObject*>cls), <char*>mt_new_instance(cls) - <char*>cls)

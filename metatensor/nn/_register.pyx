@@ -1,0 +1,273 @@
+"""How names get into and out of a module: assignment, deletion and the ``register_*`` methods, compiled.
+
+The ``module_*`` functions become ``Module``'s special methods. They are functions of the Python class, not slots
+of the C one, because ``object.__setattr__(module, ...)`` and ``super(Module, self).__setattr__(...)`` must keep
+working, and CPython refuses both past a C-level slot. Each member is in exactly one of the module's three dicts,
+and not among its plain attributes.
+"""
+from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
+from metatensor._core.tensor cimport Tensor
+from metatensor.nn._base cimport ModuleBase, attributes, exact, member, reads_plainly
+from metatensor.nn._cpython cimport PyDict_GetItemWithError, PyType_IsSubtype, Py_TYPE, _PyType_Lookup
+
+from collections import OrderedDict
+
+cdef str PARAMETERS = "_parameters"
+cdef str BUFFERS = "_buffers"
+cdef str MODULES = "_modules"
+cdef str TEMPORARY = "_non_persistent_buffers_set"
+cdef str REGISTER_PARAMETER = "register_parameter"
+
+# Hooks on every registration in the process; metatensor.nn._hooks fills them.
+global_parameter_hooks = OrderedDict()
+global_buffer_hooks = OrderedDict()
+global_module_hooks = OrderedDict()
+cdef object parameter_hooks = global_parameter_hooks
+cdef object buffer_hooks = global_buffer_hooks
+cdef object module_hooks = global_module_hooks
+
+cdef PyTypeObject* PARAMETER_TYPE = NULL
+
+
+cdef enum Kind:
+    PLAIN
+    TENSOR
+    PARAMETER
+    BUFFER
+    MODULE
+
+
+cdef inline Kind kind_of(object value) except *:
+    """What ``value`` is to the module that it is assigned to."""
+    cdef PyTypeObject* cls = Py_TYPE(<PyObject*>value)
+    if PyType_IsSubtype(cls, <PyTypeObject*>Tensor):
+        if PyType_IsSubtype(cls, PARAMETER_TYPE):
+            return PARAMETER
+        # Parameter(x) and Buffer(x) mark a tensor that keeps its own class.
+        if getattr(value, "_is_param", False):
+            return PARAMETER
+        return BUFFER if getattr(value, "_is_buffer", False) else TENSOR
+    if PyType_IsSubtype(cls, <PyTypeObject*>ModuleBase):
+        return MODULE
+    return PLAIN
+
+
+cdef inline object group(ModuleBase self, str name):
+    """One of the three dicts of members (possibly an OrderedDict), or None before ``Module.__init__`` ran."""
+    cdef PyObject* found = PyDict_GetItemWithError(attributes(<PyObject*>self), <PyObject*>name)
+    return None if found == NULL else <object>found
+
+
+cdef inline bint holds(object members, str name) except -1:
+    return members is not None and len(members) != 0 and name in members
+
+
+cdef int forget(ModuleBase self, str name, str keep) except -1:
+    """Take ``name`` out of the plain attributes and of every group but ``keep``."""
+    cdef dict attrs = <dict>attributes(<PyObject*>self)
+    cdef object members
+    cdef str other
+    if name in attrs:
+        del attrs[name]
+    for other in (PARAMETERS, BUFFERS, MODULES):
+        if other is not keep:
+            members = group(self, other)
+            if holds(members, name):
+                del members[name]
+    if keep is not BUFFERS:
+        forget_temporary(attrs, name)
+    return 0
+
+
+cdef int forget_temporary(dict attrs, str name) except -1:
+    names = attrs.get(TEMPORARY)
+    if names:
+        names.discard(name)
+    return 0
+
+
+def module_setattr(ModuleBase self not None, name, value):
+    """Assign: parameters, buffers and modules are registered, everything else is a plain attribute.
+
+    Raises AttributeError for a parameter or module before ``Module.__init__`` ran, TypeError where the name
+    belongs to a parameter, buffer or submodule and ``value`` is neither of that kind nor None.
+    """
+    cdef str key = exact(name)
+    cdef Kind kind = kind_of(value)
+    cdef object members = group(self, PARAMETERS)
+    if members is None:
+        if kind == PARAMETER or kind == MODULE or kind == BUFFER:
+            raise not_initialised(self, key, value)
+        PyObject_GenericSetAttr(self, key, value)
+        return
+    if kind == PARAMETER:
+        forget(self, key, PARAMETERS)
+        set_parameter(self, key, value)
+        return
+    if holds(members, key):
+        if value is not None:
+            raise wrong_kind(self, key, value, "parameter", "a Parameter")
+        set_parameter(self, key, None)
+        return
+    members = group(self, MODULES)
+    if kind == MODULE:
+        forget(self, key, MODULES)
+        members[key] = run_hooks(module_hooks, self, key, value)
+        return
+    if holds(members, key):
+        if value is not None:
+            raise wrong_kind(self, key, value, "submodule", "a Module")
+        members[key] = run_hooks(module_hooks, self, key, None)
+        return
+    members = group(self, BUFFERS)
+    if kind == BUFFER:
+        self.register_buffer(key, value, value.persistent)
+    elif holds(members, key):
+        if value is not None and kind != TENSOR:
+            raise wrong_kind(self, key, value, "buffer", "a Tensor")
+        members[key] = run_hooks(buffer_hooks, self, key, value)
+    else:
+        PyObject_GenericSetAttr(self, key, value)
+
+
+def module_delattr(ModuleBase self not None, name):
+    """Delete a parameter, buffer, submodule or plain attribute; AttributeError where there is none."""
+    cdef str key = exact(name)
+    cdef str which
+    cdef object members
+    for which in (PARAMETERS, BUFFERS, MODULES):
+        members = group(self, which)
+        if holds(members, key):
+            del members[key]
+            if which is BUFFERS:
+                forget_temporary(<dict>attributes(<PyObject*>self), key)
+            return
+    object.__delattr__(self, key)
+
+
+cdef int set_parameter(ModuleBase self, str name, object value) except -1:
+    """`register_parameter`, the subclass's own where it has one."""
+    if _PyType_Lookup(Py_TYPE(<PyObject*>self), <PyObject*>REGISTER_PARAMETER) == <PyObject*>register_parameter_method:
+        register_parameter(self, name, value)
+    else:
+        self.register_parameter(name, value)
+    return 0
+
+
+# ---- registering ----------------------------------------------------------------------------------------------
+
+def register_parameter(ModuleBase self not None, name, param):
+    """Add a parameter, or None as the place of one.
+
+    Args:
+        name: its name, a str without dots; KeyError for one that is empty, dotted or otherwise in use.
+        param: a `Parameter`, or None, which `parameters` and `state_dict` leave out. TypeError for anything
+            else, ValueError for a tensor that an operation made (not a leaf).
+    """
+    cdef object members = group(self, PARAMETERS)
+    if members is None:
+        raise not_initialised(self, name, param)
+    cdef str key = new_name(self, members, name, "parameter")
+    if param is not None:
+        if kind_of(param) != PARAMETER:
+            raise wrong_kind(self, key, param, "parameter", "a Parameter")
+        if not param.is_leaf:
+            raise ValueError(
+                f"cannot register '{key}' of {type(self).__name__}: a parameter must be a leaf, not the result "
+                "of an operation; compute it in forward() from parameters instead"
+            )
+    members[key] = run_hooks(parameter_hooks, self, key, param)
+
+
+def register_buffer(ModuleBase self not None, name, tensor, bint persistent=True):
+    """Add a buffer: a tensor that belongs to the module's state and is not a parameter.
+
+    Args:
+        name: its name; KeyError for one that is empty, dotted or otherwise in use.
+        tensor: a Tensor, or None, which `buffers` and `state_dict` leave out; TypeError for anything else.
+        persistent: whether it is part of the `state_dict`.
+    """
+    cdef object members = group(self, BUFFERS)
+    if members is None:
+        raise not_initialised(self, name, tensor)
+    cdef str key = new_name(self, members, name, "buffer")
+    if tensor is not None and not isinstance(tensor, Tensor):
+        raise wrong_kind(self, key, tensor, "buffer", "a Tensor")
+    members[key] = run_hooks(buffer_hooks, self, key, tensor)
+    if persistent:
+        forget_temporary(<dict>attributes(<PyObject*>self), key)
+    else:
+        self._non_persistent_buffers_set.add(key)
+
+
+def add_module(ModuleBase self not None, name, module):
+    """Add a submodule, or None as the place of one.
+
+    Args:
+        name: its name; KeyError for one that is empty, dotted or otherwise in use.
+        module: a Module or None; TypeError for anything else.
+    """
+    if module is not None and not isinstance(module, ModuleBase):
+        raise TypeError(f"{type(module).__name__} is not a Module (added to {type(self).__name__} as {name!r})")
+    cdef object members = group(self, MODULES)
+    if members is None:
+        raise not_initialised(self, name, module)
+    cdef str key = new_name(self, members, name, "module")
+    members[key] = run_hooks(module_hooks, self, key, module)
+
+
+cdef str new_name(ModuleBase self, object members, object name, str what):
+    """``name`` as a plain str, checked to be fit for a member and free."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {what} must be a str, not {type(name).__name__}")
+    cdef str key = exact(name)
+    if not key:
+        raise KeyError(f"the name of a {what} must not be empty")
+    if "." in key:
+        raise KeyError(f"the name of a {what} must not contain a dot: {key!r}")
+    if key not in members and in_use(self, key):
+        raise KeyError(f"{type(self).__name__} already has an attribute {key!r}")
+    return key
+
+
+cdef bint in_use(ModuleBase self, str name) except -1:
+    cdef PyTypeObject* cls = Py_TYPE(<PyObject*>self)
+    if reads_plainly(<PyObject*>self) and _PyType_Lookup(cls, <PyObject*>name) == NULL:
+        if PyDict_GetItemWithError(attributes(<PyObject*>self), <PyObject*>name) != NULL:
+            return True
+        return member(attributes(<PyObject*>self), <PyObject*>name) != NULL
+    return hasattr(self, name)
+
+
+cdef inline object run_hooks(object hooks, ModuleBase self, str name, object value):
+    if len(hooks) == 0:
+        return value
+    for hook in list(hooks.values()):
+        changed = hook(self, name, value)
+        if changed is not None:
+            value = changed
+    return value
+
+
+cdef object not_initialised(ModuleBase self, object name, object value):
+    cls = type(self).__name__
+    return AttributeError(
+        f"{cls}.{name} = {type(value).__name__}(...) comes before Module.__init__(): "
+        f"call super().__init__() first in {cls}.__init__"
+    )
+
+
+cdef object wrong_kind(ModuleBase self, str name, object value, str what, str expected):
+    return TypeError(
+        f"cannot assign {type(value).__name__} to the {what} '{name}' of {type(self).__name__}: "
+        f"expected {expected} or None"
+    )
+
+
+cdef object register_parameter_method = register_parameter
+
+
+def install(parameter_class):
+    """Called once by `metatensor.nn.parameter`, with the class that tells parameters from tensors."""
+    global PARAMETER_TYPE
+    PARAMETER_TYPE = <PyTypeObject*>parameter_class

@@ -1,0 +1,254 @@
+"""Saving a module's state to a dict, and loading it back."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict, namedtuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from metatensor._core.tensor import Tensor
+from metatensor.nn._parameter import without_grad
+from metatensor.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from metatensor.nn.module import Module
+
+__all__ = ["StateDict"]
+
+_EXTRA_STATE = "_extra_state"
+
+
+class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What `load_state_dict` returns: names the module has and the dict lacks, and the other way round."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return super().__repr__() if any(self) else "<All keys matched successfully>"
+
+    __str__ = __repr__
+
+
+class StateDict:
+    """The saving and loading methods of `Module`."""
+
+    __slots__ = ()
+
+    def get_extra_state(self) -> Any:
+        """What else than tensors belongs to the state; a subclass that overrides this overrides the setter too."""
+        raise RuntimeError(f"{type(self).__name__} does not override get_extra_state()")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what `get_extra_state` returned."""
+        raise RuntimeError(f"{type(self).__name__} does not override set_extra_state()")
+
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> OrderedDict[str, Any]:
+        """The parameters and persistent buffers, by dotted name, tied ones under each of their names.
+
+        The tensors share their storage with the module; they are detached unless ``keep_vars``. ``destination`` is a
+        dict to fill instead of a new one, ``prefix`` goes before each name. The result's attribute ``_metadata`` has
+        each module's version.
+        """
+        if args:
+            warnings.warn("state_dict: pass destination, prefix and keep_vars by name", FutureWarning, stacklevel=2)
+            given = dict(zip(("destination", "prefix", "keep_vars"), args))
+            destination = given.get("destination", destination)
+            prefix = given.get("prefix", prefix)
+            keep_vars = given.get("keep_vars", keep_vars)
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in self._hooks_of("_state_dict_pre_hooks"):
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._hooks_of("_state_dict_hooks"):
+            replaced = hook(self, destination, prefix, local_metadata)
+            if replaced is not None:
+                if getattr(hook, "_from_public_api", False):
+                    raise RuntimeError("a state_dict post-hook must change the dict in place and return None")
+                destination = replaced
+        return destination
+
+    def _hooks_of(self, table: str) -> list:
+        return list(self.__dict__.get(table, {}).values())
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Put this module's own state, without that of modules below, into ``destination``."""
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+        temporary = self._non_persistent_buffers_set if self._buffers else ()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in temporary:
+                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        if type(self).get_extra_state is not StateDict.get_extra_state:
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> _IncompatibleKeys:
+        """Copy values from ``state_dict`` into this module and those below it, by dotted name.
+
+        Args:
+            state_dict: tensors by name; shapes must be those of the module.
+            strict: whether names that only one side has are an error.
+            assign: put the dict's tensors into the module in place of its own, with their device and dtype, instead
+                of copying values. Parameters that were one object under several names stay one object.
+
+        Returns a pair (missing_keys, unexpected_keys). Raises RuntimeError that lists every name and shape that
+        does not fit, TypeError where ``state_dict`` is not a mapping. Values copied to a meta tensor are lost; a
+        warning says so.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict: expected a dict, got {type(state_dict).__name__}")
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+        metadata = getattr(state_dict, "_metadata", {})
+        ties = _tied_places(self) if assign else []
+        state = OrderedDict(state_dict)
+
+        def load(module: Module, entries: Mapping[str, Any], prefix: str) -> None:
+            local_metadata = dict(metadata.get(prefix[:-1], {}))
+            if assign:
+                local_metadata["assign_to_params_buffers"] = True
+            module._load_from_state_dict(entries, prefix, local_metadata, True, missing, unexpected, errors)
+            children = [(name, child) for name, child in module._modules.items() if child is not None]
+            if children:
+                below = _by_child(entries, len(prefix))
+                for name, child in children:
+                    load(child, below.get(name, {}), f"{prefix}{name}.")
+            keys = _IncompatibleKeys(missing, unexpected)
+            for hook in module._hooks_of("_load_state_dict_post_hooks"):
+                if hook(module, keys) is not None:
+                    raise RuntimeError("a load_state_dict post-hook must change the lists in place and return None")
+
+        load(self, state, "")
+        for places in ties:
+            _tie_again(places)
+        if strict:
+            if missing:
+                errors.insert(0, f"Missing in the state dict: {_quoted(missing)}.")
+            if unexpected:
+                errors.insert(0, f"Unexpected in the state dict: {_quoted(unexpected)}.")
+        if errors:
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
+        return _IncompatibleKeys(missing, unexpected)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load this module's own state, without that of modules below; append what does not fit to the lists.
+
+        ``state_dict`` holds the entries whose names start with ``prefix``; overriding methods may change it.
+        """
+        for hook in self._hooks_of("_load_state_dict_pre_hooks"):
+            hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        temporary = self._non_persistent_buffers_set if self._buffers else ()
+        own = {**self._parameters, **{k: v for k, v in self._buffers.items() if k not in temporary}}
+        own = {name: tensor for name, tensor in own.items() if tensor is not None}
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        for name, tensor in own.items():
+            key = prefix + name
+            if key in state_dict:
+                problem = self._load_one(name, key, tensor, state_dict[key], assign)
+                if problem is not None:
+                    error_msgs.append(problem)
+            elif strict:
+                missing_keys.append(key)
+        extra = prefix + _EXTRA_STATE
+        has_extra = type(self).set_extra_state is not StateDict.set_extra_state
+        if has_extra and extra in state_dict:
+            self.set_extra_state(state_dict[extra])
+        elif has_extra and strict:
+            missing_keys.append(extra)
+        if strict:
+            for key in state_dict:
+                first, dot, _ = key[len(prefix) :].partition(".")
+                known = first in self._modules if dot else first in own
+                if key.startswith(prefix) and not known and not (has_extra and key == extra):
+                    unexpected_keys.append(key)
+
+    def _load_one(self, name: str, key: str, tensor: Tensor, value: Any, assign: bool) -> str | None:
+        """Load one tensor; the reason why it could not be, or None."""
+        if not isinstance(value, Tensor):
+            return f"{key}: expected a Tensor in the state dict, got {type(value).__name__}."
+        if tensor.dim() == 0 and value.dim() == 1 and value.shape[0] == 1:
+            value = value[0]  # very old checkpoints hold single numbers so
+        if value.shape != tensor.shape:
+            return (
+                f"size mismatch for {key}: the state dict has shape {list(value.shape)}, "
+                f"the module has {list(tensor.shape)}."
+            )
+        if tensor.is_meta and not value.is_meta and not assign:
+            warnings.warn(
+                f"{key}: values are loaded into a meta tensor, which keeps none of them; pass assign=True to "
+                "load_state_dict to take over the state dict's tensors, or use to_empty() first",
+                stacklevel=5,
+            )
+        try:
+            if assign:
+                without_grad(self._take_over, name, tensor, value)
+            else:
+                without_grad(tensor.copy_, value)
+        except Exception as error:
+            return f"{key} (shape {list(value.shape)}): {type(error).__name__}: {error}"
+        return None
+
+    def _take_over(self, name: str, tensor: Tensor, value: Tensor) -> None:
+        if isinstance(tensor, Parameter):
+            if isinstance(value, Parameter):
+                value.requires_grad_(tensor.requires_grad)
+            else:
+                value = Parameter(value, tensor.requires_grad)
+        setattr(self, name, value)
+
+
+def _by_child(entries: Mapping[str, Any], start: int) -> dict[str, dict[str, Any]]:
+    """The entries of each module below, by its name: what stands between ``start`` and the next dot."""
+    below: dict[str, dict[str, Any]] = {}
+    for key, value in entries.items():
+        end = key.find(".", start)
+        if end >= 0:
+            below.setdefault(key[start:end], {})[key] = value
+    return below
+
+
+def _tied_places(root: Any) -> list[list[tuple[Module, str, Tensor]]]:
+    """Where each parameter and buffer stands that stands in several places."""
+    places: dict[int, list[tuple[Module, str, Tensor]]] = {}
+    for module in root.modules():
+        for members in (module._parameters, module._buffers):
+            for name, tensor in members.items():
+                if tensor is not None:
+                    places.setdefault(id(tensor), []).append((module, name, tensor))
+    return [group for group in places.values() if len(group) > 1]
+
+
+def _tie_again(places: list[tuple[Module, str, Tensor]]) -> None:
+    """Where a tied tensor was replaced in one place, put the last replacement into all of them."""
+    now = [getattr(module, name) for module, name, _ in places]
+    replaced = [tensor for tensor, (_, _, before) in zip(now, places) if tensor is not before]
+    if replaced:
+        for module, name, _ in places:
+            setattr(module, name, replaced[-1])
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

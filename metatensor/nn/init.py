@@ -1,0 +1,282 @@
+"""Filling tensors with initial values, in place and without recording gradients.
+
+Each function returns the tensor it was given. On the meta device nothing is written, but shapes are checked and the
+generator moves on as everywhere else, so that the values drawn later do not depend on where a model was built.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn._parameter import without_grad
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+_GAINS = {
+    "linear": 1.0,
+    "conv1d": 1.0,
+    "conv2d": 1.0,
+    "conv3d": 1.0,
+    "conv_transpose1d": 1.0,
+    "conv_transpose2d": 1.0,
+    "conv_transpose3d": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3.0,
+    "relu": math.sqrt(2.0),
+    "selu": 3.0 / 4.0,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which initial values are scaled before a nonlinearity, to keep the variance of activations.
+
+    1 for linear and convolution layers and sigmoid, 5/3 for tanh, sqrt(2) for relu, 3/4 for selu, and
+    sqrt(2 / (1 + slope^2)) for leaky_relu, whose slope is ``param`` (0.01 where None). ValueError for other names
+    and for a slope that is not a number.
+    """
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
+            raise ValueError(f"calculate_gain: the slope of leaky_relu must be a number, not {param!r}")
+        return math.sqrt(2.0 / (1 + slope**2))
+    try:
+        return _GAINS[nonlinearity]
+    except (KeyError, TypeError):
+        raise ValueError(f"calculate_gain: unknown nonlinearity {nonlinearity!r}") from None
+
+
+def uniform_(tensor: mt.Tensor, a: float = 0.0, b: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
+    """Uniform values from [a, b)."""
+    if generator is None:
+        return without_grad(tensor.uniform_, a, b)
+    return without_grad(tensor.uniform_, a, b, generator=generator)
+
+
+def normal_(
+    tensor: mt.Tensor, mean: float = 0.0, std: float = 1.0, generator: mt.Generator | None = None
+) -> mt.Tensor:
+    """Normal values with the given mean and standard deviation."""
+    if generator is None:
+        return without_grad(tensor.normal_, mean, std)
+    return without_grad(tensor.normal_, mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: mt.Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: mt.Generator | None = None,
+) -> mt.Tensor:
+    """Normal values that lie in [a, b], by inverting the normal's distribution function there.
+
+    Warns where the mean is more than two standard deviations outside [a, b], where this is inexact.
+    """
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn("trunc_normal_: the mean is more than 2 std outside [a, b]; values may be off", stacklevel=2)
+    low, high = ((1.0 + math.erf((edge - mean) / std / math.sqrt(2.0))) / 2.0 for edge in (a, b))
+    return without_grad(_trunc_normal, tensor, mean, std, a, b, 2 * low - 1, 2 * high - 1, generator)
+
+
+def _trunc_normal(
+    tensor: mt.Tensor, mean: float, std: float, a: float, b: float, low: float, high: float, generator: Any
+) -> mt.Tensor:
+    tensor.uniform_(low, high, generator=generator)
+    return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(a, b)
+
+
+def constant_(tensor: mt.Tensor, val: float) -> mt.Tensor:
+    """``val`` everywhere."""
+    return without_grad(tensor.fill_, val)
+
+
+def ones_(tensor: mt.Tensor) -> mt.Tensor:
+    """1 everywhere."""
+    return without_grad(tensor.fill_, 1.0)
+
+
+def zeros_(tensor: mt.Tensor) -> mt.Tensor:
+    """0 everywhere."""
+    return without_grad(tensor.zero_)
+
+
+def eye_(tensor: mt.Tensor) -> mt.Tensor:
+    """The identity matrix, cut or padded with zeros. ValueError unless the tensor has 2 dimensions."""
+    if tensor.dim() != 2:
+        raise ValueError(f"eye_: expected 2 dimensions, got shape {list(tensor.shape)}")
+    return without_grad(tensor.copy_, mt.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
+def dirac_(tensor: mt.Tensor, groups: int = 1) -> mt.Tensor:
+    """A convolution weight (out, in/groups, ...) that passes on as many input channels unchanged as it can.
+
+    ValueError unless there are 3 to 5 dimensions and the first is divisible by ``groups``.
+    """
+    if tensor.dim() not in (3, 4, 5):
+        raise ValueError(f"dirac_: expected 3, 4 or 5 dimensions, got shape {list(tensor.shape)}")
+    if tensor.shape[0] % groups:
+        raise ValueError(f"dirac_: the first dimension, {tensor.shape[0]}, is not divisible by groups={groups}")
+    return without_grad(_dirac, tensor, groups)
+
+
+def _dirac(tensor: mt.Tensor, groups: int) -> mt.Tensor:
+    per_group = tensor.shape[0] // groups
+    passed = min(per_group, tensor.shape[1])
+    centre = tuple(size // 2 for size in tensor.shape[2:])
+    channels = mt.arange(passed, device=tensor.device)
+    tensor.zero_()
+    for group in range(groups):
+        tensor[(channels + group * per_group, channels, *centre)] = 1
+    return tensor
+
+
+def _calculate_fan_in_and_fan_out(tensor: mt.Tensor) -> tuple[int, int]:
+    """How many inputs each output of a weight (out, in, ...) has, and the other way round."""
+    shape = tensor.shape
+    if len(shape) < 2:
+        raise ValueError(f"fan in and fan out need at least 2 dimensions, got shape {list(shape)}")
+    if len(shape) == 2:
+        return shape[1], shape[0]
+    field = math.prod(shape[2:])
+    return shape[1] * field, shape[0] * field
+
+
+def _calculate_correct_fan(tensor: mt.Tensor, mode: str) -> int:
+    mode = mode.lower()
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"the mode must be 'fan_in' or 'fan_out', not {mode!r}")
+    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+
+
+def xavier_uniform_(tensor: mt.Tensor, gain: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
+    """Uniform in +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010). At least 2 dimensions."""
+    bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: mt.Tensor, gain: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
+    """Normal with std gain sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010). At least 2 dimensions."""
+    std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
+    return normal_(tensor, 0.0, std, generator)
+
+
+def kaiming_uniform_(
+    tensor: mt.Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: mt.Generator | None = None,
+) -> mt.Tensor:
+    """Uniform in +-gain sqrt(3 / fan) (He and others, 2015); ``a`` is the slope of leaky_relu.
+
+    A tensor without elements is left alone, with a warning. ValueError for an unknown ``mode`` and for fewer than
+    2 dimensions.
+    """
+    if tensor.numel() == 0:
+        return _nothing_to_do("kaiming_uniform_", tensor)
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _calculate_correct_fan(tensor, mode))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: mt.Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: mt.Generator | None = None,
+) -> mt.Tensor:
+    """Normal with std gain / sqrt(fan) (He and others, 2015); as `kaiming_uniform_` otherwise."""
+    if tensor.numel() == 0:
+        return _nothing_to_do("kaiming_normal_", tensor)
+    std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
+    return normal_(tensor, 0.0, std, generator)
+
+
+def _nothing_to_do(name: str, tensor: mt.Tensor) -> mt.Tensor:
+    warnings.warn(f"{name}: the tensor has no elements (shape {list(tensor.shape)})", stacklevel=3)
+    return tensor
+
+
+def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: mt.Generator | None = None) -> mt.Tensor:
+    """A (semi-)orthogonal matrix, times ``gain``; dimensions after the first count as one (Saxe and others, 2013).
+
+    ValueError for fewer than 2 dimensions. The matrix is drawn whole: a slice of it cannot be drawn alone.
+    """
+    if tensor.dim() < 2:
+        raise ValueError(f"orthogonal_: expected at least 2 dimensions, got shape {list(tensor.shape)}")
+    if tensor.numel() == 0:
+        return tensor
+    return without_grad(_orthogonal, tensor, gain, generator)
+
+
+def _orthogonal(tensor: mt.Tensor, gain: float, generator: Any) -> mt.Tensor:
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    drawn = mt.empty((rows, columns), dtype=tensor.dtype, device=tensor.device).normal_(0, 1, generator=generator)
+    wide = rows < columns
+    q, r = mt.linalg.qr(drawn.t() if wide else drawn)
+    q = q * r.diagonal().sign()  # makes the factorisation unique, and so the distribution uniform
+    return tensor.copy_((q.t() if wide else q).reshape(tensor.shape)).mul_(gain)
+
+
+def sparse_(
+    tensor: mt.Tensor, sparsity: float, std: float = 0.01, generator: mt.Generator | None = None
+) -> mt.Tensor:
+    """Normal values, of which the fraction ``sparsity`` of each column is zero (Martens, 2010).
+
+    ValueError unless the tensor has 2 dimensions.
+    """
+    if tensor.dim() != 2:
+        raise ValueError(f"sparse_: expected 2 dimensions, got shape {list(tensor.shape)}")
+    return without_grad(_sparse, tensor, math.ceil(sparsity * tensor.shape[0]), std, generator)
+
+
+def _sparse(tensor: mt.Tensor, zeros: int, std: float, generator: Any) -> mt.Tensor:
+    tensor.normal_(0, std, generator=generator)
+    order = mt.empty(tensor.shape, device=tensor.device).uniform_(0, 1, generator=generator).argsort(dim=0)
+    return tensor.scatter_(0, order[:zeros], 0.0)
+
+
+def _without_underscore(new: Any) -> Any:
+    old = new.__name__[:-1]
+
+    def deprecated(*args: Any, **kwargs: Any) -> mt.Tensor:
+        warnings.warn(f"nn.init.{old} is called nn.init.{old}_ now", FutureWarning, stacklevel=2)
+        return new(*args, **kwargs)
+
+    deprecated.__name__ = deprecated.__qualname__ = old
+    deprecated.__doc__ = f"The old name of `{new.__name__}`."
+    return deprecated
+
+
+uniform = _without_underscore(uniform_)
+normal = _without_underscore(normal_)
+constant = _without_underscore(constant_)
+eye = _without_underscore(eye_)
+dirac = _without_underscore(dirac_)
+xavier_uniform = _without_underscore(xavier_uniform_)
+xavier_normal = _without_underscore(xavier_normal_)
+kaiming_uniform = _without_underscore(kaiming_uniform_)
+kaiming_normal = _without_underscore(kaiming_normal_)
+orthogonal = _without_underscore(orthogonal_)
+sparse = _without_underscore(sparse_)

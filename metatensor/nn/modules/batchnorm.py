@@ -1,0 +1,162 @@
+"""Batch normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn import functional as F
+from metatensor.nn import init
+from metatensor.nn.module import Module
+from metatensor.nn.parameter import Parameter
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]
+
+
+class _NormBase(Module):
+    """Per-channel weight, bias and running statistics of batch and instance norms."""
+
+    _version = 2
+    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
+    running_mean: mt.Tensor | None
+    running_var: mt.Tensor | None
+    num_batches_tracked: mt.Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = Parameter(mt.empty(num_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("weight", None)
+        if affine and bias:
+            self.bias = Parameter(mt.empty(num_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        if track_running_stats:
+            self.register_buffer("running_mean", mt.zeros(num_features, device=device, dtype=dtype))
+            self.register_buffer("running_var", mt.ones(num_features, device=device, dtype=dtype))
+            self.register_buffer("num_batches_tracked", mt.zeros((), dtype=mt.int64, device=device))
+        else:
+            self.register_buffer("running_mean", None)
+            self.register_buffer("running_var", None)
+            self.register_buffer("num_batches_tracked", None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget the statistics seen so far: mean 0, variance 1, no batches."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, and no statistics."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _check_input_dim(self, input: mt.Tensor) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say how many dimensions its input has")
+
+    def _expect_dims(self, input: mt.Tensor, *allowed: int) -> None:
+        if input.dim() not in allowed:
+            dims = " or ".join(map(str, allowed))
+            raise ValueError(
+                f"{type(self).__name__}: expected an input of {dims} dimensions, got shape {list(input.shape)}"
+            )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        version = local_metadata.get("version")
+        key = prefix + "num_batches_tracked"
+        if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
+            # Checkpoints of the first version have no count of batches.
+            count = self.num_batches_tracked
+            if count is None or count.is_meta:
+                count = mt.zeros((), dtype=mt.int64, device=None if count is None else count.device)
+            state_dict[key] = count
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+class _BatchNorm(_NormBase):
+    def forward(self, input: mt.Tensor) -> mt.Tensor:
+        self._check_input_dim(input)
+        count = self.num_batches_tracked
+        factor = self.momentum or 0.0
+        if self.training and self.track_running_stats and count is not None:
+            count.add_(1)
+            if self.momentum is None and not count.is_meta:  # a plain average; on meta no values depend on it
+                factor = 1.0 / float(count)
+        # Without statistics of its own, the batch's are used in evaluation too.
+        from_batch = self.training or (self.running_mean is None and self.running_var is None)
+        use_running = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if use_running else None,
+            self.running_var if use_running else None,
+            self.weight,
+            self.bias,
+            from_batch,
+            factor,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Normalise each of C channels over the batch: (N, C) or (N, C, L), to the same shape.
+
+    In training with the mean and (biased) variance of the batch, while running averages of them are kept
+    (``momentum`` is the share of the new value; None for a plain average over all batches); in evaluation with those.
+    ``affine`` adds a weight and, with ``bias``, a bias per channel. ValueError for another number of dimensions.
+    """
+
+    def _check_input_dim(self, input: mt.Tensor) -> None:
+        self._expect_dims(input, 2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Normalise each of C channels over the batch: (N, C, H, W), to the same shape. See `BatchNorm1d`."""
+
+    def _check_input_dim(self, input: mt.Tensor) -> None:
+        self._expect_dims(input, 4)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Normalise each of C channels over the batch: (N, C, D, H, W), to the same shape. See `BatchNorm1d`."""
+
+    def _check_input_dim(self, input: mt.Tensor) -> None:
+        self._expect_dims(input, 5)

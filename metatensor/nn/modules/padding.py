@@ -1,0 +1,103 @@
+"""Layers that enlarge the last 1, 2 or 3 dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn import functional as F
+from metatensor.nn.module import Module
+from metatensor.nn.modules.utils import _ntuple
+
+__all__ = [
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
+_sides = {n: _ntuple(2 * n, f"_sides{n}") for n in (1, 2, 3)}
+
+
+class _PadNd(Module):
+    """``padding`` is one size for all sides, or sizes (left, right, top, bottom, front, back), by dimension.
+
+    Takes an input of ``_dims + 1`` dimensions (channels first) or ``_dims + 2`` (a batch of them).
+    """
+
+    __constants__ = ["padding"]
+    _dims: int
+    _mode: str
+
+    def __init__(self, padding: int | tuple[int, ...]) -> None:
+        super().__init__()
+        self.padding = _sides[self._dims](padding)
+
+    def forward(self, input: mt.Tensor) -> mt.Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPadNd(_PadNd):
+    __constants__ = ["padding", "value"]
+    _mode = "constant"
+
+    def __init__(self, padding: int | tuple[int, ...], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: mt.Tensor) -> mt.Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class _ZeroPadNd(_ConstantPadNd):
+    def __init__(self, padding: int | tuple[int, ...]) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+def _family(base: type, name: str, what: str, mode: str | None = None) -> list[Any]:
+    """The three classes of one way of padding, for 1, 2 and 3 dimensions."""
+    made = []
+    for n in (1, 2, 3):
+        sizes = f"{2 * n} sizes (left, right{', top, bottom' if n > 1 else ''}{', front, back' if n > 2 else ''})"
+        fields: dict[str, Any] = {
+            "__module__": __name__,
+            "__doc__": f"Enlarge the last {n} dimension(s) {what}.\n\n    ``padding`` is one size or {sizes}.",
+            "_dims": n,
+        }
+        if mode is not None:
+            fields["_mode"] = mode
+        made.append(type(f"{name}Pad{n}d", (base,), fields))
+    return made
+
+
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _family(_ConstantPadNd, "Constant", "with ``value``")
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _family(_ZeroPadNd, "Zero", "with zeros")
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _family(
+    _PadNd, "Reflection", "by mirroring at the edge element, which is not repeated", "reflect"
+)
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _family(
+    _PadNd, "Replication", "by repeating the edge element", "replicate"
+)
+CircularPad1d, CircularPad2d, CircularPad3d = _family(
+    _PadNd, "Circular", "with values from the other side", "circular"
+)

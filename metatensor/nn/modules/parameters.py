@@ -1,0 +1,220 @@
+"""Modules that hold parameters, as a list or dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from metatensor._core.tensor import Tensor
+from metatensor.nn.module import Module
+from metatensor.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["ParameterDict", "ParameterList"]
+
+
+def _as_parameter(value: Any) -> Any:
+    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+
+
+def _describe(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"Object of type: {type(value).__name__}"
+    kind = "Parameter" if isinstance(value, Parameter) else type(value).__name__
+    place = "" if value.device.type == "cpu" else f" ({value.device})"
+    return f"{kind} containing: [{value.dtype} of size {'x'.join(map(str, value.shape))}{place}]"
+
+
+def _show(container: Module, items: Iterable[tuple[Any, Any]]) -> str:
+    lines = [f"\n    ({key}): {_describe(value)}" for key, value in items]
+    return f"{type(container).__name__}({''.join(lines)}" + ("\n)" if lines else ")")
+
+
+class ParameterList(Module):
+    """Parameters in a list. Tensors become parameters; other values are kept as they are."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self.extend(values)
+
+    def _index(self, index: int) -> int:
+        index = index.__index__()
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"ParameterList: there is no element {index} among {len(self)}")
+        return index % len(self)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            result = type(self)()
+            for i in range(*index.indices(len(self))):
+                result.append(self[i])
+            return result
+        return getattr(self, str(self._index(index)))
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, str(self._index(index)), _as_parameter(value))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:
+        return self.extend(values)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def append(self, value: Any) -> Self:
+        """Add a value at the end."""
+        self._size += 1
+        self[self._size - 1] = value
+        return self
+
+    def extend(self, values: Iterable[Any]) -> Self:
+        """Add values at the end. TypeError where ``values`` is not iterable, or is a tensor."""
+        if isinstance(values, Tensor) or not isinstance(values, Iterable):
+            raise TypeError(f"ParameterList: expected an iterable of values, got {type(values).__name__}")
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def extra_repr(self) -> str:
+        """One line for each value: its class, dtype and size."""
+        return "\n".join(f"({i}): {_describe(value)}" for i, value in enumerate(self))
+
+    def __repr__(self) -> str:
+        return _show(self, enumerate(self))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("a ParameterList is not called")
+
+
+class ParameterDict(Module):
+    """Parameters by name, in order of insertion. Tensors become parameters; other values are kept as they are."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    def _attribute(self, key: Any) -> str:
+        """The attribute that holds ``key``; with a prefix where the class has that name already."""
+        if not isinstance(key, str):
+            raise TypeError(f"ParameterDict: a key must be a str, not {key!r}")
+        name = str(key)
+        return f"_{name}" if hasattr(type(self), name) else name
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, self._attribute(key))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        attribute = self._attribute(key)
+        self._keys[key] = None
+        setattr(self, attribute, _as_parameter(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        delattr(self, self._attribute(key))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self._keys))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def copy(self) -> ParameterDict:
+        """Another dict with the same parameters."""
+        return ParameterDict({key: self[key] for key in self})
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of ``key``, which is set to ``default`` where there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def clear(self) -> None:
+        """Take out all values."""
+        for key in list(self._keys):
+            del self[key]
+
+    def pop(self, key: str) -> Any:
+        """Take out and return a value. AttributeError where there is none."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take out and return the last key and its value."""
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of ``key``, or ``default``."""
+        return self[key] if key in self else default
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A dict with one value for all keys."""
+        return ParameterDict((key, default) for key in keys)
+
+    def keys(self) -> Iterable[str]:
+        """The names, in order of insertion."""
+        return self._keys.keys()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Pairs of name and value."""
+        return [(key, self[key]) for key in self]
+
+    def values(self) -> Iterable[Any]:
+        """The values."""
+        return [self[key] for key in self]
+
+    def update(self, parameters: Any) -> None:
+        """Add values from a mapping or from pairs of name and value; one that is there is replaced."""
+        if not isinstance(parameters, Iterable):
+            raise TypeError(f"ParameterDict: expected a mapping or pairs, got {type(parameters).__name__}")
+        if isinstance(parameters, (Mapping, ParameterDict)):
+            parameters = parameters.items()
+        for i, pair in enumerate(parameters):
+            if not isinstance(pair, Iterable):
+                raise TypeError(f"ParameterDict: element {i} is a {type(pair).__name__}, not a pair")
+            entry = list(pair)
+            if len(entry) != 2:
+                raise ValueError(f"ParameterDict: element {i} has {len(entry)} parts, not 2")
+            self[entry[0]] = entry[1]
+
+    def extra_repr(self) -> str:
+        """One line for each value: its class, dtype and size."""
+        return "\n".join(f"({key}): {_describe(value)}" for key, value in self.items())
+
+    def __repr__(self) -> str:
+        return _show(self, self.items())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("a ParameterDict is not called")
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        result = self.copy()
+        result.update(other)
+        return result
+
+    def __ror__(self, other: ParameterDict) -> ParameterDict:
+        result = other.copy()
+        result.update(self)
+        return result
+
+    def __ior__(self, other: ParameterDict) -> Self:
+        self.update(other)
+        return self
