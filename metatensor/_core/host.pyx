@@ -196,7 +196,7 @@ cdef bint is_sequence(object value) except -1:
     """Whether a value counts as a list of values: it has a length and items, and is no text or mapping."""
     if isinstance(value, (list, tuple)):
         return True
-    if isinstance(value, (int, float, complex, str, bytes, dict, set)):
+    if isinstance(value, (int, float, complex, str, bytes, dict, set, Tensor)):
         return False
     if getattr(value, "ndim", 1) == 0:
         return False

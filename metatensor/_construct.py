@@ -1,0 +1,31 @@
+"""The legacy constructor: ``Tensor(2, 3)`` and ``Tensor([1, 2])``."""
+
+from metatensor._core.dtype import get_default_dtype
+from metatensor._core.op import op_by_name
+from metatensor._core.size import Size
+from metatensor._core.tensor import Tensor
+
+__all__ = ["legacy_tensor"]
+
+
+def legacy_tensor(*args, device=None):
+    """What ``Tensor(*args, device=device)`` shows, always of the default dtype unless made from a tensor.
+
+    No argument gives an empty tensor, ints or a Size one of these sizes with arbitrary values, a sequence a tensor
+    of its values, a tensor an alias of it. Raises TypeError for anything else.
+    """
+    empty, make = op_by_name("empty"), op_by_name("tensor")
+    dtype = get_default_dtype()
+    if not args:
+        return empty((0,), dtype=dtype, device=device)
+    first = args[0]
+    if len(args) == 1:
+        if isinstance(first, Tensor):
+            return op_by_name("alias")(first if device is None else first.to(device)).detach()
+        if isinstance(first, Size):
+            return empty(first, dtype=dtype, device=device)
+        if not hasattr(first, "__index__"):
+            if isinstance(first, (str, bytes)) or not hasattr(first, "__len__"):
+                raise TypeError(f"Tensor(): data must be a sequence, got {type(first).__name__}")
+            return make(first, dtype=dtype, device=device)
+    return empty(args, dtype=dtype, device=device)

@@ -1,0 +1,248 @@
+"""Between tensors and Python values: tensor, as_tensor, asarray; item, tolist."""
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.object cimport PyObject
+from metatensor._core.device cimport Device, backend_of, cpu_device, default_device
+from metatensor._core.dtype cimport DType
+from metatensor._core.host cimport decode, encode, infer_dtype, measure, read_number
+from metatensor._core.layout cimport preserve_strides, row_major
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, bool_arg, call, define, dims_arg, is_none,
+    op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, hooks, new_strided
+from metatensor._core.types cimport (
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t,
+)
+from metatensor.ops.view cimport dims_tuple
+
+from metatensor._core.dtype import dtype_by_name
+from metatensor._core.errors import data_dependent
+
+
+# Out of a tensor -----------------------------------------------------------------------------
+
+cdef object _host_bytes(Call* c, Tensor t):
+    """The elements in C order, as a bytes-like object. DataDependentError where there are none."""
+    if t.storage.data is None:
+        raise data_dependent(op_name(c), t.storage.device, t.shape)
+    if t.flags & T_CONJ:
+        t = <Tensor>call("resolve_conj", (t,))
+    if t.flags & T_NEG:
+        t = <Tensor>call("resolve_neg", (t,))
+    return backend_of(t.storage.device).to_host(t)
+
+
+cdef object item_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Py_buffer view
+    if t.total != 1:
+        raise RuntimeError(f"{op_name(c)}(): a tensor with {t.total} elements cannot be converted to a number; "
+                           "only one with a single element can")
+    data = _host_bytes(c, t)
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return read_number(<const char*>view.buf, t.dtype)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object tolist_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Py_buffer view
+    data = _host_bytes(c, t)
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return decode(<const char*>view.buf, t.dtype, t.ndim, t.sizes)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef Op ITEM = define("item(Tensor input) -> any", item_host, HOST | METHOD_ONLY,
+                      "The one element as a Python number. Without data: DataDependentError.")
+cdef Op TOLIST = define("tolist(Tensor input) -> any", tolist_host, HOST | METHOD_ONLY,
+                        "The elements as nested lists of Python numbers. Without data: DataDependentError.")
+
+
+cdef object _item_hook(Tensor t):
+    cdef PyObject* args[1]
+    args[0] = <PyObject*>t
+    return hooks.invoke(<PyObject*>ITEM, args, 1)
+
+
+cdef object _tolist_hook(Tensor t):
+    cdef PyObject* args[1]
+    args[0] = <PyObject*>t
+    return hooks.invoke(<PyObject*>TOLIST, args, 1)
+
+
+hooks.item = _item_hook
+hooks.tolist = _tolist_hook
+
+
+# Into a tensor ---------------------------------------------------------------------------------
+
+cdef object from_host_meta(Call* c):
+    """(data, size, stride, dtype, device): the layout; a device fills in the bytes, given in C order."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    if dims_arg(c, 2, strides) != n:
+        raise RuntimeError(f"{op_name(c)}(): sizes and strides do not match")
+    return new_strided(n, sizes, strides, <DType>arg(c, 3), result_device(c))
+
+
+cdef Op FROM_HOST = define("_from_host(any data, int[] size, int[] stride, dtype dtype, device? device=None) -> Tensor",
+                           from_host_meta, FUNCTION_ONLY, "A tensor of bytes that are on the host.")
+
+
+cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, DType dtype, Device device):
+    cdef PyObject* args[5]
+    cdef object size = dims_tuple(n, sizes), stride = dims_tuple(n, strides)
+    args[0] = <PyObject*>data
+    args[1] = <PyObject*>size
+    args[2] = <PyObject*>stride
+    args[3] = <PyObject*>dtype
+    args[4] = <PyObject*>device
+    return <Tensor>hooks.invoke(<PyObject*>FROM_HOST, args, 5)
+
+
+cdef object _array_of(object data):
+    """`data` as an array in NumPy's sense (a shape, strides, a dtype with a name, bytes), or None."""
+    if hasattr(data, "__array_interface__"):
+        return data if hasattr(data, "tobytes") and hasattr(data, "strides") else data.__array__()
+    if hasattr(data, "__array__") and not isinstance(data, type):
+        return data.__array__()
+    return None
+
+
+cdef DType _array_dtype(object array):
+    cdef object found = None
+    try:
+        found = dtype_by_name(array.dtype.name)
+    except ValueError:
+        raise TypeError(f"arrays of {array.dtype} cannot become tensors") from None
+    return <DType>found
+
+
+cdef Tensor _from_array(object array, DType dtype, Device device):
+    """A copy of an array, with its order of dimensions where its strides are ordinary."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef dim_t dense[MAX_DIMS]
+    cdef DType own = _array_dtype(array)
+    cdef int i, n = array.ndim
+    cdef bint ordinary = True
+    cdef object shape = array.shape, steps = array.strides
+    cdef Tensor t
+    if n > MAX_DIMS:
+        raise RuntimeError(f"at most {MAX_DIMS} dimensions are supported")
+    if array.dtype.byteorder not in ("=", "|") and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    for i in range(n):
+        sizes[i] = shape[i]
+        strides[i] = steps[i] // own.itemsize
+        if strides[i] < 0 or steps[i] % own.itemsize:
+            ordinary = False
+    if ordinary:
+        preserve_strides(n, sizes, strides, dense)
+    else:
+        row_major(n, sizes, dense)
+    t = _make(array.tobytes(), n, sizes, dense, own, device)
+    return t if dtype is None or dtype is own else <Tensor>t.to(dtype)
+
+
+cdef Tensor tensor_of(object data, DType dtype, Device device):
+    """A new tensor with the values of `data`: a number, nested sequences, an array, or a tensor."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n
+    if isinstance(data, Tensor):
+        return <Tensor>data.detach().to(device or (<Tensor>data).storage.device, dtype or (<Tensor>data).dtype, copy=True)
+    if device is None:
+        device = default_device()
+    if not isinstance(data, (list, tuple, int, float, complex)) or hasattr(data, "dtype"):
+        array = _array_of(data)
+        if array is not None:
+            return _from_array(array, dtype, device)
+    n = measure(data, sizes)
+    if dtype is None:
+        dtype = infer_dtype(data)
+    row_major(n, sizes, strides)
+    return _make(encode(data, n, sizes, dtype), n, sizes, strides, dtype, device)
+
+
+cdef Tensor _with_grad(Call* c, int slot, Tensor t):
+    if bool_arg(c, slot):
+        if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
+            raise RuntimeError(f"{op_name(c)}(): only floating-point and complex tensors can require gradients, not "
+                               f"{t.dtype.name}")
+        t.flags |= T_REQUIRES_GRAD
+    return t
+
+
+cdef inline DType _dtype_or_none(Call* c, int slot):
+    return None if is_none(c, slot) else <DType>arg(c, slot)
+
+
+cdef inline Device _device_or_none(Call* c, int slot):
+    return None if is_none(c, slot) else <Device>arg(c, slot)
+
+
+cdef object tensor_body(Call* c):
+    return _with_grad(c, 3, tensor_of(arg(c, 0), _dtype_or_none(c, 1), _device_or_none(c, 2)))
+
+
+cdef object new_tensor_body(Call* c):
+    cdef Tensor like = tensor_arg(c, 0)
+    return _with_grad(c, 4, tensor_of(arg(c, 1), like.dtype if is_none(c, 2) else <DType>arg(c, 2),
+                                      like.storage.device if is_none(c, 3) else <Device>arg(c, 3)))
+
+
+cdef Tensor _converted(object data, DType dtype, Device device):
+    """`data` as a tensor, shared where it can be: a tensor that fits, or an array on cpu."""
+    cdef Tensor t
+    if isinstance(data, Tensor):
+        t = <Tensor>data
+        return <Tensor>t.to(device or t.storage.device, dtype or t.dtype)
+    if device is None:
+        device = default_device()
+    if device is cpu_device() and hasattr(data, "__array_interface__") and getattr(data, "ndim", 0):
+        if data.dtype.isnative and all([s >= 0 for s in data.strides]):
+            _array_dtype(data)
+            t = <Tensor>backend_of(device).adopt(data)
+            return t if dtype is None else <Tensor>t.to(dtype)
+    return tensor_of(data, dtype, device)
+
+
+cdef object as_tensor_body(Call* c):
+    return _converted(arg(c, 0), _dtype_or_none(c, 1), _device_or_none(c, 2))
+
+
+cdef object asarray_body(Call* c):
+    cdef object data = arg(c, 0), copy = arg(c, 3)
+    cdef Tensor t
+    if copy is True:
+        t = tensor_of(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
+    else:
+        if not isinstance(data, Tensor) and hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+            from metatensor._interchange import from_dlpack
+            data = from_dlpack(data)
+        t = _converted(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
+        shared = t is data if isinstance(data, Tensor) else hasattr(data, "__array_interface__")
+        if copy is False and not shared:
+            raise ValueError(f"{op_name(c)}(): an alias was asked for with copy=False, but this needs a copy")
+        if t.flags & T_REQUIRES_GRAD and not bool_arg(c, 4):
+            t = <Tensor>t.detach()
+    return _with_grad(c, 4, t)
+
+
+define("tensor(any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
+       " -> Tensor", tensor_body, COMPOSITE | FUNCTION_ONLY,
+       "A new tensor with the values of a number, nested sequences, an array or a tensor.")
+define("new_tensor(Tensor input, any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
+       "bool pin_memory=False) -> Tensor", new_tensor_body, COMPOSITE | METHOD_ONLY,
+       "tensor() with the dtype and device of this one.")
+define("as_tensor(any? data, dtype? dtype=None, device? device=None) -> Tensor", as_tensor_body, COMPOSITE | FUNCTION_ONLY,
+       "`data` as a tensor, without a copy where that is possible.")
+define("asarray(any? obj, *, dtype? dtype=None, device? device=None, bool? copy=None, bool requires_grad=False) -> Tensor",
+       asarray_body, COMPOSITE | FUNCTION_ONLY, "as_tensor() with a choice whether to copy.")
