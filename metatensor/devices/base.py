@@ -133,8 +133,8 @@ class DeviceBackend:
         if not 0 <= index < count:
             if not count:
                 raise RuntimeError(f"{self.type}: no device is available: {self.unavailable_reason()}")
-            plural = "s" if count > 1 else ""
-            raise RuntimeError(f"{self.type}:{index} does not exist: there is {count} {self.type} device{plural}")
+            there = "there is 1 device" if count == 1 else f"there are {count} devices"
+            raise RuntimeError(f"{self.type}:{index} does not exist: {there} of this type")
 
     def _name(self) -> str:
         return f"{type(self).__module__}.{type(self).__qualname__}"

@@ -6,8 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from devices.fake_cupy import FakeCupy
 
+from devices.fake_cupy import FakeCupy
 from metatensor import plugins
 from metatensor._core.dtype import dtype_by_name, names
 from metatensor._core.storage import make_storage
@@ -431,7 +431,7 @@ def test_out_of_memory_in_a_kernel(kit, kernel):
 
 def test_devices_that_do_not_exist():
     kit = make_backend("numpy")
-    with pytest.raises(RuntimeError, match="cpu:1 does not exist: there is 1 cpu device"):
+    with pytest.raises(RuntimeError, match="cpu:1 does not exist: there is 1 device"):
         kit.allocate(4, 1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from metatensor.devices.array_kit import ArrayBackend
 from metatensor.devices.array_kit.memory import Ledger
-from metatensor.devices.array_kit.registry import KIT, Kernel, KernelTable
+from metatensor.devices.array_kit.registry import KIT, KernelTable
 
 from metatensor_cuda.driver import import_cupy, probe
 
@@ -106,8 +106,10 @@ class CudaBackend(ArrayBackend):
         with self._on(tensor.device.index):
             super().from_host(tensor, data)
 
-    def _bind(self, name: str, entry: Kernel) -> Callable[..., Any]:
-        inner = super()._bind(name, entry)
+    def kernel(self, name: str) -> Callable[..., Any] | None:
+        inner = super().kernel(name)
+        if inner is None:
+            return None
 
         def call(out: Any, *args: Any) -> Any:
             with self._on(_index(out, args)):
