@@ -23,9 +23,9 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
         if a.sizes[i] == b.sizes[j]:
             continue
         if a.sizes[i] == 1:
-            b = call("sum", (b, j, True))
+            b = call("sum", (b, j, True), {"dtype": b.dtype})
         elif b.sizes[j] == 1:
-            a = call("sum", (a, i, True))
+            a = call("sum", (a, i, True), {"dtype": a.dtype})
         else:
             raise RuntimeError(f"{op}(): contracted dimensions must have one size, got {a.sizes[i]} (dimension {i} of "
                                f"{shape_str(a)}) and {b.sizes[j]} (dimension {j} of {shape_str(b)})")

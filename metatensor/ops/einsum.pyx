@@ -238,9 +238,9 @@ cdef Tensor einsum_of(str equation, list operands):
                     sum_b.append(d)
                     remaining[d] = 0
         if sum_a:
-            a = call("sum", (a, sum_a, True))
+            a = call("sum", (a, sum_a, True), {"dtype": a.dtype})
         if sum_b:
-            b = call("sum", (b, sum_b, True))
+            b = call("sum", (b, sum_b, True), {"dtype": b.dtype})
         a = contract(a, b, sum_both) if sum_both else call("mul", (a, b))
     if n_all > n_out:
         a = call("reshape", (a, [a.sizes[d] for d in range(n_out)]))

@@ -170,11 +170,18 @@ cdef object batch_norm_eval_meta(Call* c):
     return normalized_like(c, t)
 
 
+cdef object updated(Call* c, Tensor out):
+    """The result with the new running statistics, slots 1 and 2."""
+    cdef Tensor mean = tensor_arg(c, 1), var = tensor_arg(c, 2)
+    return (out, new_contiguous(mean.ndim, mean.sizes, mean.dtype, result_device(c)),
+            new_contiguous(var.ndim, var.sizes, var.dtype, result_device(c)))
+
+
 cdef object batch_norm_train_meta(Call* c):
     """(input, running_mean, running_var, weight, bias, momentum, eps)"""
     cdef Tensor t = tensor_arg(c, 0)
     check_batch_norm(c, t, 1, 3)
-    return normalized_like(c, t)
+    return updated(c, normalized_like(c, t))
 
 
 cdef object batch_norm_stats_meta(Call* c):
@@ -184,52 +191,49 @@ cdef object batch_norm_stats_meta(Call* c):
     return normalized_like(c, t)
 
 
-cdef object native_batch_norm_meta(Call* c):
-    """(input, weight, bias, running_mean, running_var, training, momentum, eps)"""
+cdef object batch_statistics_meta(Call* c):
+    """(input, weight, eps): float32 for half precision unless on a cpu the weight has half precision too."""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef Device device = result_device(c)
     cdef DType kept = statistics_dtype(c, t, 1)
     cdef dim_t n = channels_of(t)
-    if not bool_arg(c, 5):
-        if is_none(c, 3) or is_none(c, 4):
-            raise RuntimeError(f"{op_name(c)}(): running statistics must be given outside training")
-        if is_cpu(device):
-            n = 0
-    check_batch_norm(c, t, 3, 1)
-    return (normalized_like(c, t), new_contiguous(1, &n, kept, device), new_contiguous(1, &n, kept, device))
+    return (new_contiguous(1, &n, kept, result_device(c)), new_contiguous(1, &n, kept, result_device(c)))
 
 
 cdef object instance_norm_meta(Call* c):
-    """(input, weight, bias, eps), and of `_instance_norm_train` (input, running_mean, running_var, weight, ...)"""
+    """(input, weight, bias, eps)"""
     cdef Tensor t = tensor_arg(c, 0)
     check_batch_norm(c, t, -1, 1)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
-cdef object instance_norm_running_meta(Call* c):
+cdef object instance_norm_eval_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, eps)"""
     cdef Tensor t = tensor_arg(c, 0)
     check_batch_norm(c, t, 1, 3)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object instance_norm_train_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, momentum, eps)"""
+    return updated(c, instance_norm_eval_meta(c))
 
 
 define("nn.functional._batch_norm_eval(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight, "
        "Tensor? bias, float eps) -> Tensor", batch_norm_eval_meta, 0, "`batch_norm` by statistics that are given.")
 define("nn.functional._batch_norm_stats(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
        batch_norm_stats_meta, 0, "`batch_norm` by the statistics of the batch.")
-define("nn.functional._batch_norm_train(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
-       "Tensor? weight, Tensor? bias, float momentum, float eps) -> Tensor", batch_norm_train_meta, 0,
-       "`batch_norm` by the statistics of the batch, which update the running ones.")
-define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!)? running_mean, "
-       "Tensor(b!)? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-       native_batch_norm_meta, OUT | FUNCTION_ONLY,
-       "`batch_norm`, with the mean and the reciprocal of the standard deviation of the batch.")
+define("nn.functional._batch_norm_train(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+       "Tensor? bias, float momentum, float eps) -> (Tensor, Tensor, Tensor)", batch_norm_train_meta, 0,
+       "`batch_norm` by the statistics of the batch, with the running statistics after it.")
+define("nn.functional._batch_statistics(Tensor input, Tensor? weight, float eps) -> (Tensor, Tensor)",
+       batch_statistics_meta, 0, "Mean and reciprocal of the standard deviation of each channel.")
 define("nn.functional._instance_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
        instance_norm_meta, 0, "`instance_norm` by the statistics of each instance.")
-define("nn.functional._instance_norm_train(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, "
-       "Tensor? weight, Tensor? bias, float momentum, float eps) -> Tensor", instance_norm_running_meta, 0,
-       "`instance_norm` by the statistics of each instance, whose mean updates the running ones.")
-define("nn.functional._instance_norm_eval(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight, "
-       "Tensor? bias, float eps) -> Tensor", instance_norm_running_meta, 0,
+define("nn.functional._instance_norm_train(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+       "Tensor? bias, float momentum, float eps) -> (Tensor, Tensor, Tensor)", instance_norm_train_meta, 0,
+       "`instance_norm` by the statistics of each instance, with the running statistics after it.")
+define("nn.functional._instance_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+       "Tensor? bias, float eps) -> Tensor", instance_norm_eval_meta, 0,
        "`instance_norm` by statistics that are given.")
 
 cdef Op _eval = find("nn.functional._batch_norm_eval")
@@ -240,63 +244,94 @@ cdef Op _instance_train = find("nn.functional._instance_norm_train")
 cdef Op _instance_eval = find("nn.functional._instance_norm_eval")
 
 
-cdef object batch_norm_body(Call* c):
-    """(input, running_mean, running_var, weight, bias, training, momentum, eps)"""
-    cdef Tensor t = tensor_arg(c, 0)
+cdef object update_running(Call* c, object results):
+    """Store the running statistics, slots 1 and 2, and hand out the result."""
+    cdef Tensor out, mean, var
+    out, mean, var = results
+    call("copy_", (tensor_arg(c, 1), mean))
+    call("copy_", (tensor_arg(c, 2), var))
+    return out
+
+
+cdef object normalize_by_input(Call* c, Op stats, Op train):
+    """(input, running_mean, running_var, weight, bias, training, momentum, eps) by the statistics of the input."""
     cdef PyObject* args[7]
-    cdef dim_t values
     cdef int i
-    if not bool_arg(c, 5):
-        for i in range(5):
-            args[i] = c.args[i]
-        args[5] = c.args[7]
-        return hooks.invoke(<PyObject*>_eval, args, 6)
-    values = t.sizes[0] if t.ndim else 1
-    for i in range(2, t.ndim):
-        values *= t.sizes[i]
-    if values == 1:
-        raise ValueError("batch_norm(): more than 1 value per channel is needed in training, got input of shape "
-                         + shape_str(t))
     if is_none(c, 1) and is_none(c, 2):
         args[0], args[1], args[2], args[3] = c.args[0], c.args[3], c.args[4], c.args[7]
-        return hooks.invoke(<PyObject*>_stats, args, 4)
+        return hooks.invoke(<PyObject*>stats, args, 4)
+    if is_none(c, 1) or is_none(c, 2):
+        raise RuntimeError(f"{op_name(c)}(): running_mean and running_var must be given both, or neither")
     for i in range(5):
         args[i] = c.args[i]
     args[5], args[6] = c.args[6], c.args[7]
-    return hooks.invoke(<PyObject*>_train, args, 7)
+    return update_running(c, hooks.invoke(<PyObject*>train, args, 7))
+
+
+cdef object normalize_by_running(Call* c, Op evaluate):
+    cdef PyObject* args[6]
+    cdef int i
+    for i in range(5):
+        args[i] = c.args[i]
+    args[5] = c.args[7]
+    return hooks.invoke(<PyObject*>evaluate, args, 6)
+
+
+cdef dim_t spatial_elements(Tensor t):
+    cdef dim_t n = 1
+    cdef int i
+    for i in range(2, t.ndim):
+        n *= t.sizes[i]
+    return n
+
+
+cdef object batch_norm_body(Call* c):
+    """(input, running_mean, running_var, weight, bias, training, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    if not bool_arg(c, 5):
+        return normalize_by_running(c, _eval)
+    if t.ndim and t.sizes[0] * spatial_elements(t) == 1:
+        raise ValueError("batch_norm(): more than 1 value per channel is needed in training, got input of shape "
+                         + shape_str(t))
+    return normalize_by_input(c, _stats, _train)
 
 
 cdef object instance_norm_body(Call* c):
     """(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)"""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef PyObject* args[7]
-    cdef dim_t values = 1
-    cdef int i
-    if not bool_arg(c, 5):
-        if is_none(c, 1) or is_none(c, 2):
-            raise RuntimeError("instance_norm(): running_mean and running_var must be given where use_input_stats is "
-                               "False")
-        for i in range(5):
-            args[i] = c.args[i]
-        args[5] = c.args[7]
-        return hooks.invoke(<PyObject*>_instance_eval, args, 6)
-    for i in range(2, t.ndim):
-        values *= t.sizes[i]
-    if values == 1:
-        raise ValueError("instance_norm(): more than 1 spatial element is needed in training, got input of shape "
-                         + shape_str(t))
-    if is_none(c, 1) and is_none(c, 2):
-        args[0], args[1], args[2], args[3] = c.args[0], c.args[3], c.args[4], c.args[7]
-        return hooks.invoke(<PyObject*>_instance, args, 4)
-    for i in range(5):
-        args[i] = c.args[i]
-    args[5], args[6] = c.args[6], c.args[7]
-    return hooks.invoke(<PyObject*>_instance_train, args, 7)
+    if bool_arg(c, 5):
+        if spatial_elements(t) == 1:
+            raise ValueError("instance_norm(): more than 1 spatial element is needed in training, got input of shape "
+                             + shape_str(t))
+        return normalize_by_input(c, _instance, _instance_train)
+    if is_none(c, 1) or is_none(c, 2):
+        raise RuntimeError("instance_norm(): running_mean and running_var must be given where use_input_stats is False")
+    return normalize_by_running(c, _instance_eval)
+
+
+cdef object native_batch_norm_body(Call* c):
+    """(input, weight, bias, running_mean, running_var, training, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t n = 0
+    cdef Tensor out, mean, rstd
+    out = call("nn.functional._batch_norm_eval", (t, arg(c, 3), arg(c, 4), arg(c, 1), arg(c, 2), arg(c, 7))) \
+        if not bool_arg(c, 5) else \
+        call("nn.functional.batch_norm", (t, arg(c, 3), arg(c, 4), arg(c, 1), arg(c, 2), True, arg(c, 6), arg(c, 7)))
+    if bool_arg(c, 5) or not is_cpu(result_device(c)):
+        mean, rstd = call("nn.functional._batch_statistics", (t, arg(c, 1), arg(c, 7)))
+    else:
+        mean = new_contiguous(1, &n, statistics_dtype(c, t, 1), result_device(c))
+        rstd = new_contiguous(1, &n, mean.dtype, result_device(c))
+    return (out, mean, rstd)
 
 
 define("nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
        "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", batch_norm_body,
        COMPOSITE, "Mean 0 and variance 1 for each channel (dimension 1), then times `weight` plus `bias`.")
+define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
+       "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
+       COMPOSITE | OUT | FUNCTION_ONLY,
+       "`batch_norm`, with the mean and the reciprocal of the standard deviation of the batch.")
 define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
        "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) "
        "-> Tensor", instance_norm_body, COMPOSITE,

@@ -1,0 +1,82 @@
+"""Kernels of cumulative ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.registry import kernel
+
+
+def accumulate(xp: Any, ufunc: Any, array: Any, axis: int) -> Any:
+    """``ufunc`` of all elements up to each one along an axis; in log(n) steps where the library has no scan."""
+    if hasattr(ufunc, "accumulate") and xp is np:
+        return ufunc.accumulate(array, axis=axis)
+    return doubling(xp, ufunc, array, axis)
+
+
+def doubling(xp: Any, combine: Callable[[Any, Any], Any], array: Any, axis: int) -> Any:
+    """A scan by an associative function: after step k each element stands for the 2**k before it."""
+    moved = xp.moveaxis(array, axis, 0).copy()
+    step = 1
+    while step < moved.shape[0]:
+        moved[step:] = combine(moved[:-step].copy(), moved[step:])
+        step *= 2
+    return xp.moveaxis(moved, 0, axis)
+
+
+@kernel("cumsum")
+def cumsum(kit: Any, out: Any, input: Any, dim: int, dtype: Any) -> Any:
+    if not input.ndim:
+        return input
+    return kit.xp.cumsum(input, axis=dim, dtype=out.dtype)
+
+
+@kernel("cumprod")
+def cumprod(kit: Any, out: Any, input: Any, dim: int, dtype: Any) -> Any:
+    if not input.ndim:
+        return input
+    return kit.xp.cumprod(input, axis=dim, dtype=out.dtype)
+
+
+def _extremes(kit: Any, input: Any, dim: int, ufunc: Any) -> Any:
+    """Largest or smallest so far, and where it was last; NaN once there has been one."""
+    xp = kit.xp
+    if not input.ndim:
+        return input, xp.zeros((), np.int64)
+    values = accumulate(xp, ufunc, input, dim)
+    reached = input == values
+    if input.dtype.kind == "f":
+        reached |= xp.isnan(input)
+    shape = [1] * input.ndim
+    shape[dim] = input.shape[dim]
+    places = xp.where(reached, xp.arange(input.shape[dim]).reshape(shape), np.int64(0))
+    return values, accumulate(xp, xp.maximum, places, dim)
+
+
+@kernel("cummax")
+def cummax(kit: Any, out: Any, input: Any, dim: int) -> Any:
+    return _extremes(kit, input, dim, kit.xp.maximum)
+
+
+@kernel("cummin")
+def cummin(kit: Any, out: Any, input: Any, dim: int) -> Any:
+    return _extremes(kit, input, dim, kit.xp.minimum)
+
+
+@kernel("logcumsumexp")
+def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
+    xp = kit.xp
+    if not input.ndim:
+        return input
+    if input.dtype.kind != "c":
+        return accumulate(xp, xp.logaddexp, input, dim)
+
+    def log_add(a: Any, b: Any) -> Any:
+        largest = xp.maximum(a.real, b.real)
+        largest = xp.where(xp.isinf(largest), largest.dtype.type(0), largest)
+        return xp.log(xp.exp(a - largest) + xp.exp(b - largest)) + largest
+
+    return doubling(xp, log_add, input, dim)
