@@ -119,8 +119,16 @@ cdef int _join(int a, int b):
         return a
     if x.kind == KIND_OTHER or y.kind == KIND_OTHER:
         return -1
-    eights = (F8E5M2, F8E4M3FN, F8E5M2FNUZ, F8E4M3FNUZ, F8E8M0, F4E2M1X2)
+    eights = (F8E5M2, F8E4M3FN, F8E5M2FNUZ, F8E4M3FNUZ, F8E8M0)
     if a in eights or b in eights:
+        return -1
+    # the wide unsigned integers mix with floating-point dtypes only
+    wide = (U16, U32, U64)
+    if (a in wide and y.kind != KIND_FLOAT) or (b in wide and x.kind != KIND_FLOAT):
+        return -1
+    if a in wide or b in wide:
+        return b if a in wide else a
+    if a == F4E2M1X2 or b == F4E2M1X2:
         return -1
     if x.kind < y.kind:
         a, b, x, y = b, a, y, x
@@ -145,9 +153,6 @@ cdef int _join(int a, int b):
         return max(a, b)
     if y.kind == KIND_BOOL:
         return a
-    # integers: the wide unsigned ones mix with no other
-    if a in (U16, U32, U64) or b in (U16, U32, U64):
-        return -1
     if a == U8 or b == U8:
         other = b if a == U8 else a
         return I16 if other == I8 else other
