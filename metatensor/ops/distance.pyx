@@ -1,0 +1,215 @@
+"""Similarities and distances of vectors, and the losses made of them."""
+from metatensor._core.dtype cimport DType, default_float, to_real
+from metatensor._core.layout cimport Layout, mul_dims
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, Call, alias_op, arg, bool_arg, call, define, dim_arg, float_arg, op_name,
+    result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
+from metatensor.ops.loss cimport (
+    R_NONE, legacy_reduction, reduced_loss, reduction_arg, scalar_result,
+)
+from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, shape_operand
+from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
+
+
+cdef DType vector_dtype(Call* c, Operands* o):
+    """The dtype of a norm over the operands: floating-point, real."""
+    cdef DType d = promoted(c, o)
+    if d.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
+    return default_float() if d.kind == KIND_INT else to_real(d)
+
+
+cdef Tensor without(Call* c, Layout* lay, int dim, bint keepdim, DType d):
+    """A contiguous result of the sizes in `lay` without dimension `dim`."""
+    cdef int i
+    if keepdim:
+        lay.sizes[dim] = 1
+    else:
+        lay.ndim -= 1
+        for i in range(dim, lay.ndim):
+            lay.sizes[i] = lay.sizes[i + 1]
+    return new_contiguous(lay.ndim, lay.sizes, d, result_device(c))
+
+
+cdef object cosine_similarity(Call* c):
+    cdef Operands o
+    cdef Layout lay
+    cdef DType d
+    cdef int dim
+    no_operands(&o)
+    operand(&o, tensor_arg(c, 0))
+    operand(&o, tensor_arg(c, 1))
+    d = promoted(c, &o)
+    if d.kind != KIND_FLOAT:
+        fail(c, f"the inputs must be floating-point, got {d.name}")
+    broadcast_result(c, &o, &lay)
+    dim = dim_arg(c, 2, lay.ndim)
+    if lay.ndim == 0:
+        return new_contiguous(0, NULL, d, result_device(c))
+    return without(c, &lay, dim, False, d)
+
+
+cdef object pairwise_distance(Call* c):
+    cdef Operands o
+    cdef Layout lay
+    cdef DType d
+    no_operands(&o)
+    operand(&o, tensor_arg(c, 0))
+    operand(&o, tensor_arg(c, 1))
+    d = vector_dtype(c, &o)
+    broadcast_result(c, &o, &lay)
+    if lay.ndim == 0:
+        return new_contiguous(0, NULL, d, result_device(c))
+    if lay.sizes[lay.ndim - 1] == 0 and (float_arg(c, 2) < 0 or float_arg(c, 2) > 1e308):
+        fail(c, "the infinity norm of vectors of length 0 is not defined")
+    return without(c, &lay, lay.ndim - 1, bool_arg(c, 4), d)
+
+
+cdef object pdist(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t n
+    if t.ndim != 2:
+        fail(c, f"expected an input of 2 dimensions, got shape {shape_str(t)}")
+    if t.dtype.kind != KIND_FLOAT:
+        fail(c, f"expected a floating-point input, got {t.dtype.name}")
+    if not float_arg(c, 1) >= 0:
+        fail_slot(c, 1, f"must not be negative, got {arg(c, 1)}")
+    need_dtype(c, t, FLOATS)
+    n = t.sizes[0]
+    n = 0 if n < 2 else mul_dims(n, n - 1) // 2
+    return new_contiguous(1, &n, t.dtype, result_device(c))
+
+
+# Losses -----------------------------------------------------------------------------------
+
+cdef object margin_ranking_loss(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), y = tensor_arg(c, 2)
+    cdef Operands o
+    cdef DType d
+    cdef int reduction = legacy_reduction(c, 4, 5, 6)
+    if a.ndim != b.ndim or a.ndim != y.ndim:
+        fail(c, f"the inputs and the target must have as many dimensions, got shapes {shape_str(a)}, {shape_str(b)}, "
+                f"{shape_str(y)}")
+    if a.dtype.kind == KIND_BOOL and b.dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
+    no_operands(&o)
+    operand(&o, y)
+    operand(&o, a)
+    operand(&o, b)
+    d = promoted(c, &o)
+    if d.kind == KIND_COMPLEX:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    # The margin is a float.
+    return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
+
+
+cdef object cosine_embedding_loss(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), y = tensor_arg(c, 2)
+    cdef Operands o
+    cdef Layout lay, out
+    cdef DType d
+    cdef const dim_t* sizes
+    cdef int reduction = legacy_reduction(c, 4, 5, 6)
+    if y.ndim > 1:
+        fail(c, f"the target must have no dimension or 1, got shape {shape_str(y)}")
+    if a.ndim != y.ndim + 1 or b.ndim != y.ndim + 1:
+        fail(c, f"with a target of shape {shape_str(y)}, the inputs must have {y.ndim + 1} dimensions, got "
+                f"{shape_str(a)} and {shape_str(b)}")
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    d = promoted(c, &o)
+    if d.kind == KIND_COMPLEX:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    broadcast_result(c, &o, &lay)
+    # The vectors are gone: one value for each is held against the target.
+    lay.ndim -= 1
+    sizes = lay.sizes
+    no_operands(&o)
+    shape_operand(&o, y)
+    o.ndims[1] = lay.ndim
+    o.sizes[1] = sizes
+    o.strides[1] = lay.strides
+    o.n = 2
+    broadcast_result(c, &o, &out)
+    if d.kind <= KIND_INT:
+        d = default_float()
+    if reduction != R_NONE:
+        return scalar_result(c, d, reduction)
+    return new_contiguous(out.ndim, out.sizes, d, result_device(c))
+
+
+cdef int check_triplet(Call* c, Tensor a, Tensor p, Tensor n, double margin) except -1:
+    if not margin > 0:
+        raise ValueError(f"{op_name(c)}(): argument 'margin' must be positive, got {margin}")
+    if a.ndim != p.ndim or a.ndim != n.ndim:
+        fail(c, f"anchor, positive and negative must have as many dimensions, got shapes {shape_str(a)}, "
+                f"{shape_str(p)}, {shape_str(n)}")
+    return 0
+
+
+cdef object triplet_margin_loss(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), p = tensor_arg(c, 1), n = tensor_arg(c, 2)
+    cdef Operands o
+    cdef Layout lay
+    cdef DType d
+    cdef int reduction = legacy_reduction(c, 7, 8, 9)
+    check_triplet(c, a, p, n, float_arg(c, 3))
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, p)
+    operand(&o, n)
+    d = vector_dtype(c, &o)
+    broadcast_result(c, &o, &lay)
+    if reduction != R_NONE:
+        return scalar_result(c, d, reduction)
+    return new_contiguous(max(lay.ndim - 1, 0), lay.sizes, d, result_device(c))
+
+
+cdef object triplet_margin_with_distance_loss(Call* c):
+    """The same with a distance of the caller's own, any function of two tensors."""
+    cdef double margin = float_arg(c, 4)
+    cdef str reduction = arg(c, 6)
+    a, p, n = arg(c, 0), arg(c, 1), arg(c, 2)
+    reduction_arg(c, 6)
+    check_triplet(c, <Tensor>a, <Tensor>p, <Tensor>n, margin)
+    distance = arg(c, 3)
+    if distance is None:
+        def distance(x, y):
+            return call("nn.functional.pairwise_distance", (x, y))
+    positive = distance(a, p)
+    negative = distance(a, n)
+    if bool_arg(c, 5):
+        negative = call("minimum", (negative, distance(p, n)))
+    loss = call("clamp_min", (margin + positive - negative, 0))
+    if reduction == "none":
+        return loss
+    return call(reduction, (loss,))
+
+
+cdef str _legacy = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+
+define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", cosine_similarity,
+       FUNCTION_ONLY, "The cosine of the angle between vectors along dim.")
+alias_op("nn.functional.cosine_similarity", "cosine_similarity")
+define("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
+       pairwise_distance, FUNCTION_ONLY, "The p-norm of x1 - x2 + eps over the last dimension.")
+alias_op("nn.functional.pairwise_distance", "pairwise_distance")
+define("pdist(Tensor input, float p=2.0) -> Tensor", pdist, FUNCTION_ONLY,
+       "The p-norm distances of all pairs of rows, as in the upper triangle read row by row.")
+alias_op("nn.functional.pdist", "pdist")
+define("nn.functional.margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+       f"{_legacy}) -> Tensor", margin_ranking_loss, FUNCTION_ONLY, "max(0, -target * (input1 - input2) + margin).")
+define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
+       f"{_legacy}) -> Tensor", cosine_embedding_loss, FUNCTION_ONLY,
+       "1 - cos where target is 1, max(0, cos - margin) where it is -1.")
+define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
+       f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
+       "max(0, margin + distance to positive - distance to negative).")
+define("nn.functional.triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
+       "any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
+       triplet_margin_with_distance_loss, FUNCTION_ONLY | COMPOSITE,
+       "Triplet margin loss with a distance function of one's own.")

@@ -1,0 +1,308 @@
+"""Losses that compare two tensors element by element, and the reduction that all losses end with."""
+import warnings
+
+from cpython.object cimport PyObject
+from metatensor._core.dtype cimport DType, default_float, to_real
+from metatensor._core.layout cimport Layout, can_broadcast, dims_equal
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, OPTION_A, Call, arg, define, float_arg, is_none, op_flags, op_name, result_device,
+    tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
+from metatensor.ops.pointwise cimport (
+    Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, shape_operand,
+)
+from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
+
+
+# Reduction ------------------------------------------------------------------------------
+
+cdef tuple _names = ("none", "mean", "sum", "batchmean")
+
+
+cdef int reduction_arg(Call* c, int slot, bint batchmean=False) except -1:
+    """'none', 'mean' or 'sum' (or 'batchmean') as a `Reduction`; ValueError for another word."""
+    cdef str value = arg(c, slot)
+    if value == "mean":
+        return R_MEAN
+    if value == "none":
+        return R_NONE
+    if value == "sum":
+        return R_SUM
+    if batchmean and value == "batchmean":
+        return R_BATCHMEAN
+    raise ValueError(f"{op_name(c)}(): argument 'reduction' must be 'none', 'mean' or 'sum', got {value!r}")
+
+
+cdef int legacy_reduction(Call* c, int average_slot, int reduce_slot, int slot, bint batchmean=False) except -1:
+    """The reduction where the outdated `size_average` and `reduce` may say it; kernels then see their word."""
+    cdef int r
+    if is_none(c, average_slot) and is_none(c, reduce_slot):
+        return reduction_arg(c, slot, batchmean)
+    if not is_none(c, reduce_slot) and not arg(c, reduce_slot):
+        r = R_NONE
+    else:
+        r = R_MEAN if is_none(c, average_slot) or arg(c, average_slot) else R_SUM
+    warnings.warn(f"{op_name(c)}(): size_average and reduce are outdated; use reduction={_names[r]!r}",
+                  UserWarning, stacklevel=2)
+    c.args[slot] = <PyObject*>_names[r]
+    return r
+
+
+cdef Tensor scalar_result(Call* c, DType dtype, int reduction):
+    """The 0-d result of a reduction."""
+    if reduction == R_MEAN and dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX:
+        fail(c, f"the mean of {dtype.name} values has no dtype; use floating-point inputs")
+    return new_contiguous(0, NULL, dtype, result_device(c))
+
+
+cdef Tensor reduced_loss(Call* c, Operands* o, DType dtype, int reduction):
+    """The element-wise loss over the operands, or what its reduction leaves."""
+    cdef Layout lay
+    if reduction == R_NONE:
+        return elementwise_result(c, o, dtype)
+    broadcast_result(c, o, &lay)
+    return scalar_result(c, dtype, reduction)
+
+
+cdef int check_weight(Call* c, int slot, Tensor like) except -1:
+    """A weight that expands to the shape of `like`."""
+    cdef Tensor w = tensor_arg(c, slot)
+    if not can_broadcast(w.ndim, w.sizes, like.ndim, like.sizes):
+        fail_slot(c, slot, f"of shape {shape_str(w)} does not expand to {shape_str(like)}")
+    return 0
+
+
+cdef bint same_sizes(Tensor a, Tensor b) noexcept:
+    return a.ndim == b.ndim and dims_equal(a.sizes, b.sizes, a.ndim)
+
+
+# Distances of elements ---------------------------------------------------------------------
+
+cdef enum:
+    ANY_NUMBER = OPTION_A       # integers and complex numbers too
+
+
+cdef object difference(Call* c, int reduction, int weight):
+    """Some function of input - target; `weight` is a slot, or -1."""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), w
+    cdef Operands o
+    cdef DType d
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    if weight >= 0 and not is_none(c, weight):
+        w = tensor_arg(c, weight)
+        if not same_sizes(w, a):
+            raise ValueError(f"{op_name(c)}(): the weight must have the input's shape {shape_str(a)}, "
+                             f"got {shape_str(w)}")
+        operand(&o, w)
+    d = promoted(c, &o)
+    if d.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
+    if d.kind != KIND_FLOAT and not op_flags(c) & ANY_NUMBER:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    if d.kind == KIND_COMPLEX:
+        d = to_real(d)
+    return reduced_loss(c, &o, d, reduction)
+
+
+cdef object mse_loss(Call* c):
+    return difference(c, legacy_reduction(c, 2, 3, 4), 5)
+
+
+cdef object smooth_l1_loss(Call* c):
+    if float_arg(c, 5) < 0:
+        fail_slot(c, 5, f"must not be negative, got {arg(c, 5)}")
+    return difference(c, legacy_reduction(c, 2, 3, 4), -1)
+
+
+cdef object huber_loss(Call* c):
+    cdef int reduction = reduction_arg(c, 2)
+    if not float_arg(c, 3) > 0:
+        fail_slot(c, 3, f"must be positive, got {arg(c, 3)}")
+    return difference(c, reduction, 4)
+
+
+# Likelihoods ---------------------------------------------------------------------------------
+
+cdef int need_floats(Call* c, Tensor t) except -1:
+    return need_dtype(c, t, FLOATS)
+
+
+cdef int need_same_sizes(Call* c, Tensor a, Tensor b) except -1:
+    if not same_sizes(a, b):
+        raise ValueError(f"{op_name(c)}(): the target must have the input's shape {shape_str(a)}, got {shape_str(b)}")
+    return 0
+
+
+cdef object binary_cross_entropy(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Operands o
+    cdef int reduction = legacy_reduction(c, 3, 4, 5)
+    need_same_sizes(c, a, b)
+    if not is_none(c, 2):
+        check_weight(c, 2, a)
+    if a.dtype is not b.dtype:
+        fail(c, f"input and target must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+    need_floats(c, a)
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    return reduced_loss(c, &o, a.dtype, reduction)
+
+
+cdef object binary_cross_entropy_with_logits(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Operands o
+    cdef int reduction = legacy_reduction(c, 3, 4, 5)
+    need_same_sizes(c, a, b)
+    if not is_none(c, 2):
+        check_weight(c, 2, a)
+    if not is_none(c, 6):
+        check_weight(c, 6, a)
+    need_floats(c, a)
+    if b.dtype.kind != KIND_FLOAT:
+        fail_slot(c, 1, f"must be floating-point, got {b.dtype.name}")
+    # The loss is computed in place of (1 - target), whose dtype and strides it keeps.
+    no_operands(&o)
+    operand(&o, b)
+    operand(&o, a)
+    return reduced_loss(c, &o, b.dtype, reduction)
+
+
+cdef object kl_div(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Operands o
+    cdef int reduction = legacy_reduction(c, 2, 3, 4, True)
+    if a.dtype.kind != KIND_FLOAT or b.dtype.kind != KIND_FLOAT:
+        fail(c, f"input and target must be floating-point, got {a.dtype.name} and {b.dtype.name}")
+    if reduction == R_BATCHMEAN and a.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): 'batchmean' needs an input with a batch, got no dimensions")
+    no_operands(&o)
+    operand(&o, b)
+    operand(&o, a)
+    return reduced_loss(c, &o, promoted(c, &o), reduction)
+
+
+cdef object hinge_embedding_loss(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Operands o
+    cdef int reduction = legacy_reduction(c, 3, 4, 5)
+    if a.dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
+    if a.dtype.kind == KIND_COMPLEX:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {a.dtype.name}")
+    no_operands(&o)
+    shape_operand(&o, b)
+    shape_operand(&o, a)
+    return reduced_loss(c, &o, a.dtype, reduction)
+
+
+cdef object soft_margin_loss(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Operands o
+    cdef DType d
+    cdef int reduction = legacy_reduction(c, 2, 3, 4)
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    d = promoted(c, &o)
+    if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
+        fail(c, f"the result is floating-point and cannot be {d.name}")
+    return reduced_loss(c, &o, d, reduction)
+
+
+cdef object poisson_nll_loss(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Operands o
+    cdef DType d
+    cdef int reduction = legacy_reduction(c, 4, 6, 7)
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    if a.dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
+    d = promoted(c, &o)
+    return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
+
+
+cdef object gaussian_nll_loss(Call* c):
+    """`var` is a number, or a tensor of the input's shape, without its last dimension, or with size 1 there."""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), v
+    cdef Operands o
+    cdef int reduction, n
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    if isinstance(arg(c, 2), Tensor):
+        v = tensor_arg(c, 2)
+        n = a.ndim - 1
+        if not same_sizes(v, a) and not (n >= 0 and (v.ndim == n or (v.ndim == n + 1 and v.sizes[n] == 1))
+                                         and dims_equal(v.sizes, a.sizes, n)):
+            raise ValueError(f"{op_name(c)}(): argument 'var' of shape {shape_str(v)} does not fit an input of shape "
+                             f"{shape_str(a)}")
+        if v.ndim == a.ndim:
+            operand(&o, v)
+    elif arg(c, 2) < 0:
+        raise ValueError(f"{op_name(c)}(): argument 'var' must not be negative, got {arg(c, 2)}")
+    reduction = reduction_arg(c, 5)
+    return reduced_loss(c, &o, promoted(c, &o), reduction)
+
+
+cdef object multilabel_soft_margin_loss(Call* c):
+    """The loss is averaged over the classes, the last dimension."""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef Operands o
+    cdef Layout lay
+    cdef DType d
+    cdef int reduction = legacy_reduction(c, 3, 4, 5)
+    if a.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): the input needs a dimension of classes")
+    need_floats(c, a)
+    if b.dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
+    no_operands(&o)
+    operand(&o, a)
+    operand(&o, b)
+    if not is_none(c, 2):
+        operand(&o, tensor_arg(c, 2))
+    d = promoted(c, &o)
+    broadcast_result(c, &o, &lay)
+    if reduction != R_NONE:
+        return scalar_result(c, d, reduction)
+    return new_contiguous(lay.ndim - 1, lay.sizes, d, result_device(c))
+
+
+cdef str _legacy = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+
+define(f"nn.functional.mse_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
+       FUNCTION_ONLY, "The squared difference.")
+define(f"nn.functional.l1_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
+       FUNCTION_ONLY | ANY_NUMBER, "The absolute difference.")
+define(f"nn.functional.smooth_l1_loss(Tensor input, Tensor target, {_legacy}, float beta=1.0) -> Tensor",
+       smooth_l1_loss, FUNCTION_ONLY, "Squared below beta, absolute above.")
+define("nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
+       "Tensor? weight=None) -> Tensor", huber_loss, FUNCTION_ONLY,
+       "Squared below delta, linear with slope delta above.")
+define(f"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_legacy}) -> Tensor",
+       binary_cross_entropy, FUNCTION_ONLY, "Cross entropy of probabilities in [0, 1].")
+define("nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
+       f"{_legacy}, Tensor? pos_weight=None) -> Tensor", binary_cross_entropy_with_logits, FUNCTION_ONLY,
+       "Cross entropy of sigmoid(input).")
+define(f"nn.functional.kl_div(Tensor input, Tensor target, {_legacy}, bool log_target=False) -> Tensor", kl_div,
+       FUNCTION_ONLY, "Kullback-Leibler divergence of target from log-probabilities.")
+define(f"nn.functional.hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_legacy}) -> Tensor",
+       hinge_embedding_loss, FUNCTION_ONLY, "input where target is 1, max(0, margin - input) where it is -1.")
+define(f"nn.functional.soft_margin_loss(Tensor input, Tensor target, {_legacy}) -> Tensor", soft_margin_loss,
+       FUNCTION_ONLY, "log(1 + exp(-target * input)).")
+define("nn.functional.poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
+       "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
+       poisson_nll_loss, FUNCTION_ONLY, "Negative log-likelihood of counts under a Poisson rate.")
+define("nn.functional.gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, "
+       "float eps=1e-06, str reduction='mean') -> Tensor", gaussian_nll_loss, FUNCTION_ONLY,
+       "Negative log-likelihood under a normal distribution of mean input and variance var.")
+define("nn.functional.multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, "
+       f"{_legacy}) -> Tensor", multilabel_soft_margin_loss, FUNCTION_ONLY,
+       "Binary cross entropy of sigmoid(input), averaged over the classes in the last dimension.")
