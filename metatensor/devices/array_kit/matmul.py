@@ -1,0 +1,118 @@
+"""Kernels of matrix products, all of them by the library's matmul. Half precision arrives as float32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from metatensor.devices.array_kit.registry import kernel
+
+
+def product(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
+    """``a @ b``, into ``out`` where its dtype and layout allow; rows times one matrix are one product."""
+    fits = out is not None and out.ndim and out.dtype == a.dtype == b.dtype
+    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size:
+        flat = a.reshape(-1, a.shape[-1])
+        if fits and out.flags.c_contiguous:
+            xp.matmul(flat, b, out=out.reshape(-1, b.shape[-1]))
+            return out
+        return xp.matmul(flat, b).reshape((*a.shape[:-1], b.shape[-1]))
+    return xp.matmul(a, b, out=out) if fits else xp.matmul(a, b)
+
+
+@kernel("matmul", "mv", "dot")
+def matmul(kit: Any, out: Any, input: Any, other: Any) -> Any:
+    return product(kit.xp, input, other, out)
+
+
+@kernel("mm", "bmm")
+def mm(kit: Any, out: Any, input: Any, mat2: Any, out_dtype: Any) -> Any:
+    return product(kit.xp, input, mat2, out)
+
+
+@kernel("_int_mm")
+def int_mm(kit: Any, out: Any, input: Any, mat2: Any) -> Any:
+    return kit.xp.matmul(input.astype(out.dtype), mat2.astype(out.dtype))
+
+
+@kernel("vdot")
+def vdot(kit: Any, out: Any, input: Any, other: Any) -> Any:
+    return kit.xp.matmul(kit.xp.conj(input), other)
+
+
+@kernel("linalg.vecdot")
+def vecdot(kit: Any, out: Any, x: Any, y: Any, dim: int) -> Any:
+    xp = kit.xp
+    x, y = xp.broadcast_arrays(x, y)
+    if not x.ndim:
+        return xp.conj(x) * y
+    x, y = xp.moveaxis(xp.conj(x), dim, -1), xp.moveaxis(y, dim, -1)
+    return xp.matmul(x[..., None, :], y[..., :, None]).reshape(out.shape)
+
+
+@kernel("outer")
+def outer(kit: Any, out: Any, input: Any, vec2: Any) -> Any:
+    return kit.xp.multiply(input[:, None], vec2[None, :], dtype=out.dtype)
+
+
+# Products added to something --------------------------------------------------------------
+
+
+def added(xp: Any, out: Any, input: Any, result: Any, beta: Any, alpha: Any) -> Any:
+    """beta * input + alpha * result. With beta 0 the input is not read: its NaN must not spread."""
+    if alpha != 1:
+        result = result * alpha
+    if beta == 0:
+        return xp.broadcast_to(result, out.shape)
+    return result + (input if beta == 1 else input * beta)
+
+
+@kernel("addmm", "baddbmm")
+def addmm(kit: Any, out: Any, input: Any, mat1: Any, mat2: Any, out_dtype: Any, beta: Any, alpha: Any) -> Any:
+    return added(kit.xp, out, input, product(kit.xp, mat1, mat2), beta, alpha)
+
+
+@kernel("addmv")
+def addmv(kit: Any, out: Any, input: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+    return added(kit.xp, out, input, kit.xp.matmul(mat, vec), beta, alpha)
+
+
+@kernel("addr")
+def addr(kit: Any, out: Any, input: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+    result = kit.xp.multiply(vec1[:, None], vec2[None, :])
+    if out.dtype.kind == "b":
+        return result & bool(alpha) | (input & bool(beta))
+    return added(kit.xp, out, input, result, beta, alpha)
+
+
+@kernel("addbmm")
+def addbmm(kit: Any, out: Any, input: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+    """The sum over the batch is one product of matrices that lie side by side."""
+    xp = kit.xp
+    length = batch1.shape[0] * batch1.shape[2]
+    left = xp.moveaxis(batch1, 0, 1).reshape(batch1.shape[1], length)
+    return added(xp, out, input, xp.matmul(left, batch2.reshape(length, batch2.shape[2])), beta, alpha)
+
+
+# Layers --------------------------------------------------------------------------------------
+
+
+@kernel("nn.functional.linear")
+def linear(kit: Any, out: Any, input: Any, weight: Any, bias: Any) -> Any:
+    result = product(kit.xp, input, weight.T, out)
+    if bias is None:
+        return result
+    if result is out:
+        out += bias
+        return None
+    return result + bias
+
+
+@kernel("nn.functional.bilinear")
+def bilinear(kit: Any, out: Any, input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
+    xp = kit.xp
+    rows = math.prod(input1.shape[:-1])
+    left, right = input1.reshape(rows, input1.shape[-1]), input2.reshape(rows, input2.shape[-1])
+    # (m, rows, k): each weight matrix times the first input, then row by row times the second.
+    result = xp.sum(xp.matmul(left, weight) * right, axis=-1).T.reshape(out.shape)
+    return result if bias is None else result + bias

@@ -1,0 +1,178 @@
+"""Kernels of normalization layers. Statistics take two passes: the mean, then the squares of what deviates from it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.norms import vector_norm_of
+from metatensor.devices.array_kit.reduction import axes_of, total, variance
+from metatensor.devices.array_kit.registry import kernel
+
+
+def by_channel(vector: Any, ndim: int, axis: int = 1) -> Any:
+    """A vector with one element a channel, shaped to broadcast along ``axis``."""
+    shape = [1] * ndim
+    shape[axis] = -1
+    return vector.reshape(shape)
+
+
+def standardized(xp: Any, array: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """(array - mean) / sqrt(variance + eps) in a new array, the mean and 1 / sqrt(variance + eps)."""
+    var, mean = variance(xp, array, axes, 0, True)
+    rstd = 1 / xp.sqrt(var + var.dtype.type(eps))
+    result = array - mean.astype(array.dtype)
+    result *= rstd.astype(array.dtype)
+    return result, mean, rstd
+
+
+def affine(result: Any, weight: Any, bias: Any) -> Any:
+    """``result`` times weight plus bias, in place; both broadcast to it."""
+    if weight is not None:
+        result *= weight
+    if bias is not None:
+        result += bias
+    return result
+
+
+# layer_norm and rms_norm -------------------------------------------------------------------
+
+
+def _layer_norm(kit: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    result, mean, rstd = standardized(kit.xp, input, axes, eps)
+    return affine(result, weight, bias), mean, rstd
+
+
+@kernel("nn.functional.layer_norm")
+def layer_norm(kit: Any, out: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _layer_norm(kit, input, normalized_shape, weight, bias, eps)[0]
+
+
+@kernel("native_layer_norm")
+def native_layer_norm(kit: Any, out: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _layer_norm(kit, input, normalized_shape, weight, bias, eps)
+
+
+@kernel("nn.functional.rms_norm")
+def rms_norm(kit: Any, out: Any, input: Any, normalized_shape: Any, weight: Any, eps: float | None) -> Any:
+    xp = kit.xp
+    if eps is None:
+        eps = float(np.finfo(input.dtype).eps)
+    axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    squares = input.real**2 + input.imag**2 if input.dtype.kind == "c" else input * input
+    mean = total(xp, squares, axes, True) / math.prod(input.shape[axis] for axis in axes)
+    result = input * (1 / xp.sqrt(mean + mean.dtype.type(eps))).astype(squares.dtype)
+    return result if weight is None else result * weight
+
+
+# batch_norm and instance_norm ----------------------------------------------------------------
+
+
+def _by_statistics(input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float, xp: Any) -> Any:
+    scale = 1 / xp.sqrt(var + var.dtype.type(eps))
+    if weight is not None:
+        scale = scale * weight.reshape(-1)
+    shift = -mean * scale if bias is None else bias.reshape(-1) - mean * scale
+    result = input * by_channel(scale, input.ndim).astype(input.dtype)
+    result += by_channel(shift, input.ndim).astype(input.dtype)
+    return result
+
+
+def _channel_axes(array: Any) -> tuple[int, ...]:
+    return (0, *range(2, array.ndim))
+
+
+def _scaled(result: Any, weight: Any, bias: Any) -> Any:
+    return affine(
+        result,
+        None if weight is None else by_channel(weight, result.ndim),
+        None if bias is None else by_channel(bias, result.ndim),
+    )
+
+
+def _updated(running: Any, found: Any, momentum: float) -> Any:
+    return running * (1 - momentum) + found.reshape(running.shape) * momentum
+
+
+@kernel("nn.functional._batch_norm_eval", "nn.functional._instance_norm_eval")
+def batch_norm_eval(kit: Any, out: Any, input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _by_statistics(input, mean.reshape(-1), var.reshape(-1), weight, bias, eps, kit.xp)
+
+
+@kernel("nn.functional._batch_norm_stats")
+def batch_norm_stats(kit: Any, out: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _scaled(standardized(kit.xp, input, _channel_axes(input), eps)[0], weight, bias)
+
+
+@kernel("nn.functional._batch_norm_train")
+def batch_norm_train(
+    kit: Any, out: Any, input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float
+) -> Any:
+    axes = _channel_axes(input)
+    var, mean = variance(kit.xp, input, axes, 0, True)
+    count = math.prod(input.shape[axis] for axis in axes)
+    result = input - mean.astype(input.dtype)
+    result *= (1 / kit.xp.sqrt(var + var.dtype.type(eps))).astype(input.dtype)
+    unbiased = var * (count / (count - 1)) if count > 1 else var
+    return (
+        _scaled(result, weight, bias),
+        _updated(running_mean, mean, momentum) if count else running_mean,
+        _updated(running_var, unbiased, momentum) if count else running_var,
+    )
+
+
+@kernel("nn.functional._batch_statistics")
+def batch_statistics(kit: Any, out: Any, input: Any, weight: Any, eps: float) -> Any:
+    var, mean = variance(kit.xp, input, _channel_axes(input), 0)
+    return mean, 1 / kit.xp.sqrt(var + var.dtype.type(eps))
+
+
+@kernel("nn.functional._instance_norm")
+def instance_norm(kit: Any, out: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _scaled(standardized(kit.xp, input, tuple(range(2, input.ndim)), eps)[0], weight, bias)
+
+
+@kernel("nn.functional._instance_norm_train")
+def instance_norm_train(
+    kit: Any, out: Any, input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float
+) -> Any:
+    axes = tuple(range(2, input.ndim))
+    var, mean = variance(kit.xp, input, axes, 1)
+    result = standardized(kit.xp, input, axes, eps)[0]
+    there = input.shape[0] > 0
+    return (
+        _scaled(result, weight, bias),
+        _updated(running_mean, mean.mean(axis=0), momentum) if there else running_mean,
+        _updated(running_var, var.mean(axis=0), momentum) if there else running_var,
+    )
+
+
+# group_norm -----------------------------------------------------------------------------------
+
+
+def _group_norm(kit: Any, input: Any, groups: int, weight: Any, bias: Any, eps: float, n: int, channels: int) -> Any:
+    grouped = input.reshape(n, groups, -1) if input.size else input.reshape(n, groups, 0)
+    result, mean, rstd = standardized(kit.xp, grouped, (2,), eps)
+    result = result.reshape(n, channels, -1) if input.size else result.reshape(n, channels, 0)
+    return _scaled(result, weight, bias).reshape(input.shape), mean.reshape(n, groups), rstd.reshape(n, groups)
+
+
+@kernel("nn.functional.group_norm")
+def group_norm(kit: Any, out: Any, input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    return _group_norm(kit, input, num_groups, weight, bias, eps, input.shape[0], input.shape[1])[0]
+
+
+@kernel("native_group_norm")
+def native_group_norm(
+    kit: Any, out: Any, input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> Any:
+    return _group_norm(kit, input, group, weight, bias, eps, N, C)
+
+
+@kernel("nn.functional.normalize")
+def normalize(kit: Any, out: Any, input: Any, p: float, dim: Any, eps: float) -> Any:
+    norms = vector_norm_of(kit.xp, input, float(p), axes_of(dim, input.ndim), True)
+    return input / kit.xp.maximum(norms, eps).astype(np.dtype(input.dtype.type(0).real.dtype))
