@@ -1,6 +1,6 @@
 """Element-wise arithmetic of two operands, each a tensor or a Python number."""
 from cpython.object cimport PyObject
-from metatensor._core.device cimport Device
+from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport C128, F16, F32, F64, DType, by_code, number_kind, to_complex
 from metatensor._core.op cimport (
     EXACT_OUT, FUNCTION_ONLY, IN_PLACE, INPLACE, INT_TO_FLOAT, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg, define, is_none,
@@ -13,7 +13,8 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_INT
 from metatensor.ops.pointwise cimport (
-    NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, no_operands,
+    NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, half_number,
+    no_operands,
     number, operand, operand_arg, promoted, refuse, ruled,
 )
 
@@ -90,6 +91,12 @@ cdef object divide(Call* c):
     return elementwise_result(c, &o, d)
 
 
+cdef object modulo(Call* c):
+    if c.device != <PyObject*>META:
+        half_number(c, 1)
+    return binary(c)
+
+
 cdef object power(Call* c):
     """A number as exponent leaves the layout to the base alone."""
     cdef Operands o
@@ -157,9 +164,9 @@ define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None
        INT_TO_FLOAT | BOTH, "input / other, with rounding_mode 'floor' or 'trunc' rounded to integers.")
 define("floor_divide(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "The floor of input / other.")
-define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
+define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "What floor division leaves: of the divisor's sign, as in Python.")
-define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", binary,
+define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "What division towards zero leaves: of the dividend's sign, as in C.")
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
        "input ** exponent; integers to a negative number are an error.")

@@ -1,4 +1,6 @@
 """Comparisons, logical and bitwise operators, element by element."""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META
 from metatensor._core.op cimport (
     ALWAYS_BOOL, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, define, float_arg, set_slot, tensor_arg,
 )
@@ -6,12 +8,19 @@ from metatensor._core.tensor cimport (
     S_AND, S_EQ, S_GE, S_GT, S_IAND, S_ILSHIFT, S_IOR, S_IRSHIFT, S_IXOR, S_LE, S_LSHIFT, S_LT, S_NE, S_OR,
     S_RSHIFT, S_XOR, Tensor,
 )
-from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_FLOATS, binary, fail
+from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_FLOATS, binary, fail, half_number
 
 # The result in place is cast to the tensor's own dtype, as in PyTorch.
 cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
 cdef long ORDER = ALWAYS_BOOL | NO_COMPLEX | NO_GRAD | INPLACE | OUT
 cdef long BITS = PROMOTE | NO_FLOATS | NO_COMPLEX | INPLACE | OUT
+
+
+cdef object compare(Call* c):
+    """A number is compared in the tensor's dtype, so 0.1 equals the half that is nearest to it."""
+    if c.device != <PyObject*>META:
+        half_number(c, 1)
+    return binary(c)
 
 
 cdef object close_to(Call* c):
@@ -25,12 +34,12 @@ cdef object close_to(Call* c):
     return binary(c)
 
 
-define("eq(Tensor input, Tensor|Scalar other) -> Tensor", binary, COMPARE, "input == other.")
-define("ne(Tensor input, Tensor|Scalar other) -> Tensor", binary, COMPARE, "input != other.")
-define("lt(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input < other.")
-define("le(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input <= other.")
-define("gt(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input > other.")
-define("ge(Tensor input, Tensor|Scalar other) -> Tensor", binary, ORDER, "input >= other.")
+define("eq(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "input == other.")
+define("ne(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "input != other.")
+define("lt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input < other.")
+define("le(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input <= other.")
+define("gt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input > other.")
+define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input >= other.")
 define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
        close_to, ALWAYS_BOOL | NO_GRAD, "|input - other| <= atol + rtol * |other|.")
 

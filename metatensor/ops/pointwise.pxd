@@ -59,6 +59,7 @@ cdef object unary(Call* c)                  # args[0]
 cdef object binary(Call* c)                 # args[0] and args[1], each a tensor or a number
 cdef object pointwise(Call* c)              # all leading tensor (or number) arguments
 
+cdef int half_number(Call* c, int i) except -1                  # before a real device computes with it
 cdef int fail(Call* c, str message) except -1                   # RuntimeError
 cdef int refuse(Call* c, DType d) except -1                     # NotImplementedError: no arithmetic for d
 

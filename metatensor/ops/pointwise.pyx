@@ -4,10 +4,13 @@ Type promotion, broadcasting and the strides of results stand here once. Familie
 declare their ops over the kernels `unary`, `binary` and `pointwise`, or build
 their own from the same pieces (see the .pxd).
 """
+import struct
+
 from cpython.object cimport PyObject
+from libc.math cimport INFINITY
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport (
-    BOOL, I64, DType, by_code, default_complex, default_float, number_kind, promote, promotion,
+    BF16, BOOL, F16, I64, DType, by_code, default_complex, default_float, number_kind, promote, promotion,
     to_complex, to_real,
 )
 from metatensor._core.layout cimport (
@@ -16,7 +19,7 @@ from metatensor._core.layout cimport (
 )
 from metatensor._core.op cimport (
     ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, INT_TO_FLOAT, INTEGRAL, K_OPERAND, K_TENSOR, KEEP,
-    NO_BOOL, PROMOTE, REAL_ONLY, RULE_MASK, Call, Overload, is_none, op_flags, op_name,
+    NO_BOOL, PROMOTE, REAL_ONLY, RULE_MASK, Call, Overload, hold, is_none, op_flags, op_name,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_like, new_strided
 from metatensor._core.types cimport (
@@ -165,6 +168,34 @@ cdef DType result_dtype(Call* c, int first, int n):
     for i in range(first, first + n):
         operand_arg(&o, c, i)
     return ruled(c, promoted(c, &o))
+
+
+cdef double _to_half(double value, bint ieee) except? -1:
+    """The nearest float16, or bfloat16."""
+    cdef unsigned int bits
+    if value != value or value == INFINITY or value == -INFINITY:
+        return value
+    try:
+        if ieee:
+            return struct.unpack("<e", struct.pack("<e", value))[0]
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    except OverflowError:
+        return INFINITY if value > 0 else -INFINITY
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000u
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
+
+
+cdef int half_number(Call* c, int i) except -1:
+    """Round a number beside a half tensor to what that dtype can hold, for kernels that compute in a wider one."""
+    cdef int code
+    cdef object value
+    if isinstance(<object>c.args[i], float) and isinstance(<object>c.args[0], Tensor):
+        code = (<Tensor>c.args[0]).dtype.code
+        if code == F16 or code == BF16:
+            value = _to_half(<object>c.args[i], code == F16)
+            hold(c, value)
+            c.args[i] = <PyObject*>value
+    return 0
 
 
 # Layouts --------------------------------------------------------------------------

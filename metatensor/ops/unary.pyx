@@ -1,9 +1,11 @@
 """Element-wise functions of one tensor, but for activations (`activation`) and `special.*` (`special`)."""
+from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
-from metatensor._core.dtype cimport I32, by_code, to_real
+from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
 from metatensor._core.op cimport (
     ALWAYS_BOOL, COMPLEX_TO_FLOAT, FUNCTIONAL, HOST, IN_PLACE, INPLACE, INT_TO_FLOAT, BOOL_TO_LONG, KEEP, NO_GRAD,
-    OUT, Call, alias_op, define, int_arg, make_returns, set_slot, tensor_arg,
+    OUT, Call, alias_op, define, hold, int_arg,
+    is_none, make_returns, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, alias
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
@@ -54,6 +56,25 @@ cdef object conjugate(Call* c):
 cdef object signed_unary(Call* c):
     if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
         fail(c, "bool tensors are not supported; use logical_not() or ~")
+    return unary(c)
+
+
+# The largest numbers of dtypes that a device may compute in a wider one.
+cdef dict _largest = {F16: 65504.0, BF16: 3.3895313892515355e38}
+
+
+cdef object nan_to_num(Call* c):
+    """What stands for infinity depends on the tensor's own dtype."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef object limit
+    if t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 2:
+        limit = _largest[t.dtype.code]
+        if is_none(c, 2):
+            c.args[2] = <PyObject*>limit
+        if is_none(c, 3):
+            limit = -limit
+            hold(c, limit)
+            c.args[3] = <PyObject*>limit
     return unary(c)
 
 
@@ -112,7 +133,7 @@ define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
 define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH, "x - trunc(x).")
 define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT,
        "Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e.")
-define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", unary,
+define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", nan_to_num,
        KEEP | BOTH, "NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given.")
 define("bitwise_not(Tensor input) -> Tensor", unary, KEEP | NO_FLOATS | NO_COMPLEX | BOTH,
        "Each bit inverted; of bool the logical not.")

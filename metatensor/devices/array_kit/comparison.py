@@ -1,0 +1,60 @@
+"""Values of comparisons, logical and bitwise operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.devices.array_kit.pointwise import elementwise, in_common, in_dtype
+from metatensor.devices.array_kit.registry import kernel
+
+elementwise({"bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"})
+
+
+def _comparison(name: str, function: str) -> None:
+    @kernel(name)
+    def run(kit: Any, out: Any, input: Any, other: Any) -> None:
+        a, b = in_common(kit, input, other)
+        if out.dtype.kind == "b":
+            getattr(kit.xp, function)(a, b, out=out)
+        else:
+            out[...] = getattr(kit.xp, function)(a, b)
+
+
+for _name, _function in (
+    ("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"),
+    ("ge", "greater_equal"), ("logical_and", "logical_and"), ("logical_or", "logical_or"),
+    ("logical_xor", "logical_xor"),
+):  # fmt: skip
+    _comparison(_name, _function)
+
+
+@kernel("isclose")
+def isclose(kit: Any, out: Any, input: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    xp = kit.xp
+    close = input == other
+    if input.dtype.kind in "fc" or rtol or atol:
+        a, b = input, other
+        if a.dtype.kind not in "fc":
+            a, b = a.astype("f8"), b.astype("f8")
+        distance = xp.absolute(a - b)
+        close = close | (xp.isfinite(distance) & (distance <= atol + rtol * xp.absolute(b)))
+    if equal_nan:
+        close = close | ((input != input) & (other != other))
+    return close
+
+
+@kernel("bitwise_left_shift")
+def bitwise_left_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
+    """Shifts by a negative count, or by all bits and more, leave nothing."""
+    a, b = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
+    bits = out.dtype.itemsize * 8
+    return kit.xp.where((b < 0) | (b >= bits), out.dtype.type(0), kit.xp.left_shift(a, b & (bits - 1)))
+
+
+@kernel("bitwise_right_shift")
+def bitwise_right_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
+    """Shifts by a negative count, or by all bits and more, leave the sign."""
+    xp = kit.xp
+    a, b = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
+    bits = out.dtype.itemsize * 8
+    return xp.where((b < 0) | (b >= bits), (-(a < 0).astype(out.dtype)), xp.right_shift(a, b & (bits - 1)))

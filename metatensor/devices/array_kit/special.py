@@ -1,0 +1,86 @@
+"""Values of `special.*`: by the library's special functions, and orthogonal polynomials by their recurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metatensor.devices.array_kit.pointwise import in_dtype
+from metatensor.devices.array_kit.registry import kernel
+
+
+def _special(name: str, function: str) -> None:
+    @kernel(f"special.{name}")
+    def run(kit: Any, out: Any, *operands: Any) -> Any:
+        return getattr(kit.special, function)(*[in_dtype(value, out.dtype) for value in operands])
+
+
+for _name, _function in (
+    ("bessel_j0", "j0"), ("bessel_j1", "j1"), ("bessel_y0", "y0"), ("bessel_y1", "y1"), ("entr", "entr"),
+    ("erfcx", "erfcx"), ("i0e", "i0e"), ("i1", "i1"), ("i1e", "i1e"), ("log_ndtr", "log_ndtr"),
+    ("modified_bessel_i0", "i0"), ("modified_bessel_i1", "i1"), ("modified_bessel_k0", "k0"),
+    ("modified_bessel_k1", "k1"), ("scaled_modified_bessel_k0", "k0e"), ("scaled_modified_bessel_k1", "k1e"),
+    ("ndtr", "ndtr"), ("ndtri", "ndtri"), ("xlog1py", "xlog1py"), ("zeta", "zeta"),
+):  # fmt: skip
+    _special(_name, _function)
+
+
+@kernel("special.airy_ai")
+def airy_ai(kit: Any, out: Any, input: Any) -> Any:
+    return kit.special.airy(in_dtype(input, out.dtype))[0]
+
+
+@kernel("special.spherical_bessel_j0")
+def spherical_bessel_j0(kit: Any, out: Any, input: Any) -> Any:
+    xp = kit.xp
+    x = in_dtype(input, out.dtype)
+    result = xp.where(x == 0, x.dtype.type(1), xp.sin(x) / xp.where(x == 0, x.dtype.type(1), x))
+    return xp.where(xp.isinf(x), x.dtype.type(0), result)
+
+
+# Orthogonal polynomials ---------------------------------------------------------------------
+
+# Degrees beyond this overflow everywhere; the loops stop here.
+_LARGEST_DEGREE = 4096
+
+Step = Callable[[Any, int, Any, Any], Any]
+
+
+def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
+    """P0 = 1, P1 = first(x), P(k+1) = step(x, k, Pk, P(k-1)); 0 for negative degrees."""
+
+    @kernel(f"special.{name}")
+    def run(kit: Any, out: Any, input: Any, n: Any) -> Any:
+        xp = kit.xp
+        x = xp.broadcast_to(xp.asarray(in_dtype(input, out.dtype)), out.shape)
+        degree = xp.trunc(xp.broadcast_to(xp.asarray(in_dtype(n, out.dtype)), out.shape))
+        before, current = xp.ones_like(x), first(x) + xp.zeros_like(x)
+        result = xp.where(degree < 0, x.dtype.type(0), xp.where(degree < 1, before, current))
+        top = min(int(degree.max()), _LARGEST_DEGREE) if degree.size else 0
+        for k in range(1, top):
+            before, current = current, step(x, k, current, before)
+            result = xp.where(degree == k + 1, current, result)
+        return result
+
+
+def _chebyshev(x: Any, k: int, current: Any, before: Any) -> Any:
+    return 2 * x * current - before
+
+
+for _kind, _first in (
+    ("t", lambda x: x),
+    ("u", lambda x: 2 * x),
+    ("v", lambda x: 2 * x - 1),
+    ("w", lambda x: 2 * x + 1),
+):
+    _polynomial(f"chebyshev_polynomial_{_kind}", _first, _chebyshev)
+    _polynomial(
+        f"shifted_chebyshev_polynomial_{_kind}",
+        lambda x, first=_first: first(2 * x - 1),
+        lambda x, k, current, before: _chebyshev(2 * x - 1, k, current, before),
+    )
+
+_polynomial("hermite_polynomial_h", lambda x: 2 * x, lambda x, k, p, q: 2 * (x * p - k * q))
+_polynomial("hermite_polynomial_he", lambda x: x, lambda x, k, p, q: x * p - k * q)
+_polynomial("laguerre_polynomial_l", lambda x: 1 - x, lambda x, k, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1))
+_polynomial("legendre_polynomial_p", lambda x: x, lambda x, k, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1))

@@ -1,0 +1,67 @@
+"""Values of selection, clamping, interpolation and fused arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.devices.array_kit.pointwise import in_dtype
+from metatensor.devices.array_kit.registry import kernel
+
+
+@kernel("where")
+def where(kit: Any, out: Any, condition: Any, input: Any, other: Any) -> Any:
+    return kit.xp.where(condition != 0, in_dtype(input, out.dtype), in_dtype(other, out.dtype))
+
+
+@kernel("where.indices")
+def where_indices(kit: Any, out: Any, condition: Any) -> Any:
+    """One int64 array for each dimension; a 0-d condition counts as 1-d."""
+    return kit.xp.nonzero(kit.xp.atleast_1d(condition))
+
+
+@kernel("masked_fill")
+def masked_fill(kit: Any, out: Any, input: Any, mask: Any, value: Any) -> Any:
+    return kit.xp.where(mask, in_dtype(value, out.dtype), input)
+
+
+@kernel("clamp")
+def clamp(kit: Any, out: Any, input: Any, min: Any, max: Any) -> Any:
+    result = in_dtype(input, out.dtype)
+    if min is not None:
+        result = kit.xp.maximum(result, in_dtype(min, out.dtype))
+    if max is not None:
+        result = kit.xp.minimum(result, in_dtype(max, out.dtype))
+    return result
+
+
+@kernel("clamp_min")
+def clamp_min(kit: Any, out: Any, input: Any, min: Any) -> Any:
+    return clamp(kit, out, input, min, None)
+
+
+@kernel("clamp_max")
+def clamp_max(kit: Any, out: Any, input: Any, max: Any) -> Any:
+    return clamp(kit, out, input, None, max)
+
+
+@kernel("lerp")
+def lerp(kit: Any, out: Any, input: Any, end: Any, weight: Any) -> Any:
+    """From the nearer end, so that weights 0 and 1 give the ends exactly."""
+    xp = kit.xp
+    weight = in_dtype(weight, out.dtype)
+    step = end - input
+    return xp.where(xp.absolute(weight) < 0.5, input + weight * step, end - step * (1 - weight))
+
+
+@kernel("addcmul")
+def addcmul(kit: Any, out: Any, input: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+    dtype = out.dtype
+    product = in_dtype(tensor1, dtype) * in_dtype(tensor2, dtype)
+    return in_dtype(input, dtype) + (product if value == 1 else in_dtype(value, dtype) * product)
+
+
+@kernel("addcdiv")
+def addcdiv(kit: Any, out: Any, input: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+    dtype = out.dtype
+    quotient = in_dtype(tensor1, dtype) / in_dtype(tensor2, dtype)
+    return in_dtype(input, dtype) + (quotient if value == 1 else in_dtype(value, dtype) * quotient)
