@@ -4,7 +4,7 @@ What follows on a device with data, in-place or with out= is in `execute`.
 """
 cimport cython
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META, Device, as_device
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.execute cimport finish, python_meta, resolve_device
@@ -22,6 +22,8 @@ from metatensor._core import errors
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject* o) noexcept
+    object PyTuple_New(Py_ssize_t n)
+    void PyTuple_SET_ITEM(object t, Py_ssize_t i, object v) noexcept
     bint PyFloat_CheckExact(PyObject* o) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject* o) noexcept
     PyObject* PyTuple_GET_ITEM(PyObject* o, Py_ssize_t i) noexcept
@@ -149,13 +151,17 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
         return 0
     if s.kind == K_STR:
         return isinstance(value, str)
+    # Dtypes and devices are interned: nothing has to keep them alive.
     if s.kind == K_DTYPE:
         converted = _as_dtype(value)
-        return 0 if converted is None else _replace(c, i, converted)
+        c.args[i] = <PyObject*>converted
+        return converted is not None
     if s.kind == K_DEVICE:
         if not isinstance(value, (Device, str, int)) or isinstance(value, bool):
             return 0
-        return _replace(c, i, as_device(value))
+        converted = as_device(value)
+        c.args[i] = <PyObject*>converted
+        return 1
     if s.kind == K_LAYOUT:
         return isinstance(value, LayoutTag)
     if s.kind == K_FORMAT:
@@ -210,13 +216,17 @@ cdef int _keyword(Overload ov, PyObject* name) except -2:
 cdef int _pack(Overload ov, Call* c, PyObject** args, Py_ssize_t n) except -1:
     """Take the positional ints from `ov.varargs` on as one list: 1 where they are ints."""
     cdef Py_ssize_t i
-    values = []
+    cdef object packed = PyTuple_New(n - ov.varargs)
+    cdef object v
     for i in range(ov.varargs, n):
-        v = _as_int(<object>args[i])
-        if v is None:
-            return 0
-        values.append(v)
-    return _replace(c, ov.varargs, tuple(values))
+        v = <object>args[i]
+        if not PyLong_CheckExact(args[i]):
+            v = _as_int(v)
+            if v is None:
+                return 0
+        Py_INCREF(v)
+        PyTuple_SET_ITEM(packed, i - ov.varargs, v)
+    return _replace(c, ov.varargs, packed)
 
 
 cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwnames,

@@ -243,8 +243,7 @@ cdef int _ranges(Tensor a, Tensor b) except -1:
 
 cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) except -1:
     """Errors of writing `result` into `target`; returns whether a kernel may write there directly."""
-    cdef Tensor t
-    cdef int shared
+    cdef int i
     cdef bint direct = target.dtype is result.dtype and not target.flags & (T_CONJ | T_NEG)
     if target.dtype is not result.dtype:
         if ov.flags & EXACT_OUT or (not ov.flags & SAFE_CAST
@@ -252,16 +251,26 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
             raise errors.cannot_cast(op_name(c), result.dtype, target.dtype)
     if overlap(target.ndim, target.sizes, target.strides):
         raise errors.written_overlap(op_name(c), target, "several of its elements share one place in memory")
-    for t in _tensors(c, ov):
-        if t is target:
-            direct = direct and (ov.flags & ELEMENTWISE != 0)
-            continue
-        shared = _ranges(target, t)
-        if shared == 2 and ov.flags & ELEMENTWISE:
-            raise errors.written_overlap(op_name(c), target, "it overlaps another argument in part")
-        if shared and not (shared == 1 and ov.flags & ELEMENTWISE):
-            direct = False
+    for i in range(ov.nslots):
+        if ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
+            for t in <object>c.args[i]:
+                direct = _check_shared(c, ov, target, t) and direct
+        elif isinstance(<object>c.args[i], Tensor):
+            direct = _check_shared(c, ov, target, <Tensor>c.args[i]) and direct
     return direct
+
+
+cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1:
+    """An argument that shares memory with the target: an error, or in the way of writing directly."""
+    cdef int shared
+    if t is target:
+        return ov.flags & ELEMENTWISE != 0
+    if t.storage is not target.storage:
+        return True
+    shared = _ranges(target, t)
+    if shared == 2 and ov.flags & ELEMENTWISE:
+        raise errors.written_overlap(op_name(c), target, "it overlaps another argument in part")
+    return not shared or (shared == 1 and ov.flags & ELEMENTWISE != 0)
 
 
 cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct) except -1:

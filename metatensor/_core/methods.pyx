@@ -2,12 +2,47 @@
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport (
-    Tensor, TensorExtra, detach_from, detached, extra_of, set_requires_grad, shape_str,
+    Tensor, TensorExtra, detach_from, detached, extra_of, instance_of, set_layout, set_requires_grad,
+    shape_str,
 )
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW,
 )
+
+
+# Subclasses ---------------------------------------------------------------------------------
+
+def __torch_function__(cls, func, types, args=(), kwargs=None):
+    """Run `func` for a subclass: the default computes as usual and wraps the results in `cls`."""
+    from metatensor._core.overrides import default_torch_function
+    return default_torch_function(cls, func, types, args, kwargs)
+
+
+def _make_subclass(cls, data, require_grad=False):
+    """`data` detached, as an instance of the subclass `cls`."""
+    cdef Tensor source, t
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError("_make_subclass: expected a subclass of Tensor")
+    if not isinstance(data, Tensor):
+        raise TypeError(f"_make_subclass: expected a Tensor, got {type(data).__name__}")
+    source = <Tensor>data
+    t = instance_of(cls)
+    set_layout(t, source.ndim, source.sizes, source.strides, source.offset)
+    t.storage = source.storage
+    t.dtype = source.dtype
+    t.flags |= source.flags & (T_CONJ | T_NEG)
+    if require_grad:
+        set_requires_grad(t, True)
+    return t
+
+
+def as_subclass(Tensor self not None, cls):
+    """This tensor's data as an instance of `cls`, a subclass of Tensor."""
+    cdef Tensor t = _make_subclass(cls, self)
+    t.base = self if self.base is None else self.base
+    t.flags |= T_VIEW | (self.flags & (T_REQUIRES_GRAD | T_NONLEAF))
+    return t
 
 
 # Metadata ---------------------------------------------------------------------------------
@@ -178,9 +213,12 @@ def __reduce_ex__(self, protocol):
 
 cdef tuple _methods = (
     element_size, data_ptr, is_floating_point, is_complex, is_signed, is_conj, is_neg, is_inference,
-    get_device, _is_view, requires_grad_, retain_grad, backward, numpy, __array__, __dlpack__,
+    get_device, _is_view, as_subclass, requires_grad_, retain_grad, backward, numpy, __array__, __dlpack__,
     __dlpack_device__, __deepcopy__, __reduce_ex__,
 )
+
+type_set(Tensor, "__torch_function__", classmethod(__torch_function__))
+type_set(Tensor, "_make_subclass", staticmethod(_make_subclass))
 
 for _f in _methods:
     type_set(Tensor, _f.__name__, _f)

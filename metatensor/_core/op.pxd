@@ -68,7 +68,7 @@ cdef struct Call:
     PyObject* args[MAX_ARGS]    # borrowed, one for each slot, defaults filled in
     PyObject* device        # Device of the results
     PyObject* out           # what was given as out=, or NULL
-    PyObject* keep          # owned list of temporaries, or NULL
+    PyObject* keep          # owned: the temporaries, or NULL
     int flags               # TensorFlags of the tensor arguments, or-ed
     int variant             # Variant
     bint mixed              # the tensor arguments are not all on one device

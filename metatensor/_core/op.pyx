@@ -7,7 +7,7 @@ import sys
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from metatensor._core.dtype cimport DType
 from metatensor._core.slots cimport forbid_new, type_set, use_vectorcall
 from metatensor._core.tensor cimport N_SLOTS, Tensor, hooks, slot_ops
@@ -472,11 +472,15 @@ cdef object call(str name, tuple args, dict kwargs=None):
 
 cdef int hold(Call* c, object value) except -1:
     """Keep a temporary alive until the call ends."""
+    cdef object both
     if c.keep == NULL:
-        keep = []
-        Py_INCREF(keep)
-        c.keep = <PyObject*>keep
-    (<list>c.keep).append(value)
+        Py_INCREF(value)
+        c.keep = <PyObject*>value
+    else:
+        both = (<object>c.keep, value)
+        Py_INCREF(both)
+        Py_DECREF(<object>c.keep)
+        c.keep = <PyObject*>both
     return 0
 
 

@@ -45,6 +45,7 @@ cdef int check_bounds(Storage s, DType d, Layout* lay, str op) except -1
 cdef int wrap_dim(Tensor t, object dim, str op) except -1
 cdef Tensor detached(Tensor t)
 cdef int set_requires_grad(Tensor t, object value) except -1
+cdef Tensor instance_of(object cls)
 cdef TensorExtra extra_of(Tensor t)
 cdef str shape_str(Tensor t)
 cdef int detach_from(Tensor t, Tensor source) except -1

@@ -4,6 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport Py_EQ, Py_GE, Py_GT, Py_LE, Py_LT, PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport F32, DType, by_code
+from metatensor._core.instances cimport make_instance, setup_tensor
 from metatensor._core.layout cimport (
     Layout, add_dims, copy_dims, count, extent, is_row_major, mul_dims, row_major,
 )
@@ -14,62 +15,6 @@ from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_INFERENCE, T_NEG, T_NONLEAF,
     T_OVERRIDES, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t,
 )
-
-cdef extern from *:
-    """
-    typedef struct { PyObject_HEAD } mt_object;
-    static newfunc mt_tensor_new;
-    static destructor mt_tensor_dealloc;
-    static traverseproc mt_tensor_traverse;
-    static inquiry mt_tensor_clear;
-    static PyObject *mt_noargs;
-    static Py_ssize_t mt_attrs_offset;
-    static int (*mt_init_fresh)(PyObject *);
-    #define MT_ATTRS(o) (*(PyObject **)((char *)(o) + mt_attrs_offset))
-
-    static PyObject *mt_safe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-        PyObject *o = mt_tensor_new(type, mt_noargs, NULL);
-        if (o && mt_init_fresh(o) < 0) { Py_CLEAR(o); }
-        return o;
-    }
-    static void mt_dealloc(PyObject *o) {
-        if (MT_ATTRS(o)) {
-            PyObject_GC_UnTrack(o);
-            Py_CLEAR(MT_ATTRS(o));
-        }
-        mt_tensor_dealloc(o);
-    }
-    static int mt_traverse(PyObject *o, visitproc visit, void *arg) {
-        Py_VISIT(MT_ATTRS(o));
-        return mt_tensor_traverse(o, visit, arg);
-    }
-    static int mt_clear(PyObject *o) {
-        Py_CLEAR(MT_ATTRS(o));
-        return mt_tensor_clear ? mt_tensor_clear(o) : 0;
-    }
-    static PyObject *mt_get_dict(PyObject *o, void *closure) { return PyObject_GenericGetDict(o, closure); }
-    static PyGetSetDef mt_dict_getset[] = {
-        {"__dict__", mt_get_dict, PyObject_GenericSetDict, NULL, NULL}, {NULL}};
-    static void mt_setup_tensor(PyObject *type, Py_ssize_t offset, int (*init)(PyObject *), PyObject *noargs) {
-        PyTypeObject *t = (PyTypeObject *)type;
-        PyObject *descr = PyDescr_NewGetSet(t, mt_dict_getset);
-        mt_tensor_new = t->tp_new; mt_tensor_dealloc = t->tp_dealloc;
-        mt_tensor_traverse = t->tp_traverse; mt_tensor_clear = t->tp_clear;
-        mt_init_fresh = init; mt_attrs_offset = offset; mt_noargs = noargs;
-        t->tp_new = mt_safe_new; t->tp_vectorcall = NULL; t->tp_dealloc = mt_dealloc;
-        t->tp_traverse = mt_traverse; t->tp_clear = mt_clear;
-        t->tp_dictoffset = offset;
-        if (descr) { PyDict_SetItemString(t->tp_dict, "__dict__", descr); Py_DECREF(descr); }
-        PyType_Modified(t);
-    }
-    static PyObject *mt_make_instance(PyObject *type) {
-        return mt_tensor_new((PyTypeObject *)type, mt_noargs, NULL);
-    }
-    """
-    void setup_tensor "mt_setup_tensor" (object t, Py_ssize_t offset, int (*init)(PyObject*) except -1,
-                                         object noargs)
-    object make_instance "mt_make_instance" (object t)
-
 
 # Making tensors -------------------------------------------------------------------
 
@@ -307,37 +252,6 @@ cdef class Tensor:
         if args or kwargs:
             from metatensor._construct import legacy_tensor
             detach_from(self, legacy_tensor(*args, **kwargs))
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        """Run `func` for a subclass: the default computes as usual and wraps the results in `cls`."""
-        from metatensor._core.overrides import default_torch_function
-        return default_torch_function(cls, func, types, args, kwargs)
-
-    @staticmethod
-    def _make_subclass(cls, data, require_grad=False):
-        """`data` detached, as an instance of the subclass `cls`."""
-        if not (isinstance(cls, type) and issubclass(cls, Tensor)):
-            raise TypeError("_make_subclass: expected a subclass of Tensor")
-        if not isinstance(data, Tensor):
-            raise TypeError(f"_make_subclass: expected a Tensor, got {type(data).__name__}")
-        cdef Tensor source = <Tensor>data
-        cdef Tensor t = <Tensor>make_instance(cls)
-        _init_fresh(<PyObject*>t)
-        set_layout(t, source.ndim, source.sizes, source.strides, source.offset)
-        t.storage = source.storage
-        t.dtype = source.dtype
-        t.flags |= source.flags & (T_CONJ | T_NEG)
-        if require_grad:
-            t.requires_grad = True
-        return t
-
-    def as_subclass(self, cls):
-        """This tensor's data as an instance of `cls`, a subclass of Tensor."""
-        cdef Tensor t = Tensor._make_subclass(cls, self)
-        t.base = self if self.base is None else self.base
-        t.flags |= T_VIEW | (self.flags & (T_REQUIRES_GRAD | T_NONLEAF))
-        return t
 
     # Metadata
     @property
@@ -663,6 +577,13 @@ cdef object _no_values(Tensor t):
 hooks.getitem = _no_getitem
 hooks.setitem = _no_setitem
 hooks.item = hooks.tolist = _no_values
+
+cdef Tensor instance_of(object cls):
+    """An empty tensor of a subclass, past its `__new__`."""
+    cdef Tensor t = <Tensor>make_instance(cls)
+    _init_fresh(<PyObject*>t)
+    return t
+
 
 cdef Tensor _probe = Tensor.__new__(Tensor)
 setup_tensor(Tensor, <char*>&_probe.attrs - <char*><PyObject*>_probe, _init_fresh, ())
