@@ -1,0 +1,206 @@
+"""Resampling of images: interpolation to another size, and sampling at given places."""
+from metatensor._core.dtype cimport U8
+
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, Call, arg, bool_arg, call, define, dims_arg, int_arg, is_none, op_name, result_device,
+    tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor.ops.spatial cimport (
+    FLOATS, Image, dims_str, fail, image_format, need_dtype, new_image, read_image,
+)
+
+# Modes that know corners, and the number of spatial dimensions that a mode is for (0: any).
+cdef dict _corners = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3, "lanczos": 2}
+cdef tuple _plain = ("nearest", "nearest-exact", "area")
+
+
+cdef int check_mode(Call* c, Tensor t, str mode) except -1:
+    """Modes, and what goes with them."""
+    cdef bint corners = not is_none(c, 4) and bool_arg(c, 4)
+    if mode in _plain:
+        if not is_none(c, 4):
+            raise ValueError(f"{op_name(c)}(): align_corners goes with 'linear', 'bilinear', 'bicubic' and "
+                             f"'trilinear', not with mode={mode!r}")
+    if bool_arg(c, 6) and (mode not in ("bilinear", "bicubic", "lanczos") or t.ndim != 4):
+        raise ValueError(f"{op_name(c)}(): antialias goes with 'bilinear', 'bicubic' and 'lanczos' and an input of 4 "
+                         f"dimensions, not with mode={mode!r} and shape {shape_str(t)}")
+    if t.ndim < 3 or t.ndim > 5 or (mode not in _plain and _corners.get(mode) != t.ndim - 2):
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} does not exist for an input of shape {shape_str(t)}; "
+                                  "there are 'nearest', 'nearest-exact', 'area', 'linear' (3 dimensions), 'bilinear', "
+                                  "'bicubic', 'lanczos' (4) and 'trilinear' (5)")
+    if mode == "lanczos" and (corners or not bool_arg(c, 6)):
+        raise ValueError(f"{op_name(c)}(): mode='lanczos' needs antialias=True and no align_corners")
+    return 0
+
+
+cdef tuple per_dimension(Call* c, int slot, str name, int n):
+    """One value for each of `n` spatial dimensions."""
+    cdef object value = arg(c, slot)
+    if isinstance(value, (tuple, list)):
+        if len(value) != n:
+            raise ValueError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {tuple(value)}")
+        return tuple(value)
+    return (value,) * n
+
+
+cdef int resized(Call* c, Image* x, str mode, dim_t* sizes) except -1:
+    """The sizes asked for, or those that the factors give, rounded down."""
+    cdef int i
+    if is_none(c, 1) == is_none(c, 2):
+        raise ValueError(f"{op_name(c)}(): needs either size or scale_factor, got "
+                         f"{'neither' if is_none(c, 1) else 'both'}")
+    if not is_none(c, 1):
+        values = per_dimension(c, 1, "size", x.n)
+        if not all([hasattr(v, "__index__") and not isinstance(v, bool) for v in values]):
+            raise TypeError(f"{op_name(c)}(): argument 'size' must be an int or {x.n} of them, got {arg(c, 1)!r}")
+        if not is_none(c, 5) and bool_arg(c, 5):
+            raise ValueError(f"{op_name(c)}(): recompute_scale_factor says nothing where size is given")
+        for i in range(x.n):
+            sizes[i + 2] = values[i]
+    else:
+        values = per_dimension(c, 2, "scale_factor", x.n)
+        if not all([isinstance(v, (int, float)) for v in values]):
+            raise TypeError(f"{op_name(c)}(): argument 'scale_factor' must be a number or {x.n} of them, "
+                            f"got {arg(c, 2)!r}")
+        for i in range(x.n):
+            sizes[i + 2] = int(float(x.sizes[i + 2]) * float(values[i]) // 1)
+    for i in range(x.n):
+        if sizes[i + 2] <= 0 or x.sizes[i + 2] <= 0:
+            fail(c, f"sizes must be positive: input {dims_str(x.n, x.sizes + 2)}, output {dims_str(x.n, sizes + 2)}")
+    return 0
+
+
+cdef object interpolate(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef str mode = arg(c, 3)
+    cdef Image x
+    cdef dim_t sizes[5]
+    check_mode(c, t, mode)
+    read_image(c, t, t.ndim - 2, &x)
+    resized(c, &x, mode, sizes)
+    if t.dtype.code != U8 or mode == "area":
+        need_dtype(c, t, FLOATS)
+    if x.sizes[1] == 0 and mode != "area":
+        fail(c, f"only the batch may be empty, got an input of shape {shape_str(t)}")
+    sizes[0] = x.sizes[0]
+    sizes[1] = x.sizes[1]
+    if x.n == 1 and mode != "area" or x.n == 3 and mode == "area":
+        return new_image(c, &x, sizes, t.dtype, FORMAT_CONTIGUOUS)
+    return new_image(c, &x, sizes, t.dtype, image_format(&x))
+
+
+cdef object upsample(Call* c):
+    return call("nn.functional.interpolate", (arg(c, 0), arg(c, 1), arg(c, 2), arg(c, 3), arg(c, 4)))
+
+
+cdef object upsample_nearest(Call* c):
+    return call("nn.functional.interpolate", (arg(c, 0), arg(c, 1), arg(c, 2)))
+
+
+cdef object upsample_bilinear(Call* c):
+    return call("nn.functional.interpolate", (arg(c, 0), arg(c, 1), arg(c, 2), "bilinear", True))
+
+
+# Sampling at places ------------------------------------------------------------------------
+
+cdef object sampled(Call* c, bint cubic, int n):
+    """(N, C, sizes of the grid); `n` spatial dimensions, or 0 for those that the input has."""
+    cdef Tensor t = tensor_arg(c, 0), grid = tensor_arg(c, 1)
+    cdef dim_t sizes[5]
+    cdef int i
+    if n == 0:
+        n = t.ndim - 2
+    if n < 1 or t.ndim != n + 2 or grid.ndim != t.ndim or n > 3 or n == 1:
+        fail(c, f"expected an input and a grid of {'4 or 5' if n < 2 or n > 3 else n + 2} dimensions, got shapes "
+                f"{shape_str(t)} and {shape_str(grid)}")
+    if grid.sizes[0] != t.sizes[0]:
+        fail(c, f"input and grid must have one batch size, got shapes {shape_str(t)} and {shape_str(grid)}")
+    if grid.sizes[n + 1] != n:
+        fail(c, f"the grid must have {n} coordinates in its last dimension, got shape {shape_str(grid)}")
+    for i in range(n):
+        if t.sizes[i + 2] == 0:
+            fail(c, f"the input must not be empty in space, got shape {shape_str(t)}")
+        sizes[i + 2] = grid.sizes[i + 1]
+    if cubic and n != 2:
+        fail(c, f"bicubic sampling needs an input of 4 dimensions, got shape {shape_str(t)}")
+    if t.dtype is not grid.dtype:
+        fail(c, f"input and grid must have one dtype, got {t.dtype.name} and {grid.dtype.name}")
+    need_dtype(c, t, FLOATS)
+    sizes[0] = t.sizes[0]
+    sizes[1] = t.sizes[1]
+    return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
+
+
+cdef object grid_sample(Call* c):
+    mode, padding = arg(c, 2), arg(c, 3)
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f"{op_name(c)}(): argument 'mode' must be 'bilinear', 'nearest' or 'bicubic', got {mode!r}")
+    if padding not in ("zeros", "border", "reflection"):
+        raise ValueError(f"{op_name(c)}(): argument 'padding_mode' must be 'zeros', 'border' or 'reflection', "
+                         f"got {padding!r}")
+    return sampled(c, mode == "bicubic", 0)
+
+
+cdef object grid_sampler(Call* c):
+    return sampled(c, int_arg(c, 2) == 2, 0)
+
+cdef object grid_sampler_2d(Call* c):
+    return sampled(c, int_arg(c, 2) == 2, 2)
+
+cdef object grid_sampler_3d(Call* c):
+    return sampled(c, int_arg(c, 2) == 2, 3)
+
+
+cdef object affine_grid(Call* c):
+    """theta is (N, 2, 3) for a size (N, C, H, W), (N, 3, 4) for (N, C, D, H, W)."""
+    cdef Tensor theta = tensor_arg(c, 0)
+    cdef dim_t size[MAX_DIMS]
+    cdef dim_t sizes[5]
+    cdef int i, n
+    if not isinstance(arg(c, 1), (tuple, list)):
+        raise TypeError(f"{op_name(c)}(): argument 'size' must be a tuple of ints, got {arg(c, 1)!r}")
+    n = dims_arg(c, 1, size)
+    if theta.dtype.kind != KIND_FLOAT:
+        raise ValueError(f"{op_name(c)}(): theta must be floating-point, got {theta.dtype.name}")
+    if n != 4 and n != 5:
+        raise NotImplementedError(f"{op_name(c)}(): argument 'size' must have 4 or 5 values, got {dims_str(n, size)}")
+    n -= 2
+    if theta.ndim != 3 or theta.sizes[1] != n or theta.sizes[2] != n + 1:
+        raise ValueError(f"{op_name(c)}(): for a size {dims_str(n + 2, size)} theta must have shape "
+                         f"[N, {n}, {n + 1}], got {shape_str(theta)}")
+    for i in range(n + 2):
+        if size[i] <= 0:
+            raise ValueError(f"{op_name(c)}(): argument 'size' must be positive, got {dims_str(n + 2, size)}")
+    if theta.sizes[0] != size[0]:
+        fail(c, f"theta of shape {shape_str(theta)} and size {dims_str(n + 2, size)} differ in their batch")
+    sizes[0] = size[0]
+    for i in range(n):
+        sizes[i + 1] = size[i + 2]
+    sizes[n + 1] = n
+    return new_contiguous(n + 2, sizes, theta.dtype, result_device(c))
+
+
+define("nn.functional.interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
+       "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor", interpolate,
+       FUNCTION_ONLY, "The image (N, C, spatial...) at another size.")
+define("nn.functional.upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
+       "bool? align_corners=None) -> Tensor", upsample, FUNCTION_ONLY | COMPOSITE, "An older name of interpolate.")
+define("nn.functional.upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
+       upsample_nearest, FUNCTION_ONLY | COMPOSITE, "interpolate with mode='nearest'.")
+define("nn.functional.upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
+       upsample_bilinear, FUNCTION_ONLY | COMPOSITE, "interpolate with mode='bilinear' and align_corners.")
+define("nn.functional.grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
+       "bool? align_corners=None) -> Tensor", grid_sample, FUNCTION_ONLY,
+       "The image (N, C, spatial...) at the places in grid (N, ..., 2 or 3), which run from -1 to 1.")
+define("grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
+       "-> Tensor", grid_sampler, FUNCTION_ONLY, "grid_sample with modes by number.")
+define("grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
+       "-> Tensor", grid_sampler_2d, FUNCTION_ONLY, "grid_sample of (N, C, H, W) with modes by number.")
+define("grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
+       "-> Tensor", grid_sampler_3d, FUNCTION_ONLY, "grid_sample of (N, C, D, H, W) with modes by number.")
+define("nn.functional.affine_grid(Tensor theta, any size, bool? align_corners=None) -> Tensor", affine_grid,
+       FUNCTION_ONLY, "The grid, for grid_sample, of an affine map for each image.")
+define("affine_grid_generator(Tensor theta, any size, bool align_corners) -> Tensor", affine_grid, FUNCTION_ONLY,
+       "affine_grid under its older name.")
