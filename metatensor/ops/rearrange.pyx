@@ -1,0 +1,238 @@
+"""The elements of a tensor over again or in another order: repeat, roll, flip, combinations."""
+from math import comb
+
+from metatensor._core.dtype cimport I32, I64
+from metatensor._core.layout cimport copy_dims, mul_dims
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, METHOD_ONLY, Call, arg, bool_arg, call, define, dim_arg, dims_arg, int_arg, is_none, op_name,
+    result_device, tensor_arg, wrap,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport FORMAT_PRESERVE, MAX_DIMS, dim_t
+from metatensor.ops.factory cimport make_like
+from metatensor.ops.view cimport dims_tuple, reshape_to
+
+from metatensor._core.errors import data_dependent
+from metatensor._core.formats import contiguous_format
+
+
+cdef object repeat_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t times[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, times), i, extra
+    if n < t.ndim:
+        raise RuntimeError(f"{op_name(c)}(): {list(dims_tuple(n, times))} repeats fewer dimensions than shape {shape_str(t)} has")
+    extra = n - t.ndim
+    for i in range(n):
+        if times[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): repeats must not be negative, got {list(dims_tuple(n, times))}")
+        if i >= extra:
+            times[i] = mul_dims(times[i], t.sizes[i - extra])
+    return new_contiguous(n, times, t.dtype, result_device(c))
+
+
+cdef object tile_body(Call* c):
+    """repeat() with ones put before the repeats where the tensor has more dimensions."""
+    cdef Tensor t = tensor_arg(c, 0)
+    times = tuple(arg(c, 1))
+    if len(times) < t.ndim:
+        times = (1,) * (t.ndim - len(times)) + times
+    return call("repeat", (t, times))
+
+
+define("repeat(Tensor input, int[] repeats) -> Tensor", repeat_meta, METHOD_ONLY,
+       "The tensor over again along its dimensions, and along new ones before them.")
+define("tile(Tensor input, int[] dims) -> Tensor", tile_body, COMPOSITE, "repeat(), for any number of repeats.")
+
+
+# repeat_interleave ------------------------------------------------------------------------------
+
+cdef object interleave_meta(Call* c):
+    """(input, repeats, dim, output_size): repeats is an int or a tensor; the length has been settled."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int d = dim_arg(c, 2, t.ndim)
+    copy_dims(sizes, t.sizes, t.ndim)
+    sizes[d] = int_arg(c, 3)
+    return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
+
+
+cdef object interleave_int_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t n = int_arg(c, 1), length
+    cdef int d
+    if n < 0:
+        raise RuntimeError(f"{op_name(c)}(): repeats must not be negative, got {n}")
+    if is_none(c, 2) or t.ndim == 0:
+        if not is_none(c, 2):
+            dim_arg(c, 2, 0)
+        t = <Tensor>reshape_to(t, 1, &t.total)
+        d = 0
+    else:
+        d = dim_arg(c, 2, t.ndim)
+    length = mul_dims(t.sizes[d], n)
+    if not is_none(c, 3) and int_arg(c, 3) != length:
+        raise RuntimeError(f"{op_name(c)}(): output_size {int_arg(c, 3)} is not {length}, the length of the result")
+    return call("_repeat_interleave", (t, n, d, length))
+
+
+cdef dim_t _sum_of(Call* c, Tensor repeats) except -1:
+    cdef dim_t total = 0, n
+    if repeats.storage.data is None:
+        raise data_dependent(op_name(c), repeats.storage.device, repeats.shape)
+    for value in repeats.flatten().tolist():
+        n = value
+        if n < 0:
+            raise RuntimeError(f"{op_name(c)}(): repeats must not be negative, got {n}")
+        total += n
+    return total
+
+
+cdef object _check_repeats(Call* c, Tensor repeats):
+    if repeats.ndim > 1:
+        raise RuntimeError(f"{op_name(c)}(): repeats must be 0-d or a vector, got shape {shape_str(repeats)}")
+    if repeats.dtype.code != I64 and repeats.dtype.code != I32:
+        raise RuntimeError(f"{op_name(c)}(): repeats must be int32 or int64, not {repeats.dtype.name}")
+
+
+cdef object interleave_tensor_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), repeats = tensor_arg(c, 1)
+    cdef dim_t length
+    cdef int d
+    _check_repeats(c, repeats)
+    if is_none(c, 2) or t.ndim == 0:
+        t = <Tensor>reshape_to(t, 1, &t.total)
+        d = 0
+    else:
+        d = dim_arg(c, 2, t.ndim)
+    if repeats.total == 1:
+        repeats = <Tensor>repeats.reshape(1).expand(t.sizes[d])
+    elif repeats.total != t.sizes[d] or repeats.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): {repeats.total} repeats do not go with the size of dimension {d}, "
+                           f"{t.sizes[d]}, of shape {shape_str(t)}")
+    length = _sum_of(c, repeats) if is_none(c, 3) else int_arg(c, 3)
+    return call("_repeat_interleave_by", (t, repeats, d, length))
+
+
+cdef object interleave_indices_body(Call* c):
+    """repeat_interleave(repeats): index i as often as repeats[i] says."""
+    cdef Tensor repeats = tensor_arg(c, 0)
+    _check_repeats(c, repeats)
+    if repeats.ndim != 1:
+        raise RuntimeError(f"{op_name(c)}(): repeats must be a vector, got shape {shape_str(repeats)}")
+    length = _sum_of(c, repeats) if is_none(c, 1) else int_arg(c, 1)
+    index = call("arange", (repeats.total,), {"dtype": repeats.dtype, "device": repeats.storage.device})
+    return call("_repeat_interleave_by", (index, repeats, 0, length))
+
+
+define("repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
+       interleave_int_body, COMPOSITE, "Each element (or index of a dimension) several times in a row.")
+define("repeat_interleave.self_Tensor(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
+       interleave_tensor_body, COMPOSITE)
+define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", interleave_indices_body, COMPOSITE)
+define("_repeat_interleave(Tensor input, int repeats, int dim, int output_size) -> Tensor", interleave_meta, FUNCTION_ONLY)
+define("_repeat_interleave_by(Tensor input, Tensor repeats, int dim, int output_size) -> Tensor", interleave_meta,
+       FUNCTION_ONLY)
+
+
+# Another order ------------------------------------------------------------------------------------
+
+cdef object roll_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t shifts[MAX_DIMS]
+    cdef dim_t dims[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, shifts), m = dims_arg(c, 2, dims), i
+    if n == 0:
+        raise RuntimeError(f"{op_name(c)}(): at least one shift is needed")
+    if n != m and not (n == 1 and m == 0):
+        raise RuntimeError(f"{op_name(c)}(): {n} shifts do not go with {m} dimensions")
+    if m and t.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): dimension {dims[0]} was given for a 0-d tensor")
+    for i in range(m):
+        wrap(c, dims[i], t.ndim)
+    if t.total == 0:
+        return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object flip_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t dims[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, dims), i, d
+    cdef unsigned long long seen = 0
+    for i in range(n):
+        d = wrap(c, dims[i], t.ndim)
+        if seen >> d & 1:
+            raise RuntimeError(f"{op_name(c)}(): dimension {d} appears twice in {list(dims_tuple(n, dims))}")
+        seen |= 1ULL << d
+    return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+
+
+cdef object flip_side_body(Call* c):
+    """fliplr, flipud"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int d = 1 if op_name(c) == "fliplr" else 0
+    if t.ndim <= d:
+        raise RuntimeError(f"{op_name(c)}(): at least {d + 1} dimension{'s are' if d else ' is'} needed, got shape {shape_str(t)}")
+    return call("flip", (t, (d,)))
+
+
+cdef object rot90_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t dims[MAX_DIMS]
+    cdef dim_t k = int_arg(c, 1) % 4
+    cdef int n = dims_arg(c, 2, dims), a, b
+    if n != 2:
+        raise RuntimeError(f"{op_name(c)}(): two dimensions are needed, got {list(dims_tuple(n, dims))}")
+    if t.ndim < 2:
+        raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
+    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == t.ndim:
+        raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {list(dims_tuple(n, dims))}")
+    for d in range(2):
+        if dims[d] < -t.ndim or dims[d] >= t.ndim:
+            raise RuntimeError(f"{op_name(c)}(): dimension {dims[d]} is out of range for shape {shape_str(t)}")
+    a, b = wrap(c, dims[0], t.ndim), wrap(c, dims[1], t.ndim)
+    if k < 0:       # C's remainder
+        k += 4
+    if k == 0:
+        return call("clone", (t,), {"memory_format": contiguous_format})
+    if k == 2:
+        return call("flip", (t, (a, b)))
+    return call("transpose", (call("flip", (t, (b if k == 1 else a,))), a, b))
+
+
+define("roll(Tensor input, int[1] shifts, int[1] dims=()) -> Tensor", roll_meta, 0,
+       "Elements shifted around along dimensions; without any, as if in a row.")
+define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "The order along dimensions reversed.")
+define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Columns in reverse order.")
+define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Rows in reverse order.")
+define("rot90(Tensor input, int k=1, int[] dims=(0, 1)) -> Tensor", rot90_body, COMPOSITE,
+       "Rotated by k quarter turns in the plane of two dimensions.")
+
+
+cdef object BOUND = 2 ** 62
+
+
+cdef object combinations_meta(Call* c):
+    """The number of combinations is known from the length alone."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t r = int_arg(c, 1)
+    cdef dim_t sizes[2]
+    cdef object n
+    if t.ndim != 1:
+        raise RuntimeError(f"{op_name(c)}(): a vector is needed, got shape {shape_str(t)}")
+    if r < 0:
+        raise RuntimeError(f"{op_name(c)}(): r must not be negative, got {r}")
+    if r == 0:
+        sizes[0] = 0
+        return new_contiguous(1, sizes, t.dtype, result_device(c))
+    items = t.sizes[0] + (r - 1 if bool_arg(c, 2) else 0)
+    n = comb(items, r)
+    if n >= BOUND:
+        raise RuntimeError(f"{op_name(c)}(): there are too many combinations")
+    sizes[0], sizes[1] = n, r
+    return new_contiguous(2, sizes, t.dtype, result_device(c))
+
+
+define("combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor", combinations_meta, 0,
+       "All combinations of r values of a vector, as rows.")

@@ -1,0 +1,144 @@
+"""Changing what a tensor object shows: resize_, resize_as_, set_."""
+from metatensor._core.execute cimport resize_tensor
+from metatensor._core.layout cimport Layout, copy_dims, row_major, set_format, suggest_format
+from metatensor._core.op cimport (
+    HOST, METHOD_ONLY, MIXED, Call, arg, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
+)
+from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.tensor cimport Tensor, check_bounds, set_layout
+from metatensor._core.types cimport (
+    FORMAT_CONTIGUOUS, FORMAT_PRESERVE, MAX_DIMS, T_REQUIRES_GRAD, T_VIEW, dim_t,
+)
+from metatensor.ops.factory cimport format_arg, read_sizes
+from metatensor.ops.view cimport dims_tuple
+
+
+cdef int _no_grad(Call* c, Tensor t) except -1:
+    if t.flags & T_REQUIRES_GRAD:
+        raise RuntimeError(f"{op_name(c)}(): a tensor that requires grad cannot be resized")
+    return 0
+
+
+cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_format):
+    """Sizes, and dense strides unless neither sizes nor format change; the storage grows where it is too small."""
+    cdef dim_t strides[MAX_DIMS]
+    cdef int i
+    cdef bint same = n == t.ndim
+    _no_grad(c, t)
+    for i in range(n):
+        same = same and sizes[i] == t.sizes[i]
+    if same and memory_format < 0:
+        return t
+    set_format(n, sizes, strides, FORMAT_CONTIGUOUS if memory_format < 0 else memory_format)
+    resize_tensor(t, n, sizes, strides)
+    t.storage.version += 1
+    return t
+
+
+cdef object resize_host(Call* c):
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = read_sizes(c, 1, sizes), fmt = format_arg(c, 2, -1)
+    if fmt == FORMAT_PRESERVE:
+        raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
+    return _resize(c, tensor_arg(c, 0), n, sizes, fmt)
+
+
+cdef object resize_as_host(Call* c):
+    cdef Tensor template = tensor_arg(c, 1)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int fmt = format_arg(c, 2, -1)
+    if fmt == FORMAT_PRESERVE:
+        fmt = suggest_format(template.ndim, template.sizes, template.strides)
+    copy_dims(sizes, template.sizes, template.ndim)
+    return _resize(c, tensor_arg(c, 0), template.ndim, sizes, fmt)
+
+
+define("resize_(Tensor(a!) input, int[] size, *, memory_format? memory_format=None) -> Tensor", resize_host,
+       HOST | METHOD_ONLY, "Change the sizes of this tensor; elements beyond the old ones are arbitrary.")
+define("resize_as_(Tensor(a!) input, Tensor the_template, *, memory_format? memory_format=None) -> Tensor", resize_as_host,
+       HOST | MIXED, "resize_() to the sizes of another tensor.")
+
+
+# set_ ---------------------------------------------------------------------------------------------
+
+cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
+    if s.device is not t.storage.device:
+        raise RuntimeError(f"{op_name(c)}(): the storage is on {s.device}, the tensor on {t.storage.device}")
+    check_bounds(s, t.dtype, lay, op_name(c))
+    t.storage = s
+    set_layout(t, lay.ndim, lay.sizes, lay.strides, lay.offset)
+    t.base = None
+    t.flags &= ~T_VIEW
+    return 0
+
+
+cdef object set_nothing_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Layout lay
+    lay.ndim = 1
+    lay.offset = lay.sizes[0] = 0
+    lay.strides[0] = 1
+    _adopt(c, t, new_storage(t.storage.device, 0), &lay)
+    return t
+
+
+cdef object set_tensor_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), source = tensor_arg(c, 1)
+    cdef Layout lay
+    if source.dtype is not t.dtype:
+        raise RuntimeError(f"{op_name(c)}(): the source is {source.dtype.name}, the tensor {t.dtype.name}")
+    if is_none(c, 2):
+        lay.ndim = source.ndim
+        lay.offset = source.offset
+        copy_dims(lay.sizes, source.sizes, source.ndim)
+        copy_dims(lay.strides, source.strides, source.ndim)
+    else:
+        _read_layout(c, &lay)
+    _adopt(c, t, source.storage, &lay)
+    return t
+
+
+cdef int _read_layout(Call* c, Layout* lay) except -1:
+    """(storage_offset, size, stride) from slot 2 on."""
+    cdef int i, n
+    lay.offset = 0 if is_none(c, 2) else int_arg(c, 2)
+    lay.ndim = dims_arg(c, 3, lay.sizes)
+    if is_none(c, 4) or (lay.ndim and not arg(c, 4)):
+        row_major(lay.ndim, lay.sizes, lay.strides)
+    else:
+        n = dims_arg(c, 4, lay.strides)
+        if n != lay.ndim:
+            raise RuntimeError(f"{op_name(c)}(): {lay.ndim} sizes and {n} strides do not match")
+    for i in range(lay.ndim):
+        if lay.sizes[i] < 0 or lay.strides[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): negative sizes or strides are not supported, got "
+                               f"{dims_tuple(lay.ndim, lay.sizes)} and {dims_tuple(lay.ndim, lay.strides)}")
+    return 0
+
+
+cdef object set_storage_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef object source = getattr(arg(c, 1), "_untyped_storage", arg(c, 1))
+    cdef Layout lay
+    if not isinstance(source, Storage):
+        raise TypeError(f"{op_name(c)}(): argument 'source' (position 2) must be Tensor or storage, not "
+                        f"{type(source).__name__}")
+    if is_none(c, 2) and is_none(c, 3):
+        lay.ndim = 1
+        lay.offset = 0
+        lay.strides[0] = 1
+        lay.sizes[0] = (<Storage>source).size_bytes // t.dtype.itemsize
+    else:
+        if is_none(c, 3):
+            raise TypeError(f"{op_name(c)}(): a storage offset needs a size")
+        _read_layout(c, &lay)
+    _adopt(c, t, <Storage>source, &lay)
+    return t
+
+
+define("set_(Tensor(a!) input) -> Tensor", set_nothing_host, HOST | METHOD_ONLY,
+       "Show another storage, with given offset, size and stride, or that of another tensor.")
+define("set_.source_Tensor(Tensor(a!) input, Tensor source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"
+       " -> Tensor", set_tensor_host, HOST | METHOD_ONLY | MIXED)
+define("set_.source_Storage(Tensor(a!) input, any source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"
+       " -> Tensor", set_storage_host, HOST | METHOD_ONLY)

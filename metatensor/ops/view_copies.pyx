@@ -1,0 +1,104 @@
+"""The kin of views that own their memory: `*_copy`, a view written out, and `*_scatter`, a copy with a part replaced."""
+from metatensor._core.layout cimport copy_dims, overlap, preserve_strides
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, call, define, find, op_name, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.types cimport MAX_DIMS, dim_t
+
+from metatensor._core.formats import contiguous_format
+
+
+cdef object _apply(str view, Call* c, int first):
+    """The view op on the arguments of a call, those from `first` on after the tensor itself."""
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    args = [arg(c, 0)] + [arg(c, i) for i in range(first, ov.npos)]
+    kwargs = {<object>ov.slots[i].name: arg(c, i) for i in range(ov.npos, ov.nslots)
+              if <object>ov.slots[i].name != "out"}
+    return (<object>find(view))(*args, **kwargs)
+
+
+cdef object copy_body(Call* c):
+    cdef str name = op_name(c)
+    cdef object view = _apply(name[:len(name) - 5], c, 1)
+    return call("clone", (view,), {"memory_format": contiguous_format})
+
+
+cdef object copies_body(Call* c):
+    """Several copies; with out=, a list of tensors, they are written there and nothing is returned, as in PyTorch."""
+    cdef str name = op_name(c)
+    cdef tuple views = _apply(name[:len(name) - 5], c, 1)
+    cdef object out = arg(c, (<Overload>c.overload).nslots - 1)
+    if out is None:
+        return tuple([call("clone", (v,), {"memory_format": contiguous_format}) for v in views])
+    if not isinstance(out, (list, tuple)) or len(out) != len(views):
+        raise RuntimeError(f"{name}(): out must be a list of {len(views)} tensors")
+    for target, view in zip(out, views):
+        if target.shape != view.shape:
+            target.resize_(view.shape)
+        target.copy_(view)
+    return None
+
+
+for schema in (
+    "alias_copy(Tensor input)", "detach_copy(Tensor input)", "as_strided_copy(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
+    "diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1)",
+    "expand_copy(Tensor input, int[] size, *, bool implicit=False)", "permute_copy(Tensor input, int[] dims)",
+    "select_copy(Tensor input, int dim, int index)",
+    "slice_copy(Tensor input, int dim=0, int? start=None, int? end=None, int step=1)",
+    "squeeze_copy(Tensor input)", "squeeze_copy.dim(Tensor input, int dim)", "squeeze_copy.dims(Tensor input, int[] dim)",
+    "t_copy(Tensor input)", "transpose_copy(Tensor input, int dim0, int dim1)",
+    "unfold_copy(Tensor input, int dimension, int size, int step)", "unsqueeze_copy(Tensor input, int dim)",
+    "view_copy(Tensor input, int[] size)", "view_copy.dtype(Tensor input, dtype dtype)",
+    "view_as_real_copy(Tensor input)", "view_as_complex_copy(Tensor input)",
+):
+    define(f"{schema} -> Tensor", copy_body, COMPOSITE | OUT | FUNCTION_ONLY, f"A copy of {schema.partition('_copy')[0]}().")
+for schema in (
+    "split_copy(Tensor input, int split_size, int dim=0", "split_with_sizes_copy(Tensor input, int[] split_sizes, int dim=0",
+    "unbind_copy(Tensor input, int dim=0",
+):
+    define(f"{schema}, *, any? out=None) -> Tensor[]", copies_body, COMPOSITE | FUNCTION_ONLY, f"Copies of {schema.partition('_copy')[0]}().")
+define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT, "A copy of narrow().")
+
+
+# A part replaced ------------------------------------------------------------------------------
+
+cdef object scatter_body(Call* c):
+    """A copy of the input, with its strides, into which `src` is written where the view shows."""
+    cdef str name = op_name(c)
+    cdef Tensor t = tensor_arg(c, 0), src = tensor_arg(c, 1), copy, part
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    copy = <Tensor>call("_clone_strided", (t,))
+    args = [copy] + [arg(c, i) for i in range(2, ov.npos)]
+    part = <Tensor>(<object>find(name[:len(name) - 8]))(*args)
+    same = part.ndim == src.ndim
+    if same:
+        for i in range(part.ndim):
+            same = same and part.sizes[i] == src.sizes[i]
+    if not same:
+        raise RuntimeError(f"{name}(): src must have the shape of the part it replaces, {shape_str(part)}, got {shape_str(src)}")
+    part.copy_(src)
+    return copy
+
+
+cdef object clone_strided_body(Call* c):
+    """A copy with the same strides, gaps included, as far as that is possible."""
+    cdef Tensor t = tensor_arg(c, 0), whole
+    cdef Tensor out
+    if overlap(t.ndim, t.sizes, t.strides):
+        return call("clone", (t,))
+    out = <Tensor>call("empty_strided", (t.shape, t.stride()), {"dtype": t.dtype, "device": t.storage.device})
+    return call("copy_", (out, t))
+
+
+define("_clone_strided(Tensor input) -> Tensor", clone_strided_body, COMPOSITE | FUNCTION_ONLY)
+for schema in (
+    "select_scatter(Tensor input, Tensor src, int dim, int index)",
+    "slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1)",
+    "diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1)",
+    "as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
+):
+    define(f"{schema} -> Tensor", scatter_body, COMPOSITE | OUT,
+           f"A copy in which what {schema.partition('_scatter')[0]}() shows is replaced by `src`.")
