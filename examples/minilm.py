@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import bert
+
 import metatensor as mt
 from metatensor.nn import functional as F
 

@@ -1,0 +1,80 @@
+"""Tensors and numbers in words: ``float32[1,1024]``, ``124.4 M``, ``1.56 GB``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import metatensor as mt
+
+__all__ = ["bytes_text", "count_text", "describe", "relative", "spec", "spec_text", "tensors_in"]
+
+DEPTH = 6
+"""How deep into nested results descriptions go."""
+UNITS = ("", "K", "M", "G", "T", "P", "E")
+
+
+def spec(tensor: mt.Tensor) -> str:
+    """A tensor's dtype and shape, in the form that the command line takes for inputs."""
+    return f"{tensor.dtype.name}[{','.join(map(str, tensor.shape))}]"
+
+
+def describe(value: Any, depth: int = DEPTH) -> Any:
+    """``value`` with `spec` for each tensor: lists, dicts, texts and numbers as JSON has them."""
+    if isinstance(value, mt.Tensor):
+        return spec(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if depth and isinstance(value, dict):
+        return {str(key): describe(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, (list, tuple)):
+        return [describe(item, depth - 1) for item in value]
+    return type(value).__name__
+
+
+def spec_text(described: Any) -> str:
+    """What `describe` returned, in one line."""
+    if isinstance(described, dict):
+        return "{" + ", ".join(f"{key}: {spec_text(item)}" for key, item in described.items()) + "}"
+    if isinstance(described, list):
+        return "(" + ", ".join(spec_text(item) for item in described) + ")"
+    return "" if described is None else str(described)
+
+
+def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[mt.Tensor]:
+    """The tensors of a nested structure."""
+    if isinstance(value, mt.Tensor):
+        yield value
+    elif depth and isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item, depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item, depth - 1)
+
+
+def _scaled(value: float, units: tuple[str, ...], plain: Callable[[float], str]) -> str:
+    if abs(value) < 1000:
+        return plain(value)
+    power = 0
+    while abs(value) >= 999.5 and power + 1 < len(units):
+        value /= 1000
+        power += 1
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f} {units[power]}"
+
+
+def count_text(value: int) -> str:
+    """A count to three digits: ``124 M``."""
+    return _scaled(value, UNITS, lambda small: f"{small:.0f}")
+
+
+def bytes_text(value: int) -> str:
+    """Bytes to three digits, in powers of 1000: ``498 MB``."""
+    return _scaled(value, tuple(f"{unit}B" for unit in UNITS), lambda small: f"{small:.0f} B")
+
+
+def relative(location: str) -> str:
+    """A ``file:line`` below the current directory without that."""
+    return location.removeprefix(os.getcwd() + os.sep)

@@ -1,0 +1,196 @@
+"""Watching one run: what every operator costs, in which module, and when memory was at its peak.
+
+`Recorder` is a dispatch mode with a memory tracker and hooks on all modules. It adds nothing to the lives of the
+tensors it sees, so that the peak is the one that the run has without it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple
+
+from metatensor._core.modes import DispatchMode, MemoryTracker
+from metatensor.analysis.census import Census
+from metatensor.analysis.describe import describe
+from metatensor.analysis.report import Gap, Peak
+from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
+from metatensor.rules.flops import FREE, UNCOUNTED, classify
+
+__all__ = ["Failure", "Progress", "Recorder", "failure_of", "location_of"]
+
+Progress = Callable[[int, int, str], None]
+"""Called as ``progress(done, modules, path)`` after each call of a module."""
+
+
+class Failure(NamedTuple):
+    """An operator that raised: where it ran and what it was given. It hangs on the exception, see `failure_of`."""
+
+    op: str
+    inputs: Any
+    path: str
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """The operator that raised ``error`` while it was watched, or None where no operator did."""
+    return getattr(error, "_metatensor_failure", None)
+
+
+class Recorder(DispatchMode):
+    """A context manager around a run of the model that ``census`` is of. Use it once, in one thread.
+
+    Afterwards `flops_by_path`, `flops_by_op`, `uncounted`, `calls`, `outputs`, `ops` and `peak` hold what was seen.
+    """
+
+    def __init__(self, census: Census, progress: Progress | None = None) -> None:
+        self.census = census
+        self.progress = progress
+        self.flops_by_path: Counter[str] = Counter()
+        self.flops_by_op: Counter[str] = Counter()
+        self.uncounted: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.outputs: dict[str, Any] = {}
+        self.inputs: dict[str, Any] = {}
+        self.ops = 0
+        self._gaps: dict[str, Counter[str]] = defaultdict(Counter)
+        self._memory = MemoryTracker()
+        self._highest = 0
+        self._at_peak: tuple[str | None, str | None, str | None] = (None, None, None)
+        self._stack: list[tuple[int, str]] = [(0, "")]
+        self._known: dict[Any, tuple[str, str, Callable[..., int] | None]] = {}
+        self._thread = threading.get_ident()
+        self._start: FrameType | None = None
+        self._exits = ExitStack()
+
+    # The run ------------------------------------------------------------------
+
+    def __enter__(self) -> Recorder:
+        self._start = sys._getframe(1)
+        self._exits.enter_context(register_module_forward_pre_hook(self._before))
+        self._exits.enter_context(register_module_forward_hook(self._after, always_call=True))
+        self._exits.enter_context(self._memory)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._start = None
+        self._highest = max(self._highest, self._memory.current)
+        super().__exit__(*error)
+        self._exits.close()
+
+    def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Run one operator and account for it."""
+        try:
+            out = op(*args, **kwargs)
+        except Exception as error:
+            if failure_of(error) is None:
+                failure = Failure(op.name, describe([*args, *kwargs.values()]), self._stack[-1][1])
+                with suppress(AttributeError):  # an exception may have slots
+                    error._metatensor_failure = failure  # type: ignore[attr-defined]
+            raise
+        self.ops += 1
+        known = self._known.get(op)
+        if known is None:
+            known = self._known[op] = (op.functional.name, *classify(op.functional))
+        name, kind, rule = known
+        if rule is not None:
+            if "out" in kwargs:
+                kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+            count = rule(out, *args, **kwargs)
+            self.flops_by_path[self._stack[-1][1]] += count
+            self.flops_by_op[name] += count
+        elif kind == UNCOUNTED:
+            self.uncounted[name] += 1
+        elif kind != FREE:
+            self._gaps[name][self._stack[-1][1]] += 1
+        # Not the tracker's own peak: that has seen what in-place operators only plan with.
+        if self._memory.current > self._highest:
+            self._highest = self._memory.current
+            self._at_peak = (op.name, self._stack[-1][1], self._line(sys._getframe(1)))
+        return out
+
+    def _before(self, module: Any, args: tuple) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        path = self._path(module)
+        self._stack.append((id(module), path))
+        self.inputs[path] = args and describe(args)
+
+    def _after(self, module: Any, args: tuple, output: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        while len(self._stack) > 1:  # modules above it were left by an exception
+            identity, path = self._stack.pop()
+            if identity == id(module):
+                self.calls[path] += 1
+                self.outputs[path] = describe(output)
+                if self.progress is not None:
+                    self.progress(sum(self.calls.values()), len(self.census.rows), path)
+                break
+
+    def _path(self, module: Any) -> str:
+        """The path under which ``module`` is being called; the caller's where it is no part of the model."""
+        above = self._stack[-1][1]
+        paths = self.census.paths.get(id(module))
+        if paths is None:
+            return above
+        if len(paths) > 1:
+            inside = f"{above}." if above else ""
+            for path in paths:
+                if path.startswith(inside):
+                    return path
+        return paths[0]
+
+    # What was seen --------------------------------------------------------------
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Operators without a FLOP rule."""
+        return [Gap(name, sum(paths.values()), tuple(paths)) for name, paths in self._gaps.items()]
+
+    @property
+    def peak(self) -> Peak:
+        """The most bytes that were alive at once, and what brought them about."""
+        return Peak(self._highest, *self._at_peak)
+
+    def flops(self) -> dict[str, int]:
+        """FLOPs by path, those of submodules included."""
+        totals: Counter[str] = Counter()
+        for path, count in self.flops_by_path.items():
+            totals[path] += count
+            while path:
+                path = path.rpartition(".")[0]
+                totals[path] += count
+        return totals
+
+    def _line(self, frame: FrameType | None) -> str | None:
+        """The innermost line outside metatensor between ``frame`` and the start; the innermost inside where none is."""
+        inside = None
+        while frame is not None and frame is not self._start:
+            if not _is_ours(frame):
+                return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            if inside is None:
+                inside = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            frame = frame.f_back
+        return inside
+
+
+def location_of(traceback: TracebackType | None) -> str | None:
+    """The innermost line of a traceback that is not metatensor's, ``file:line``."""
+    found = None
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        if not filename.startswith("<") and not _is_ours(traceback.tb_frame):
+            found = f"{filename}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return found
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Whether a frame is in metatensor or one of its plugins (compiled code has frames in tracebacks, too)."""
+    name = frame.f_globals.get("__name__", "")
+    return name == "metatensor" or name.startswith(("metatensor.", "metatensor_"))

@@ -1,0 +1,162 @@
+"""A report as a table: repeated layers in one line, totals below. In plain text, and for rich."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from metatensor.analysis.describe import bytes_text, count_text, relative, spec_text
+from metatensor.analysis.report import CONVENTION, ModuleRow, Report
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["as_rich", "as_text", "lines", "totals"]
+
+HEADINGS = ("module", "type", "output", "parameters", "FLOPs")
+OUTPUT_WIDTH = 44
+MAX_LINES = 60
+"""Longer tables leave out their deepest modules."""
+
+
+@dataclass
+class Group:
+    """Siblings next to each other that are alike in all that the table shows, one of them for all."""
+
+    row: ModuleRow
+    names: list[str]
+    children: list[Group] = field(default_factory=list)
+
+    def key(self) -> tuple:
+        """Two groups with the same key look the same but for their names."""
+        row = self.row
+        children = tuple((len(child.names), child.names[0], child.key()) for child in self.children)
+        return row.kind, row.parameters, row.buffers, row.flops, spec_text(row.output), children
+
+
+def _tree(report: Report) -> Group:
+    """The rows as a tree of groups."""
+    stack: list[Group] = []
+    root = None
+    for row in report.modules:
+        group = Group(row, [row.path.rpartition(".")[2]])
+        del stack[row.depth :]
+        if stack:
+            stack[-1].children.append(group)
+        else:
+            root = group
+        stack.append(group)
+    assert root is not None
+    _fold(root)
+    return root
+
+
+def _fold(group: Group) -> None:
+    """Join alike neighbours, from the leaves up."""
+    folded: list[Group] = []
+    previous = None
+    for child in group.children:
+        _fold(child)
+        key = child.key()
+        if key == previous:
+            folded[-1].names += child.names
+        else:
+            folded.append(child)
+        previous = key
+    group.children = folded
+
+
+def _walk(group: Group, times: int, depth: int) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """A line for each group down to ``depth``: how deep it is, and its cells. Figures are of all that it stands for."""
+    row = group.row
+    names = group.names
+    name = names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
+    times *= len(names)
+    kind = f"{row.kind} x {len(names)}" if len(names) > 1 else row.kind
+    parameters = f"{row.parameters * times:,}" if row.parameters else ""
+    flops = count_text(row.flops * times) if row.flops else ""
+    yield row.depth, (name or row.kind, kind if name else "", _cut(spec_text(row.output)), parameters, flops)
+    if row.depth < depth:
+        for child in group.children:
+            yield from _walk(child, times, depth)
+
+
+def lines(report: Report, depth: int | None = None) -> list[tuple[int, tuple[str, ...]]]:
+    """The table's lines: how deep each module is, and its cells in the order of `HEADINGS`.
+
+    ``depth`` is how deep to go; by default as deep as `MAX_LINES` allows, but at least one level.
+    """
+    root = _tree(report)
+    if depth is not None:
+        return list(_walk(root, 1, depth))
+    deepest = max(row.depth for row in report.modules)
+    for limit in range(deepest, 0, -1):
+        found = list(_walk(root, 1, limit))
+        if len(found) <= MAX_LINES:
+            return found
+    return list(_walk(root, 1, min(1, deepest)))
+
+
+def totals(report: Report) -> list[tuple[str, str]]:
+    """What stands below the table, as pairs of a label and a text."""
+    found = [("parameters", f"{report.parameters:,} ({bytes_text(report.parameter_bytes)})")]
+    for group in report.shared[:5]:
+        found.append(("  shared", f"{' = '.join(group.names[:4])} ({bytes_text(group.bytes)}, counted once)"))
+    if len(report.shared) > 5:
+        found.append(("  shared", f"and {len(report.shared) - 5} groups more"))
+    if report.buffers:
+        found.append(("buffers", f"{report.buffers:,} ({bytes_text(report.buffer_bytes)})"))
+    found.append(("inputs", f"{', '.join(map(spec_text, report.inputs))} ({bytes_text(report.input_bytes)})"))
+    found.append(("output", spec_text(report.output)))
+    found.append(("FLOPs", f"{report.flops:,} ({count_text(report.flops)}; {CONVENTION})"))
+    for gap in report.gaps:
+        found.append(("  missing", f"{gap.op} has no FLOP rule; called {gap.calls} times in {', '.join(gap.modules[:3]) or 'the model'}"))
+    peak = report.peak
+    where = ""
+    if peak.op is not None:
+        where = f" at {peak.op} in {peak.module or 'the model itself'}"
+        if peak.location is not None:
+            where += f" ({relative(peak.location)})"
+    found.append(("activations", f"{bytes_text(peak.bytes)} at their peak{where}"))
+    found.append(("memory", f"{bytes_text(report.total_bytes)} for parameters, buffers, inputs and activations"))
+    return found
+
+
+def as_text(report: Report, depth: int | None = None) -> str:
+    """The table and the totals, in columns of plain text."""
+    table = [HEADINGS, *(("  " * level + cells[0], *cells[1:]) for level, cells in lines(report, depth))]
+    widths = [max(len(cells[i]) for cells in table) for i in range(len(HEADINGS))]
+    found = []
+    for cells in table:
+        left = [cells[i].ljust(widths[i]) for i in range(3)]
+        right = [cells[i].rjust(widths[i]) for i in range(3, 5)]
+        found.append("  ".join(left + right).rstrip())
+    found.insert(1, "-" * (sum(widths) + 2 * len(widths) - 2))
+    labels = totals(report)
+    width = max(len(label) for label, _ in labels)
+    found += ["", *(f"{label.ljust(width)}  {text}" for label, text in labels)]
+    return "\n".join(found)
+
+
+def as_rich(report: Report, depth: int | None = None) -> RenderableType:
+    """The same for rich, which fits it to the terminal."""
+    from rich import box
+    from rich.console import Group as Stack
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="right" if index > 2 else "left", overflow="fold", no_wrap=index in (0, 3, 4))
+    for level, (name, *cells) in lines(report, depth):
+        style = "bold" if level == 0 else "dim" if not cells[2] and not cells[3] else ""
+        table.add_row(Text("  " * level + name), *(Text(cell) for cell in cells), style=style)
+    summary = Table.grid(padding=(0, 2))
+    for label, text in totals(report):
+        summary.add_row(Text(label, style="red" if label == "  missing" else "cyan"), Text(text))
+    return Stack(table, summary)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= OUTPUT_WIDTH else text[: OUTPUT_WIDTH - 3] + "..."

@@ -1,0 +1,68 @@
+"""``metatensor check``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from metatensor.cli.run import Request, model_options
+from metatensor.cli.sizes import SizeError, parse_bytes, parse_count
+
+__all__ = ["command"]
+
+
+class Size(click.ParamType):
+    """A number with a suffix."""
+
+    name = "size"
+
+    def __init__(self, parse: Callable[[str], int]) -> None:
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int):
+            return value
+        try:
+            return self.parse(value)
+        except SizeError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command("check")
+@model_options
+@click.option("--max-params", type=Size(parse_count), metavar="N", help="Most parameters (125M, 8B).")
+@click.option(
+    "--max-bytes", type=Size(parse_bytes), metavar="SIZE",
+    help="Most memory of a forward: parameters, buffers, inputs, and activations at their peak (10GB, 512MiB).",
+)  # fmt: skip
+@click.option(
+    "--max-flops", type=Size(lambda text: parse_count(text, "flops")), metavar="N", help="Most FLOPs of a forward (4.1G, 1e12)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    request: Request, max_params: int | None, max_bytes: int | None, max_flops: int | None, as_json: bool
+) -> None:
+    """Build FILE.py:NAME on meta, run its forward there, and say whether that works, within budgets.
+
+    Exits with 0 if it does, and with 1 if not, with the error, the path of the module that failed, what it was
+    called with, and the line of code. Made for CI: needs no accelerator, no weights, and milliseconds.
+
+    \b
+    metatensor check model.py:Net --input "float32[1,3,224,224]" --max-params 30M --max-flops 10G
+    """
+    result = request.run((max_params, max_bytes, max_flops))
+    if as_json:
+        click.echo(json.dumps(result.to_dict(), indent=2))
+    else:
+        _print(result)
+    raise SystemExit(0 if result.ok else 1)
+
+
+def _print(result: Any) -> None:
+    head, newline, rest = str(result).partition("\n")
+    Console(highlight=False, soft_wrap=True).print(Text(head, style="green" if result.ok else "bold red") + newline + rest)

@@ -1,0 +1,77 @@
+"""``metatensor estimate``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from metatensor.analysis.table import as_rich
+from metatensor.cli.run import Request, model_options
+
+__all__ = ["command"]
+
+PATIENCE = 0.3
+"""Seconds after which progress is shown."""
+
+
+@click.command("estimate")
+@model_options
+@click.option("--depth", type=click.IntRange(min=0), help="How deep into the model the table goes [default: what fits].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every module.")
+def command(request: Request, depth: int | None, as_json: bool) -> None:
+    """Build FILE.py:NAME on meta, run its forward there, and report what it costs.
+
+    NAME is a model, or a class or function that makes one from --args. Nothing is allocated or computed. A
+    multiply-add is 2 FLOPs; matrix products, convolutions and attention are counted.
+
+    \b
+    metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
+    metatensor estimate model.py:Encoder --args "12, width=768" -i "float32[1,128,768]" -i "mask=bool[1,128]"
+    """
+    with _Bar() as bar:
+        result = request.run(progress=bar)
+    report = result.report
+    if report is None:
+        click.echo(str(result), err=True)
+        raise SystemExit(1)
+    if as_json:
+        click.echo(report.to_json())
+        return
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 140)
+    console.print(as_rich(report, depth))
+
+
+class _Bar:
+    """Progress on stderr, if that is a terminal and the run takes long enough to wonder."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+        self.bar: Progress | None = None
+        self.task: Any = None
+        self.wanted = sys.stderr.isatty()
+
+    def __call__(self, done: int, modules: int, path: str) -> None:
+        if self.bar is None:
+            if not self.wanted or time.monotonic() - self.start < PATIENCE:
+                return
+            self.bar = Progress(
+                TextColumn("{task.completed} of about {task.total} modules"), BarColumn(), TextColumn("{task.fields[path]}"),
+                console=Console(stderr=True), transient=True,
+            )  # fmt: skip
+            self.bar.start()
+            self.task = self.bar.add_task("", total=modules, path="")
+        self.bar.update(self.task, completed=done, total=max(done, modules), path=path)
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

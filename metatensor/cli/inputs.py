@@ -1,0 +1,114 @@
+"""Inputs and arguments as text: ``int64[1,1024]``, ``mask=bool[1,1,8,8]``, ``12, width=768``.
+
+A value is written as in Python. ``dtype[size, size, ...]`` is a meta tensor (``float32[]`` has no dimensions), and
+stands wherever a value may: in lists, tuples and dicts as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+import metatensor as mt
+
+__all__ = ["InputError", "parse_arguments", "parse_input", "parse_value"]
+
+SHORT = {
+    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
+}  # fmt: skip
+"""Short names of dtypes, besides metatensor's own."""
+
+_NO_SIZES = re.compile(r"\b([A-Za-z_]\w*)\s*\[\s*\]")
+_NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)")
+
+
+class InputError(ValueError):
+    """A text that is no input; the message says where and what would be."""
+
+
+def parse_input(text: str) -> tuple[str | None, Any]:
+    """An ``--input``: the name of the argument it is for, or None, and its value."""
+    named = _NAMED.match(text)
+    if named is None:
+        return None, parse_value(text)
+    return named[1], parse_value(text[named.end() :])
+
+
+def parse_value(text: str) -> Any:
+    """A value as Python writes it, in which ``dtype[sizes]`` makes a meta tensor. Raises `InputError`."""
+    if not text.strip():
+        raise InputError("an input is empty; expected something like int64[1,1024]")
+    return _value(_parse(text), text)
+
+
+def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments, as between the parentheses of a call: ``12, width=768``."""
+    call = _parse(f"f({text})", text)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise InputError(f"{text!r} is not a list of arguments such as 12, width=768")
+    if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(arg, ast.Starred) for arg in call.args):
+        raise InputError(f"{text!r}: * and ** are not supported")
+    names = [keyword.arg for keyword in call.keywords]
+    if len(set(names)) < len(names):
+        raise InputError(f"{text!r} names an argument twice")
+    return [_value(arg, text) for arg in call.args], {str(word.arg): _value(word.value, text) for word in call.keywords}
+
+
+def _parse(source: str, text: str | None = None) -> ast.expr:
+    text = source if text is None else text
+    if len(text) > 10_000:
+        raise InputError(f"{text[:40]!r}...: an input may have 10,000 characters, this one has {len(text):,}")
+    try:
+        return ast.parse(_NO_SIZES.sub(r"\1[()]", source.strip()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
+        raise InputError(f"{text!r} cannot be read: {reason}; expected something like int64[1,1024]") from None
+
+
+def _value(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.Subscript):
+        return _tensor(node, text)
+    if isinstance(node, ast.Constant) and node.value is not Ellipsis:
+        return node.value
+    if isinstance(node, ast.Tuple):
+        return tuple(_value(item, text) for item in node.elts)
+    if isinstance(node, ast.List):
+        return [_value(item, text) for item in node.elts]
+    if isinstance(node, ast.Dict) and None not in node.keys:
+        return {_value(key, text): _value(value, text) for key, value in zip(node.keys, node.values, strict=True) if key}
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        number = _value(node.operand, text)
+        if isinstance(number, (int, float, complex)):
+            return -number if isinstance(node.op, ast.USub) else number
+    if isinstance(node, ast.Name) and dtype_named(node.id) is not None:
+        raise InputError(f"{text!r}: {node.id} lacks a shape; a tensor is written {node.id}[1,1024], or {node.id}[] for one number")
+    raise InputError(
+        f"{text!r}: {ast.unparse(node)!r} is neither a tensor such as int64[1,1024] nor a plain Python value; "
+        "a text needs quotes"
+    )
+
+
+def _tensor(node: ast.Subscript, text: str) -> mt.Tensor:
+    if not isinstance(node.value, ast.Name):
+        raise InputError(f"{text!r}: {ast.unparse(node.value)!r} is not the name of a dtype")
+    dtype = dtype_named(node.value.id)
+    if dtype is None:
+        raise InputError(f"{text!r}: {node.value.id!r} is not a dtype; there are float32, bfloat16, int64, bool and more")
+    items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    shape = []
+    for item in items:
+        if not isinstance(item, ast.Constant) or type(item.value) is not int:
+            raise InputError(f"{text!r}: the size {ast.unparse(item)!r} must be an integer from 0 on")
+        shape.append(item.value)
+    try:
+        return mt.empty(shape, dtype=dtype, device="meta")
+    except (RuntimeError, TypeError, OverflowError) as error:
+        raise InputError(f"{text!r}: {error}") from None
+
+
+def dtype_named(name: str) -> Any:
+    """The dtype of that name, short or long, or None."""
+    found = getattr(mt, SHORT.get(name, name), None)
+    return found if isinstance(found, mt.dtype) else None

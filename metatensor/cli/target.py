@@ -1,0 +1,113 @@
+"""``FILE.py:NAME``: the model, or what makes it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import metatensor as mt
+
+__all__ = ["TargetError", "build", "dtype_default", "load_target"]
+
+
+class TargetError(Exception):
+    """A target that names no model; the message says why."""
+
+
+def load_target(target: str) -> Any:
+    """The object that ``FILE.py:NAME`` or ``package.module:NAME`` names; NAME may have dots. Raises `TargetError`.
+
+    The file is run as a module, its folder (for a module the current one) on the import path, with meta as the
+    default device. What it raises is raised.
+    """
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name:
+        raise TargetError(f"{target!r} is not of the form FILE.py:NAME or package.module:NAME")
+    found: Any
+    if place.endswith(".py"):
+        if not os.path.isfile(place):
+            raise TargetError(f"there is no file {place!r}")
+        found = _load_file(os.path.abspath(place))
+    else:
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        try:
+            found = importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
+                raise TargetError(f"there is no module {place!r}; a file is written with its ending, {place}.py:{name}") from None
+            raise
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise TargetError(f"{place} has no {name!r}{_suggestions(found)}")
+        found = getattr(found, part)
+    return found
+
+
+def _load_file(path: str) -> Any:
+    folder = os.path.dirname(path)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    stem = os.path.splitext(os.path.basename(path))[0]
+    # A name of its own, so that random.py does not become everybody's random.
+    name = f"{stem}_{hashlib.sha1(path.encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _suggestions(module: Any) -> str:
+    """The models and functions that a module defines itself, to choose from."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or inspect.isclass(value))
+        and getattr(value, "__module__", None) == getattr(module, "__name__", "")
+    ]
+    return f"; it defines {', '.join(own[:12])}" if own else ""
+
+
+def build(found: Any, args: list[Any], kwargs: dict[str, Any], dtype: Any = None) -> Any:
+    """The model: ``found`` itself if it is one, else what it returns for the arguments, on meta and in ``dtype``.
+
+    What is called must return a module, or another callable to run on the inputs. Raises `TargetError`.
+    """
+    if isinstance(found, mt.nn.Module):
+        if args or kwargs:
+            raise TargetError("the target is a model already; --args is for what makes one")
+        model = found
+    elif callable(found):
+        model = found(*args, **kwargs)
+    else:
+        raise TargetError(f"the target is of type {type(found).__name__}, neither a model nor a class or function that makes one")
+    if not callable(model):
+        raise TargetError(f"what the target returned is of type {type(model).__name__}, not a model")
+    if isinstance(model, mt.nn.Module):
+        if any(tensor.device.type != "meta" for tensor in (*model.parameters(), *model.buffers())):
+            model = model.to("meta")
+        if dtype is not None:
+            model = model.to(dtype)
+    return model
+
+
+@contextmanager
+def dtype_default(dtype: Any) -> Iterator[None]:
+    """``dtype`` as the default dtype for a while; nothing for None."""
+    before = mt.get_default_dtype()
+    if dtype is not None:
+        mt.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        mt.set_default_dtype(before)

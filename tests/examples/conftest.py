@@ -1,0 +1,22 @@
+"""Examples as modules, found beside the tests' folder."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """`example("gpt2")` gives the module."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+    def load(name):
+        return importlib.import_module(name)
+
+    yield load
+    for name in [name for name, module in sys.modules.items() if str(getattr(module, "__file__", "")).startswith(str(FOLDER))]:
+        del sys.modules[name]
