@@ -170,8 +170,9 @@ class PluginManager:
             if load:
                 self.load(group)
             if group == "devices":
-                own = (("meta", "built in"), *((name, "registered in this process") for name in sorted(self._in_process)))
-                rows += [_device_row(name, source, _own_version(), self._backends[name]) for name, source in own]
+                rows.append(_device_row("meta", "metatensor-device", _own_version(), self._backends["meta"]))
+                for name in sorted(self._in_process):
+                    rows.append(_device_row(name, "registered in this process", "", self._backends[name]))
             for plugin in sorted(plugins.values(), key=lambda plugin: plugin.name):
                 if not (group == "devices" and plugin.name in self._in_process):
                     rows.append(self._row(plugin))
@@ -361,9 +362,14 @@ def backend(type: str) -> DeviceBackend:
 def register_backend(backend: DeviceBackend, *, override: bool = False) -> None:
     """Add a device to this process without an entry point; see `PluginManager.register_backend`."""
     from metatensor._core.device import _forget_backend
+    from metatensor._core.execute import forget_kernels
+    from metatensor._core.op import registry
 
     manager().register_backend(backend, override=override)
+    # Ops remember their kernels by device type.
     _forget_backend(backend.type)
+    for op in set(registry.values()):
+        forget_kernels(op)
 
 
 def device_types() -> list[str]:

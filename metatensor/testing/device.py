@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from metatensor._core.device import backend_for
-from metatensor.devices.base import DeviceBackend
 
 __all__ = ["DeviceReport", "check_device"]
 
@@ -40,9 +40,6 @@ class DeviceReport:
         return "\n".join(lines)
 
 
-Check = Callable[[DeviceBackend, str], None]
-
-
 def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (), kernels: bool = True) -> DeviceReport:
     """Run the conformance suite on the device type ``name`` and return a `DeviceReport`.
 
@@ -65,7 +62,7 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
     report = DeviceReport(name)
     for title, check in device_basics.checks():
         if title not in left_out:
-            _run(report, title, lambda check=check: check(backend, reference))
+            _run(report, title, partial(check, backend, reference))
     if kernels:
         _kernels(report, device_kernels.cases(backend, reference, report), left_out)
     if report.failures:

@@ -168,9 +168,9 @@ def check_conversions_between_dtypes(backend: DeviceBackend, reference: str) -> 
                 out = empty(device, values.shape, target)
                 backend_for(device).copy(out, from_values(device, values, source))
                 results.append(to_values(out))
-            problem = "" if np.array_equal(*reversed(results), equal_nan=to_kind in "fc") else difference(results[1], results[0], "")
-            if problem:
-                wrong.append(f"{source} to {target}: {problem}")
+            expected, got = results
+            if not np.array_equal(got, expected, equal_nan=to_kind in "fc"):
+                wrong.append(f"{source} to {target}: {difference(got, expected, '')}")
     assert not wrong, "; ".join(wrong)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def cases(backend: DeviceBackend, reference: str, report: DeviceReport) -> Itera
             else:
                 samples = find_samples(op, overload.text, DTYPES)
                 if samples:
-                    yield name, lambda op=op, samples=samples: _compare(op, samples, backend.type, reference)
+                    yield name, partial(_compare, op, samples, backend.type, reference)
                 else:
                     report.not_sampled.append(name)
 
@@ -108,8 +109,11 @@ def _results_differ(got: Any, expected: Any, device: str) -> str:
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(got) != len(expected):
             return f"{got!r} instead of {len(expected)} results"
-        found = (f"result {i}: {text}" for i, pair in enumerate(zip(got, expected, strict=True)) if (text := _results_differ(*pair, device)))
-        return next(found, "")
+        for number, (a, b) in enumerate(zip(got, expected, strict=True)):
+            problem = _results_differ(a, b, device)
+            if problem:
+                return f"result {number}: {problem}"
+        return ""
     if not isinstance(expected, Tensor):
         if isinstance(expected, (float, complex)):
             return difference(got, expected, "float32")

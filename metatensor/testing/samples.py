@@ -63,7 +63,7 @@ class Sample(NamedTuple):
         placed = {name: _place(value, device, strided) for name, value in self.arguments.items()}
         return placed | {"device": device} if self.factory else placed
 
-    def change(self, **arguments: Any) -> "Sample":
+    def change(self, **arguments: Any) -> Sample:
         """The same call with some arguments changed or added."""
         return self._replace(arguments=self.arguments | arguments)
 
@@ -104,6 +104,8 @@ SHAPES: dict[int, list[tuple[tuple[int, ...], ...]]] = {
 }
 MORE = [((2, 3),) * 8, ((3,),) * 8, ((2, 3, 4), *((3,),) * 7)]
 
+LISTS: list[tuple[tuple[int, ...], ...]] = [((2, 3), (2, 3)), ((3,), (3,)), ((2, 3), (3, 4))]
+
 INDEX_NAMES = {"index", "indices", "indices1", "indices2", "target"}
 # What a sample leaves alone: where a result goes, and what changes nothing about its values.
 NOT_VARIED = {"device", "pin_memory", "layout", "requires_grad", "inplace", "non_blocking", "copy", "sparse"}
@@ -114,14 +116,15 @@ ATTEMPTS = 600
 def _candidates(argument: Any) -> list[Any]:
     """Values to try for an argument that is no tensor."""
     base = argument.type.rstrip("?").partition("[")[0]
+    by_type: dict[str, list[Any]] = {
+        "int": [1, 0, 2, 3], "float": [0.5, 2.0], "Scalar": [2, 0.5], "bool": [False, True], "str": ["sum"],
+        "dtype": [dtype_by_name("float32")], "any": [2, (2, 2), (3, 3, 3)],
+    }
     if "[" in argument.type:
         if base in ("float", "bool"):
             return [(2.0, 2.0)] if base == "float" else [(False, True)]
         return [(0,), (1,), (2,), (2, 3), (0, 1), (1, 0), (1, 1, 1, 1), (3, 3), (2, 2, 2), (6,), (1, 2, 6, 6), (3, 2)]
-    return {
-        "int": [1, 0, 2, 3], "float": [0.5, 2.0], "Scalar": [2, 0.5], "bool": [False, True], "str": ["sum"],
-        "dtype": [dtype_by_name("float32")], "any": [2, (2, 2), (3, 3, 3)],
-    }.get(base, [])
+    return by_type.get(base, [])
 
 
 def find_samples(op: Any, text: str, dtypes: tuple[str, ...], limit: int = 4) -> list[Sample]:
@@ -170,7 +173,7 @@ def _combinations(schema: Any, dtype: str) -> Iterator[Sample]:
 
 def _tensor_lists(dtype: str) -> list[list[Spec]]:
     dtype = "float32" if dtype == "index first" else dtype
-    return [[Spec(shape, dtype, seed) for seed, shape in enumerate(shapes)] for shapes in (((2, 3), (2, 3)), ((3,), (3,)), ((2, 3), (3, 4)))]
+    return [[Spec(shape, dtype, seed) for seed, shape in enumerate(shapes)] for shapes in LISTS]
 
 
 def _spec(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Spec:

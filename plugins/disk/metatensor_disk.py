@@ -14,6 +14,7 @@ import os
 import tempfile
 
 import numpy as np
+
 from metatensor.devices.array_kit import ArrayBackend
 from metatensor.hookspecs import hookimpl
 

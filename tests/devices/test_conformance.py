@@ -5,8 +5,8 @@ import struct
 
 import numpy as np
 import pytest
-from devices.fake_cupy import FakeCupy
 
+from devices.fake_cupy import FakeCupy
 from metatensor import plugins
 from metatensor._core.device import _forget_backend
 from metatensor.devices import DeviceBackend, OutOfMemoryError
@@ -131,19 +131,19 @@ def no_conjugates(self, dst, src):
 
 
 MISTAKES = {
-    "allocation": dict(allocate=shared_memory),
-    "allocation errors": dict(allocate=lambda self, nbytes, index=0: np.empty(min(nbytes, 1 << 21), np.uint8)),
-    "layouts": dict(from_host=drops_strides),
-    "conversions between dtypes": dict(copy=no_conjugates),
-    "lazy conjugates": dict(copy=no_conjugates),
-    "host copies of the wrong size": dict(
-        from_host=lambda self, tensor, data: self.asarray(tensor).__setitem__(
+    "allocation": {"allocate": shared_memory},
+    "allocation errors": {"allocate": lambda self, nbytes, index=0: np.empty(min(nbytes, 1 << 21), np.uint8)},
+    "layouts": {"from_host": drops_strides},
+    "conversions between dtypes": {"copy": no_conjugates},
+    "lazy conjugates": {"copy": no_conjugates},
+    "host copies of the wrong size": {
+        "from_host": lambda self, tensor, data: self.asarray(tensor).__setitem__(
             ..., np.resize(np.frombuffer(bytes(data) or bytes(64), np.uint8), tensor.numel() * tensor.itemsize).view(
-                self.raw_dtype(tensor.dtype)).reshape(tuple(tensor.shape)))),
-    "memory statistics": dict(memory_stats=lambda self, index=None: {"allocated_bytes.all.current": 0, "allocated_bytes.all.peak": 0}),
-    "identity": dict(current_index=lambda self: 7),
-    "unknown kernels": dict(kernel=lambda self, name: print),
-    "resizing": dict(resize=lambda self, handle, old, new, index=0: self.allocate(new, index)),
+                self.raw_dtype(tensor.dtype)).reshape(tuple(tensor.shape)))},
+    "memory statistics": {"memory_stats": lambda self, index=None: {"allocated_bytes.all.current": 0, "allocated_bytes.all.peak": 0}},
+    "identity": {"current_index": lambda self: 7},
+    "unknown kernels": {"kernel": lambda self, name: print},
+    "resizing": {"resize": lambda self, handle, old, new, index=0: self.allocate(new, index)},
 }
 
 

@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-from devices.fake_cupy import FakeCupy
 
 import metatensor as mt
+from devices.fake_cupy import FakeCupy
 from metatensor import plugins
 from metatensor._core.storage import make_storage
 from metatensor._core.tensor import tensor_from_storage

@@ -151,7 +151,7 @@ def _bounds(name: str) -> np.ndarray:
     Each is the midpoint between two neighbours; where a tie goes down (to the even code), the next float above it.
     """
     # One step above the largest finite value stands for overflow; it is as far away as the step below.
-    magnitudes = _values(name)[: 255 if name == "float8_e8m0fnu" else 128].astype(np.float64)
+    magnitudes: Any = _values(name)[: 255 if name == "float8_e8m0fnu" else 128].astype(np.float64)
     values = magnitudes[np.isfinite(magnitudes)]
     after = values[-1] * 2 if name == "float8_e8m0fnu" else 2 * values[-1] - values[-2]
     middles = ((values + np.append(values[1:], after)) / 2).astype(np.float32)

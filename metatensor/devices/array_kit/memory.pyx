@@ -7,7 +7,7 @@ import weakref
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 
 cdef extern from *:
     """

@@ -95,8 +95,7 @@ class Stream:
 
     def _host_bits(self, n: int, start: int) -> np.ndarray:
         block, skip = divmod(start, 4)
-        counter = np.zeros(4, np.uint64)
-        counter[0], counter[1] = block & _MASK, block >> 64
+        counter = np.array([block & _MASK, block >> 64, 0, 0], np.uint64)
         generator = np.random.Philox(key=np.array([self.seed, self.ticket], np.uint64), counter=counter)
         words = generator.random_raw(n + skip)
         return words[skip:] if skip else words

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-from metatensor.devices.array_kit import ArrayBackend
 
+from metatensor.devices.array_kit import ArrayBackend
 from metatensor_cpu.kernels import TABLE
 
 # What the installed ml_dtypes has; the kit stores the others as bits.

@@ -8,7 +8,6 @@ from typing import Any
 from metatensor.devices.array_kit import ArrayBackend
 from metatensor.devices.array_kit.memory import Ledger
 from metatensor.devices.array_kit.registry import KIT, KernelTable
-
 from metatensor_cuda.driver import import_cupy, probe
 
 __all__ = ["TABLE", "CudaBackend", "kernel"]
