@@ -12,6 +12,9 @@ from metatensor._core.types cimport (
 from metatensor.ops.factory cimport format_arg, read_sizes
 from metatensor.ops.view cimport dims_tuple
 
+cdef enum:
+    NO_FORMAT = 100     # none was asked for
+
 
 cdef int _no_grad(Call* c, Tensor t) except -1:
     if t.flags & T_REQUIRES_GRAD:
@@ -27,9 +30,9 @@ cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_for
     _no_grad(c, t)
     for i in range(n):
         same = same and sizes[i] == t.sizes[i]
-    if same and memory_format < 0:
+    if same and memory_format == NO_FORMAT:
         return t
-    set_format(n, sizes, strides, FORMAT_CONTIGUOUS if memory_format < 0 else memory_format)
+    set_format(n, sizes, strides, FORMAT_CONTIGUOUS if memory_format == NO_FORMAT else memory_format)
     resize_tensor(t, n, sizes, strides)
     t.storage.version += 1
     return t
@@ -37,7 +40,7 @@ cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_for
 
 cdef object resize_host(Call* c):
     cdef dim_t sizes[MAX_DIMS]
-    cdef int n = read_sizes(c, 1, sizes), fmt = format_arg(c, 2, -1)
+    cdef int n = read_sizes(c, 1, sizes), fmt = format_arg(c, 2, NO_FORMAT)
     if fmt == FORMAT_PRESERVE:
         raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
     return _resize(c, tensor_arg(c, 0), n, sizes, fmt)
@@ -46,7 +49,7 @@ cdef object resize_host(Call* c):
 cdef object resize_as_host(Call* c):
     cdef Tensor template = tensor_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
-    cdef int fmt = format_arg(c, 2, -1)
+    cdef int fmt = format_arg(c, 2, NO_FORMAT)
     if fmt == FORMAT_PRESERVE:
         fmt = suggest_format(template.ndim, template.sizes, template.strides)
     copy_dims(sizes, template.sizes, template.ndim)
