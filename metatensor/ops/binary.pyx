@@ -108,7 +108,9 @@ cdef object power(Call* c):
     no_operands(&o)
     operand(&o, base)
     number(&o, arg(c, 1))
-    d = ruled(c, promoted(c, &o))
+    d = promoted(c, &o)
+    if d.kind != KIND_BOOL:     # x ** True is x
+        d = ruled(c, d)
     if d.kind == KIND_INT and arg(c, 1) < 0:
         fail(c, f"integers to the negative power {arg(c, 1)} are not integers; convert to a float dtype first")
     return elementwise_like(base, d, <Device>c.device)

@@ -90,6 +90,8 @@ def fmod(kit: Any, out: Any, input: Any, other: Any) -> Any:
 def pow_(kit: Any, out: Any, input: Any, exponent: Any) -> Any:
     xp = kit.xp
     base, power = in_dtype(input, out.dtype), in_dtype(exponent, out.dtype)
+    if out.dtype.kind == "b":
+        return base | ~power
     if out.dtype.kind != "i":
         return xp.power(base, power)
     # A negative power of an integer is 0 but for 1 and -1.

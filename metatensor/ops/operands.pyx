@@ -1,0 +1,177 @@
+"""The operands of element-wise ops: what they promote to, and the dtype rules of ops."""
+import struct
+
+from cpython.object cimport PyObject
+from libc.math cimport INFINITY
+from metatensor._core.dtype cimport (
+    BF16, BOOL, F16, I64, DType, by_code, default_complex, default_float, number_kind, promote, promotion,
+    to_complex, to_real,
+)
+from metatensor._core.op cimport (
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, INT_TO_FLOAT, INTEGRAL, NO_BOOL, REAL_ONLY, RULE_MASK, Call,
+    hold, is_none, op_flags, op_name,
+)
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, T_CONTIGUOUS
+
+cdef DType _bool = by_code(BOOL)
+cdef DType _long = by_code(I64)
+
+
+cdef int fail(Call* c, str message) except -1:
+    raise RuntimeError(f"{op_name(c)}(): {message}")
+
+
+cdef int refuse(Call* c, DType d) except -1:
+    raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+
+
+# Collecting operands --------------------------------------------------------------
+
+cdef void no_operands(Operands* o) noexcept:
+    o.dims = o.zeros = o.numbers = -1
+    o.n = 0
+    o.wrapped = False
+    o.contiguous = True
+    o.first = NULL
+
+
+cdef int _join(int* rank, int code) except -1:
+    """Promote one rank by one more dtype."""
+    cdef int joined
+    if rank[0] < 0 or rank[0] == code:
+        rank[0] = code
+        return 0
+    joined = promotion[rank[0]][code]
+    if joined < 0:
+        promote(by_code(rank[0]), by_code(code))    # raises
+    rank[0] = joined
+    return 0
+
+
+cdef int shape_operand(Operands* o, Tensor t) except -1:
+    if o.n == 0:
+        o.first = <PyObject*>t
+    o.ndims[o.n] = t.ndim
+    o.sizes[o.n] = t.sizes
+    o.strides[o.n] = t.strides
+    o.n += 1
+    if not t.flags & T_CONTIGUOUS:
+        o.contiguous = False
+    return 0
+
+
+cdef int type_operand(Operands* o, Tensor t) except -1:
+    return _join(&o.dims if t.ndim else &o.zeros, t.dtype.code)
+
+
+cdef int operand(Operands* o, Tensor t) except -1:
+    shape_operand(o, t)
+    return type_operand(o, t)
+
+
+cdef int number(Operands* o, object value) except -1:
+    cdef int kind = number_kind(value)
+    o.wrapped = True
+    if kind == KIND_BOOL:
+        return _join(&o.numbers, BOOL)
+    if kind == KIND_INT:
+        return _join(&o.numbers, I64)
+    return _join(&o.numbers, (default_float() if kind == KIND_FLOAT else default_complex()).code)
+
+
+cdef int operand_arg(Operands* o, Call* c, int i) except -1:
+    if isinstance(<object>c.args[i], Tensor):
+        return operand(o, <Tensor>c.args[i])
+    if is_none(c, i):
+        return 0
+    return number(o, <object>c.args[i])
+
+
+# Dtypes ---------------------------------------------------------------------------
+
+cdef DType _over(DType high, int low):
+    """`high` outranks `low`, which counts only where it is of a higher category."""
+    cdef DType d
+    if low < 0:
+        return high
+    d = by_code(low)
+    if d.kind <= high.kind:
+        return high
+    if high.kind == KIND_FLOAT:
+        return to_complex(high)
+    return promote(high, d)
+
+
+cdef DType promoted(Call* c, Operands* o):
+    """Tensors with dimensions outrank 0-d tensors, and those Python numbers, within a category."""
+    cdef DType d
+    if o.numbers < 0 and (o.zeros < 0 or o.dims < 0):
+        return by_code(o.dims if o.zeros < 0 else o.zeros)
+    if o.zeros >= 0:
+        d = _over(by_code(o.zeros), o.numbers)
+        return d if o.dims < 0 else _over(by_code(o.dims), d.code)
+    if o.dims >= 0:
+        return _over(by_code(o.dims), o.numbers)
+    return by_code(o.numbers)
+
+
+cdef DType ruled(Call* c, DType d):
+    """The dtype of the result by the op's rule, where `d` is what its operands promote to."""
+    cdef long flags = op_flags(c)
+    cdef long rule = flags & RULE_MASK
+    if is_refused(flags, d.kind):
+        refuse(c, d)
+    if rule == INT_TO_FLOAT:
+        return default_float() if d.kind <= KIND_INT else d
+    if rule == ALWAYS_BOOL:
+        return _bool
+    if rule == COMPLEX_TO_FLOAT:
+        return to_real(d)
+    if rule == BOOL_TO_LONG:
+        return _long if d.kind == KIND_BOOL else d
+    if rule == NO_BOOL and d.kind == KIND_BOOL:
+        fail(c, "bool tensors are not supported")
+    if rule == REAL_ONLY and d.kind == KIND_COMPLEX:
+        fail(c, f"complex tensors are not supported, got {d.name}")
+    if rule == INTEGRAL and d.kind > KIND_INT:
+        refuse(c, d)
+    return d
+
+
+cdef DType result_dtype(Call* c, int first, int n):
+    """The result dtype over arguments `first` to `first + n - 1`: tensors, numbers or None."""
+    cdef Operands o
+    cdef int i
+    no_operands(&o)
+    for i in range(first, first + n):
+        operand_arg(&o, c, i)
+    return ruled(c, promoted(c, &o))
+
+
+cdef double _to_half(double value, bint ieee) except? -1:
+    """The nearest float16, or bfloat16."""
+    cdef unsigned int bits
+    if value != value or value == INFINITY or value == -INFINITY:
+        return value
+    try:
+        if ieee:
+            return struct.unpack("<e", struct.pack("<e", value))[0]
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    except OverflowError:
+        return INFINITY if value > 0 else -INFINITY
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000u
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
+
+
+cdef int half_number(Call* c, int i) except -1:
+    """Round a number beside a half tensor to what that dtype can hold, for kernels that compute in a wider one."""
+    cdef int code
+    cdef object value
+    if isinstance(<object>c.args[i], float) and isinstance(<object>c.args[0], Tensor):
+        code = (<Tensor>c.args[0]).dtype.code
+        if code == F16 or code == BF16:
+            value = _to_half(<object>c.args[i], code == F16)
+            hold(c, value)
+            c.args[i] = <PyObject*>value
+    return 0
