@@ -237,10 +237,11 @@ cdef Tensor einsum_of(str equation, list operands):
                 elif b.sizes[d] != 1:
                     sum_b.append(d)
                     remaining[d] = 0
+        # A sum of integers is wider, which a product that follows takes and bmm does not.
         if sum_a:
-            a = call("sum", (a, sum_a, True), {"dtype": a.dtype})
+            a = call("sum", (a, sum_a, True), {"dtype": a.dtype} if sum_both else {})
         if sum_b:
-            b = call("sum", (b, sum_b, True), {"dtype": b.dtype})
+            b = call("sum", (b, sum_b, True), {"dtype": b.dtype} if sum_both else {})
         a = contract(a, b, sum_both) if sum_both else call("mul", (a, b))
     if n_all > n_out:
         a = call("reshape", (a, [a.sizes[d] for d in range(n_out)]))

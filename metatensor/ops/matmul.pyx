@@ -2,10 +2,10 @@
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
-    INPLACE, OUT, Call, alias_op, define, is_none, op_name, result_device, set_slot, tensor_arg,
+    INPLACE, OUT, Call, alias_op, arg, define, is_none, op_name, result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.pointwise cimport (
     Operands, elementwise_result, no_operands, promoted, shape_operand, type_operand,
 )
@@ -17,6 +17,8 @@ cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except 
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{op_name(c)}(): {name_a} and {name_b} must have the same dtype, got {a.dtype.name} and "
                            f"{b.dtype.name}")
+    if a.dtype.kind == KIND_BOOL:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
     return 0
 
 
@@ -89,7 +91,7 @@ cdef int product_sizes(Call* c, Tensor a, Tensor b, Layout* to) except -1:
 cdef object matmul_meta(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef Layout lay
-    if a.dtype is not b.dtype:
+    if a.dtype is not b.dtype or a.dtype.kind == KIND_BOOL:
         same_dtype(c, a, b, "input", "other")
     product_sizes(c, a, b, &lay)
     return new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
@@ -246,6 +248,9 @@ cdef object addr_meta(Call* c):
     type_operand(&o, t)
     type_operand(&o, a)
     type_operand(&o, b)
+    if promoted(c, &o).kind <= KIND_INT and (isinstance(arg(c, 3), float) or isinstance(arg(c, 4), float)):
+        raise RuntimeError(f"{op_name(c)}(): beta and alpha must be integers for integer tensors, got {arg(c, 3)} and "
+                           f"{arg(c, 4)}")
     # vec1 as a column, vec2 as a row.
     shapes[0], shapes[1], shapes[2], shapes[3] = sizes[0], 1, 1, sizes[1]
     strides[0], strides[1], strides[2], strides[3] = a.strides[0], 1, b.sizes[0] * b.strides[0], b.strides[0]
@@ -311,6 +316,8 @@ cdef object linear_meta(Call* c):
     cdef int i, n = t.ndim
     if n == 0 or w.ndim == 0 or w.ndim > 2 or t.dtype is not w.dtype or t.sizes[n - 1] != w.sizes[w.ndim - 1]:
         linear_misfit(c, t, w)
+    if t.dtype.kind == KIND_BOOL:
+        same_dtype(c, t, w, "input", "weight")
     for i in range(n - 1):
         sizes[i] = t.sizes[i]
     if w.ndim == 2:

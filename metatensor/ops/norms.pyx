@@ -205,9 +205,9 @@ cdef object cdist_meta(Call* c):
 cdef object renorm_meta(Call* c):
     """(input, p, dim, maxnorm)"""
     cdef Tensor t = tensor_arg(c, 0)
-    dim_arg(c, 2, t.ndim)
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): input must have at least 2 dimensions, got shape {shape_str(t)}")
+    dim_arg(c, 2, t.ndim)
     require_floating(c, t.dtype)
     if isinstance(arg(c, 1), complex) or not arg(c, 1) > 0:
         raise RuntimeError(f"{op_name(c)}(): p must be a positive real number, got {arg(c, 1)!r}")

@@ -2,12 +2,12 @@
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
 from metatensor._core.op cimport (
-    COMPOSITE, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OUT, PROMOTE,
+    COMPOSITE, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OUT, REAL_ONLY,
     Call, alias_op, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns,
     op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.pointwise cimport binary
 
 
@@ -62,7 +62,7 @@ cdef int require_real(Call* c, Tensor t) except -1:
 
 
 cdef int require_ordered(Call* c, Tensor t) except -1:
-    """As `require_real`, with the class that ops which return indices raise."""
+    """As `require_real`, with the class that ops which search raise."""
     if t.dtype.kind == KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): complex numbers have no order; input is {t.dtype.name}")
     return 0
@@ -224,6 +224,8 @@ cdef object argmax_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = -1
     require_ordered(c, t)
+    if t.dtype.kind == KIND_BOOL:
+        raise RuntimeError(f"{op_name(c)}(): bool input is not supported")
     if not is_none(c, 1):
         dim = dim_arg(c, 1, t.ndim)
         require_nonempty(c, t, dim)
@@ -242,11 +244,11 @@ define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor m
 define("max(Tensor input) -> Tensor", max_meta, OUT,
        "The largest element; with `dim` the largest along it and where it is; with `other` element by element.")
 # Tensors before ints: a 0-d integer tensor would do for a dimension too.
-define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | PROMOTE)
+define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY)
 define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
 define("min(Tensor input) -> Tensor", max_meta, OUT,
        "The smallest element; with `dim` the smallest along it and where it is; with `other` element by element.")
-define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | PROMOTE)
+define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY)
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | NO_GRAD,
        "Index of the largest element along `dim`, or in the flattened input: int64.")

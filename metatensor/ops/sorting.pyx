@@ -3,12 +3,12 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, copy_dims, preserve_strides, row_major
 from metatensor._core.op cimport (
-    DATA, NO_GRAD, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
-    is_none, make_returns, op_name, result_device, tensor_arg,
+    DATA, NO_GRAD, OPTION_A, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
+    is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.size cimport make_size
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, MAX_DIMS, dim_t
 from metatensor.ops.reduction cimport reduced_dim, require_nonempty, require_real
 
 from metatensor._core import errors
@@ -73,6 +73,8 @@ cdef object topk_meta(Call* c):
     cdef int dim = dim_arg(c, 2, t.ndim)
     cdef Layout lay
     require_sortable(c, t)
+    if t.dtype.kind == KIND_BOOL:
+        raise RuntimeError("topk(): bool input is not supported")
     size = t.sizes[dim] if t.ndim else 1
     if k < 0 or k > size:
         raise RuntimeError(f"topk(): k must be between 0 and {size}, the size of dimension {dim} of input "
@@ -100,6 +102,14 @@ define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=Tru
 
 # Order statistics -----------------------------------------------------------------------
 
+cdef int require_number(Call* c, Tensor t) except -1:
+    """Real numbers, not truth values."""
+    require_real(c, t)
+    if t.dtype.kind == KIND_BOOL:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
+    return 0
+
+
 cdef object selected(Call* c, Tensor t, int dim, bint keepdim):
     return make_returns(c, (reduced_dim(t, dim, keepdim, t.dtype, result_device(c)),
                             reduced_dim(t, dim, keepdim, by_code(I64), result_device(c))))
@@ -107,7 +117,7 @@ cdef object selected(Call* c, Tensor t, int dim, bint keepdim):
 
 cdef object median_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    require_real(c, t)
+    require_number(c, t)
     return new_contiguous(0, NULL, t.dtype, result_device(c))
 
 
@@ -115,7 +125,10 @@ cdef object median_dim_meta(Call* c):
     """(input, dim, keepdim)"""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
-    require_real(c, t)
+    if op_flags(c) & OPTION_A:
+        require_real(c, t)
+    else:
+        require_number(c, t)
     require_nonempty(c, t, dim)
     return selected(c, t, dim, bool_arg(c, 2))
 
@@ -125,7 +138,7 @@ cdef object kthvalue_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t k = int_arg(c, 1), size
     cdef int dim = dim_arg(c, 2, t.ndim)
-    require_real(c, t)
+    require_number(c, t)
     require_nonempty(c, t, dim)
     size = t.sizes[dim] if t.ndim else 1
     if k < 1 or k > size:
@@ -182,8 +195,8 @@ define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values,
 define("nanmedian(Tensor input) -> Tensor", median_meta, 0, "The median of the elements that are not NaN.")
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT)
-define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta, OUT,
-       "The most frequent value along `dim`, the smallest of several, and where it is last.")
+define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
+       OUT | OPTION_A, "The most frequent value along `dim`, the smallest of several, and where it is last.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kthvalue_meta, OUT, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "

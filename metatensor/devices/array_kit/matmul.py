@@ -60,6 +60,8 @@ def outer(kit: Any, out: Any, input: Any, vec2: Any) -> Any:
 
 def added(xp: Any, out: Any, input: Any, result: Any, beta: Any, alpha: Any) -> Any:
     """beta * input + alpha * result. With beta 0 the input is not read: its NaN must not spread."""
+    if out.dtype.kind in "iu":
+        beta, alpha = int(beta), int(alpha)
     if alpha != 1:
         result = result * alpha
     if beta == 0:

@@ -174,8 +174,11 @@ def _quantile(kit: Any, out: Any, input: Any, q: Any, dim: int | None, interpola
     elif interpolation == "higher":
         below = above
     low, high = xp.take_along_axis(rows, below, axis=-1), xp.take_along_axis(rows, above, axis=-1)
-    weight = np.float64(0.5) if interpolation == "midpoint" else rank - below
-    result = xp.where(below == above, low, low + (high - low) * weight)
+    weight = xp.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below
+    # From the nearer end, so that an infinite one stays infinite.
+    gap = high - low
+    between = xp.where(weight < 0.5, low + gap * weight, high - gap * (1 - weight))
+    result = xp.where(below == above, low, between)
     return xp.moveaxis(result, -1, 0).reshape(out.shape) if several else result.reshape(out.shape)
 
 
