@@ -60,7 +60,8 @@ cdef getattrofunc hook_getattro = NULL      # CPython's slot for a class with __
 
 @cython.auto_pickle(False)
 cdef class ModuleBase:
-    """The compiled part of `metatensor.nn.Module`; use that."""
+    """ModuleBase(*args, **kwargs)\n--\n\nThe compiled part of `metatensor.nn.Module`; use that."""
+    # The first line of the docstring is where `inspect.signature` looks for a class without __init__ of its own.
 
     def __cinit__(self):
         cdef PyTypeObject* cls = Py_TYPE(<PyObject*>self)
@@ -87,12 +88,6 @@ cdef class ModuleBase:
     def __call__(self, *args, **kwargs):
         """Run the hooks and ``forward``; what they raise gets a note with the module's path."""
         return owned(call_module(<PyObject*>self, args, kwargs))
-
-
-cdef inline object owned(PyObject* new_reference):
-    cdef object value = <object>new_reference
-    Py_DECREF(new_reference)
-    return value
 
 
 cdef int prepare_class(PyTypeObject* cls) except -1:
@@ -196,11 +191,6 @@ def module_getattr(ModuleBase self not None, name):
     return owned(checked(missing(<PyObject*>self, <PyObject*>plain)))
 
 
-cdef inline PyObject* checked(PyObject* result) except NULL:
-    """Turns a NULL that came with an exception into Cython's way of saying so."""
-    return result
-
-
 cdef str exact(object name):
     """``name`` as a plain str, so that looking it up runs no foreign code."""
     if PyUnicode_CheckExact(<PyObject*>name):
@@ -271,7 +261,7 @@ cdef PyObject* call_module(PyObject* self, tuple args, dict kwargs) except NULL:
         else:
             outcome = (<object>self).forward(*args, **kwargs)
     except Exception as error:
-        add_module_note(error, <object>self)
+        try_note(error, <object>self)
         raise
     Py_XINCREF(<PyObject*>outcome)
     return <PyObject*>outcome
@@ -294,11 +284,15 @@ cdef dict pack_keywords(PyObject** args, PyObject* kwnames):
 cdef void note_failure(PyObject* module) noexcept:
     """Add the module to the exception that is on its way out."""
     cdef PyObject* error = mt_take_error()
+    try_note(<object>error, <object>module)
+    mt_put_error(error)
+
+
+cdef void try_note(object error, object module) noexcept:
     try:
-        add_module_note(<object>error, <object>module)
+        add_module_note(error, module)
     except BaseException:
         pass                                # a note that fails must not hide the error itself
-    mt_put_error(error)
 
 
 # ---- wiring ---------------------------------------------------------------------------------------------------

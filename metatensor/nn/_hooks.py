@@ -9,7 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from metatensor.nn import _base, _register
+from metatensor.nn._base import global_forward_hooks as _global_forward_hooks
+from metatensor.nn._base import global_forward_pre_hooks as _global_forward_pre_hooks
+from metatensor.nn._register import global_buffer_hooks as _global_buffer_registration_hooks
+from metatensor.nn._register import global_module_hooks as _global_module_registration_hooks
+from metatensor.nn._register import global_parameter_hooks as _global_parameter_registration_hooks
 
 if TYPE_CHECKING:
     from metatensor.nn.module import Module
@@ -29,11 +33,6 @@ __all__ = [
 
 _ids = itertools.count()
 
-_global_forward_hooks = _base.global_forward_hooks
-_global_forward_pre_hooks = _base.global_forward_pre_hooks
-_global_parameter_registration_hooks = _register.global_parameter_hooks
-_global_buffer_registration_hooks = _register.global_buffer_hooks
-_global_module_registration_hooks = _register.global_module_hooks
 _global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
 _global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
 _global_backward_hooks: OrderedDict[int, Callable] = OrderedDict()

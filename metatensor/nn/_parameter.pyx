@@ -3,7 +3,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_XINCREF
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
-from metatensor.nn._base cimport pack_keywords, pack_positional
+from metatensor.nn._base cimport checked, owned, pack_keywords, pack_positional
 from metatensor.nn._cpython cimport (
     PyObject_Vectorcall, PyVectorcall_NARGS, Py_TYPE, mt_enable_vectorcall, mt_new_instance, vectorcallfunc,
 )
@@ -24,6 +24,24 @@ cdef PyObject* new_parameter(PyObject* cls, PyObject** args, size_t nargsf, PyOb
     made = (<object>cls).__new__(<object>cls, *pack_positional(args, n), **pack_keywords(args + n, kwnames))
     Py_XINCREF(<PyObject*>made)
     return <PyObject*>made
+
+
+def fill(method, tensor, a, b=None):
+    """``method(tensor, a, b)``, without ``b`` where it is None, with gradient recording off.
+
+    What initialisers do for every layer that is made; `without_grad` does the same for any call, and is slower.
+    """
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.grad_enabled
+    cdef PyObject* values[3]
+    cdef PyObject* result
+    values[0] = <PyObject*>tensor
+    values[1] = <PyObject*>a
+    values[2] = <PyObject*>b
+    state.grad_enabled = False
+    result = PyObject_Vectorcall(<PyObject*>method, values, 2 if b is None else 3, NULL)
+    state.grad_enabled = was
+    return owned(checked(result))
 
 
 def without_grad(function, *args, **kwargs):

@@ -159,7 +159,7 @@ class StateDict:
         ``state_dict`` holds the entries whose names start with ``prefix``; overriding methods may change it.
         """
         for hook in self._hooks_of("_load_state_dict_pre_hooks"):
-            hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         temporary = self._non_persistent_buffers_set if self._buffers else ()
         own = {**self._parameters, **{k: v for k, v in self._buffers.items() if k not in temporary}}
         own = {name: tensor for name, tensor in own.items() if tensor is not None}

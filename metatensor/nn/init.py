@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 import metatensor as mt
-from metatensor.nn._parameter import without_grad
+from metatensor.nn._parameter import fill, without_grad
 
 __all__ = [
     "calculate_gain",
@@ -30,6 +30,11 @@ __all__ = [
     "xavier_uniform_",
     "zeros_",
 ]
+
+# Called as functions, which makes no bound method at each use.
+_uniform_ = mt.Tensor.uniform_
+_normal_ = mt.Tensor.normal_
+_fill_ = mt.Tensor.fill_
 
 _GAINS = {
     "linear": 1.0,
@@ -55,9 +60,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
-        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
+        if type(slope) is not float and (isinstance(slope, bool) or not isinstance(slope, (int, float))):
             raise ValueError(f"calculate_gain: the slope of leaky_relu must be a number, not {param!r}")
-        return math.sqrt(2.0 / (1 + slope**2))
+        return math.sqrt(2.0 / (1 + slope * slope))
     try:
         return _GAINS[nonlinearity]
     except (KeyError, TypeError):
@@ -67,7 +72,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def uniform_(tensor: mt.Tensor, a: float = 0.0, b: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
     """Uniform values from [a, b)."""
     if generator is None:
-        return without_grad(tensor.uniform_, a, b)
+        return fill(_uniform_, tensor, a, b)
     return without_grad(tensor.uniform_, a, b, generator=generator)
 
 
@@ -76,7 +81,7 @@ def normal_(
 ) -> mt.Tensor:
     """Normal values with the given mean and standard deviation."""
     if generator is None:
-        return without_grad(tensor.normal_, mean, std)
+        return fill(_normal_, tensor, mean, std)
     return without_grad(tensor.normal_, mean, std, generator=generator)
 
 
@@ -107,17 +112,17 @@ def _trunc_normal(
 
 def constant_(tensor: mt.Tensor, val: float) -> mt.Tensor:
     """``val`` everywhere."""
-    return without_grad(tensor.fill_, val)
+    return fill(_fill_, tensor, val)
 
 
 def ones_(tensor: mt.Tensor) -> mt.Tensor:
     """1 everywhere."""
-    return without_grad(tensor.fill_, 1.0)
+    return fill(_fill_, tensor, 1.0)
 
 
 def zeros_(tensor: mt.Tensor) -> mt.Tensor:
     """0 everywhere."""
-    return without_grad(tensor.zero_)
+    return fill(_fill_, tensor, 0.0)
 
 
 def eye_(tensor: mt.Tensor) -> mt.Tensor:
@@ -146,26 +151,31 @@ def _dirac(tensor: mt.Tensor, groups: int) -> mt.Tensor:
     channels = mt.arange(passed, device=tensor.device)
     tensor.zero_()
     for group in range(groups):
-        tensor[(channels + group * per_group, channels, *centre)] = 1
+        index = (channels + group * per_group, channels, *centre)
+        tensor[index] = 1
     return tensor
 
 
 def _calculate_fan_in_and_fan_out(tensor: mt.Tensor) -> tuple[int, int]:
     """How many inputs each output of a weight (out, in, ...) has, and the other way round."""
     shape = tensor.shape
-    if len(shape) < 2:
-        raise ValueError(f"fan in and fan out need at least 2 dimensions, got shape {list(shape)}")
     if len(shape) == 2:
         return shape[1], shape[0]
+    if len(shape) < 2:
+        raise ValueError(f"fan in and fan out need at least 2 dimensions, got shape {list(shape)}")
     field = math.prod(shape[2:])
     return shape[1] * field, shape[0] * field
 
 
 def _calculate_correct_fan(tensor: mt.Tensor, mode: str) -> int:
-    mode = mode.lower()
-    if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"the mode must be 'fan_in' or 'fan_out', not {mode!r}")
-    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
+    if mode == "fan_in":
+        return fan_in
+    if mode == "fan_out":
+        return fan_out
+    if mode.lower() in ("fan_in", "fan_out"):
+        return _calculate_correct_fan(tensor, mode.lower())
+    raise ValueError(f"the mode must be 'fan_in' or 'fan_out', not {mode!r}")
 
 
 def xavier_uniform_(tensor: mt.Tensor, gain: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
@@ -195,6 +205,8 @@ def kaiming_uniform_(
     if tensor.numel() == 0:
         return _nothing_to_do("kaiming_uniform_", tensor)
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _calculate_correct_fan(tensor, mode))
+    if generator is None:
+        return fill(_uniform_, tensor, -bound, bound)
     return uniform_(tensor, -bound, bound, generator)
 
 

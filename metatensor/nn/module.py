@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from metatensor.nn import _base, _hooks, _notes, _register
+from metatensor.nn._base import InstanceDict, ModuleBase, install, module_getattr
 from metatensor.nn._conversion import Conversion
+from metatensor.nn._hooks import Hooks, call_with_hooks
 from metatensor.nn._members import Members
+from metatensor.nn._notes import add_module_note
+from metatensor.nn._register import add_module, module_delattr, module_setattr, register_buffer, register_parameter
 from metatensor.nn._state_dict import StateDict
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Module"]
 
 
-class Module(Members, _hooks.Hooks, StateDict, Conversion, _base.ModuleBase):
+class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
     """Base class of everything that has parameters and a `forward`.
 
     Parameters, buffers and modules that are assigned as attributes are registered: they are found by `parameters`,
@@ -36,13 +39,14 @@ class Module(Members, _hooks.Hooks, StateDict, Conversion, _base.ModuleBase):
     _is_full_backward_hook: bool | None = None
     _compiled_call_impl = None
 
-    __dict__ = _base.InstanceDict()  # type: ignore[assignment]
-    __setattr__ = _register.module_setattr
-    __delattr__ = _register.module_delattr
-    __getattr__ = _base.module_getattr
-    register_parameter = _register.register_parameter
-    register_buffer = _register.register_buffer
-    add_module = _register.add_module
+    __init__ = ModuleBase.__init__  # found here at once, instead of at the end of the bases
+    __dict__ = InstanceDict()  # type: ignore[assignment]
+    __setattr__ = module_setattr
+    __delattr__ = module_delattr
+    __getattr__ = module_getattr
+    register_parameter = register_parameter
+    register_buffer = register_buffer
+    add_module = add_module
 
     def register_module(self, name: str, module: Module | None) -> None:
         """`add_module` by another name."""
@@ -53,7 +57,7 @@ class Module(Members, _hooks.Hooks, StateDict, Conversion, _base.ModuleBase):
         raise NotImplementedError(f"{type(self).__name__} is called, but defines no forward()")
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        return _base.ModuleBase.__call__(self, *args, **kwargs)
+        return ModuleBase.__call__(self, *args, **kwargs)
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode, here and below: dropout drops, batch norm uses and updates statistics of the batch."""
@@ -96,4 +100,4 @@ class Module(Members, _hooks.Hooks, StateDict, Conversion, _base.ModuleBase):
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
 
 
-_base.install(Module, _hooks.call_with_hooks, _notes.add_module_note)
+install(Module, call_with_hooks, add_module_note)

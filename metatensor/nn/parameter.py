@@ -7,12 +7,13 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor, _disabled_torch_function_impl
-from metatensor.nn import _parameter, _register
+from metatensor.nn._parameter import install as _install_constructor
+from metatensor.nn._register import install as _install_class
 
 __all__ = ["Buffer", "Parameter"]
 
 
-class _ParameterMeta(type(Tensor)):
+class _ParameterMeta(type):
     """``isinstance(x, Parameter)`` also for tensors of other classes that `Parameter` has marked."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -60,7 +61,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple:
         return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict()), self.__dict__ or None
 
 
@@ -68,7 +69,7 @@ def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any = 
     return Parameter(data, requires_grad)
 
 
-class _BufferMeta(type(Tensor)):
+class _BufferMeta(type):
     """``isinstance(x, Buffer)`` for tensors that `Buffer` has marked, which keep their class."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -100,5 +101,5 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     __torch_function__ = _disabled_torch_function_impl
 
 
-_register.install(Parameter)
-_parameter.install(Parameter)
+_install_class(Parameter)
+_install_constructor(Parameter)

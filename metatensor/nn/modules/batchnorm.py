@@ -18,9 +18,9 @@ class _NormBase(Module):
 
     _version = 2
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
-    running_mean: mt.Tensor | None
-    running_var: mt.Tensor | None
-    num_batches_tracked: mt.Tensor | None
+    running_mean: Any
+    running_var: Any
+    num_batches_tracked: Any
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class _ConvNd(Module):
         "out_channels",
         "kernel_size",
     ]
+    padding: Any  # a name, or sizes
     weight: Parameter
 
     def __init__(

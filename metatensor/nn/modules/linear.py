@@ -13,6 +13,8 @@ from metatensor.nn.parameter import Parameter
 
 __all__ = ["Bilinear", "Identity", "Linear"]
 
+_SQRT_5 = math.sqrt(5)
+
 
 class Identity(Module):
     """Returns its input. Takes any arguments, to stand in for another layer."""
@@ -50,7 +52,7 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draw the initial values again."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        init.kaiming_uniform_(self.weight, a=_SQRT_5)
         bias = self.bias
         if bias is not None:
             fan_in = self.weight.shape[1]

@@ -67,7 +67,7 @@ class _Table(Module):
             without_grad(self._zero_row, self.padding_idx)
 
     def _zero_row(self, row: int) -> None:
-        self.weight[row].fill_(0)
+        self.weight.select(0, row).fill_(0)
 
     def _options(self) -> str:
         text = ""

@@ -1,0 +1,74 @@
+"""Every layer side by side with PyTorch's: signature, repr, attributes, state, and how a chain of them computes."""
+
+import inspect
+
+import pytest
+from nn.cases import build, layers
+
+import metatensor as mt
+from metatensor import nn
+
+pytestmark = pytest.mark.torch
+CASES = [pytest.param(*case, id="".join(case)) for case in layers()]
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def on_meta():
+    mt.set_default_device("meta")
+
+
+def plain_attributes(module):
+    return {k: v for k, v in vars(module).items() if not k.startswith("_") and not callable(v)}
+
+
+@pytest.mark.parametrize("name, call", CASES)
+def test_layer(torch, name, call):
+    ours = build(nn, name, call)
+    with torch.device("meta"):
+        theirs = build(torch.nn, name, call)
+    assert repr(ours) == repr(theirs)
+    assert ours.extra_repr() == theirs.extra_repr()
+    assert plain_attributes(ours) == plain_attributes(theirs)
+    ours_state = {k: (tuple(v.shape), str(v.dtype).split(".")[1]) for k, v in ours.state_dict().items()}
+    theirs_state = {k: (tuple(v.shape), str(v.dtype).split(".")[1]) for k, v in theirs.state_dict().items()}
+    assert list(ours_state.items()) == list(theirs_state.items())
+    assert [n for n, _ in ours.named_parameters()] == [n for n, _ in theirs.named_parameters()]
+    assert [n for n, _ in ours.named_buffers()] == [n for n, _ in theirs.named_buffers()]
+    assert ours.state_dict()._metadata == theirs.state_dict()._metadata
+    assert sorted(ours._parameters) == sorted(theirs._parameters)
+    assert sorted(ours._buffers) == sorted(theirs._buffers)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in layers()}))
+def test_signature(torch, name):
+    def arguments(cls):
+        found = inspect.signature(cls).parameters.values()
+        return [(p.name, p.kind, p.default) for p in found if p.kind not in (p.VAR_KEYWORD,)]
+
+    ours, theirs = arguments(getattr(nn, name)), arguments(getattr(torch.nn, name))
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in layers()}))
+def test_forward_signature(torch, name):
+    ours = list(inspect.signature(getattr(nn, name).forward).parameters)
+    theirs = list(inspect.signature(getattr(torch.nn, name).forward).parameters)
+    if name not in ("ModuleDict", "ModuleList"):
+        assert ours == theirs
+
+
+def test_every_layer_of_torch_is_there_or_known_to_be_missing(torch):
+    missing = {
+        name
+        for name, cls in vars(torch.nn).items()
+        if isinstance(cls, type) and issubclass(cls, torch.nn.Module) and not hasattr(nn, name)
+    }
+    later = {"AdaptiveLogSoftmaxWithLoss", "Container", "CrossMapLRN2d", "DataParallel", "LinearCrossEntropyLoss"}
+    later |= {"NLLLoss2d", "SyncBatchNorm"}
+    later |= {name for name in missing if name.startswith(("Lazy", "RNN", "LSTM", "GRU", "Transformer"))}
+    assert missing - later == set()
