@@ -8,7 +8,7 @@ from metatensor._core.op cimport (
     is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.pointwise cimport (
     Operands, elementwise_result, no_operands, shape_operand,
 )
@@ -45,6 +45,15 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
 
 cdef bint is_cpu(Device d) noexcept:
     return d.type == "cpu"
+
+
+cdef Tensor in_format(Call* c, Tensor t):
+    """Dense, in the memory format of the input."""
+    cdef dim_t strides[MAX_DIMS]
+    if t.flags & T_CONTIGUOUS:
+        return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    set_format(t.ndim, t.sizes, strides, suggest_format(t.ndim, t.sizes, t.strides))
+    return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
 
 
 # layer_norm and rms_norm ----------------------------------------------------------------
@@ -120,7 +129,7 @@ cdef object rms_norm_meta(Call* c):
     if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
         need_real_float(c, t)
     check_weight(c, t, 2, "weight", check_normalized(c, t))
-    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    return in_format(c, t)
 
 
 define("nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
@@ -139,9 +148,8 @@ cdef Tensor normalized_like(Call* c, Tensor t):
     """What batch_norm makes: a cpu keeps the memory format, other devices the order of dimensions."""
     cdef dim_t strides[MAX_DIMS]
     if is_cpu(result_device(c)):
-        set_format(t.ndim, t.sizes, strides, suggest_format(t.ndim, t.sizes, t.strides))
-    else:
-        preserve_strides(t.ndim, t.sizes, t.strides, strides)
+        return in_format(c, t)
+    preserve_strides(t.ndim, t.sizes, t.strides, strides)
     return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
 
 
@@ -362,7 +370,6 @@ cdef int check_groups(Call* c, Tensor t, dim_t channels, dim_t groups, int weigh
 cdef object group_norm_meta(Call* c):
     """(input, num_groups, weight, bias, eps)"""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t strides[MAX_DIMS]
     cdef dim_t groups = int_arg(c, 1), values
     cdef int i
     if t.ndim < 2:
@@ -379,8 +386,7 @@ cdef object group_norm_meta(Call* c):
             raise ValueError(f"{op_name(c)}(): more than 1 value per group is needed, got input of shape {shape_str(t)} "
                              f"and {groups} groups")
     if is_cpu(result_device(c)):
-        set_format(t.ndim, t.sizes, strides, suggest_format(t.ndim, t.sizes, t.strides))
-        return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
+        return in_format(c, t)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 

@@ -62,9 +62,9 @@ def rms_norm(kit: Any, out: Any, input: Any, normalized_shape: Any, weight: Any,
     if eps is None:
         eps = float(np.finfo(input.dtype).eps)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
-    squares = input.real**2 + input.imag**2 if input.dtype.kind == "c" else input * input
-    mean = total(xp, squares, axes, True) / math.prod(input.shape[axis] for axis in axes)
-    result = input * (1 / xp.sqrt(mean + mean.dtype.type(eps))).astype(squares.dtype)
+    # Of complex numbers too, the plain squares, as PyTorch has it.
+    mean = total(xp, input * input, axes, True) / math.prod(input.shape[axis] for axis in axes)
+    result = input * (1 / xp.sqrt(mean + mean.dtype.type(eps))).astype(input.dtype)
     return result if weight is None else result * weight
 
 
