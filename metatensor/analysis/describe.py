@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,6 +31,8 @@ def describe(value: Any, depth: int = DEPTH) -> Any:
         return {str(key): describe(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, (list, tuple)):
         return [describe(item, depth - 1) for item in value]
+    if depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: describe(item, depth - 1) for name, item in vars(value).items()}
     return type(value).__name__
 
 
@@ -52,6 +55,8 @@ def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[mt.Tensor]:
     elif depth and isinstance(value, (list, tuple)):
         for item in value:
             yield from tensors_in(item, depth - 1)
+    elif depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from tensors_in(vars(value), depth - 1)
 
 
 def _scaled(value: float, units: tuple[str, ...], plain: Callable[[float], str]) -> str:

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 from metatensor.checkpoint.errors import CheckpointError
@@ -28,7 +29,8 @@ __all__ = ["FORMAT", "MAX_HEADER", "Safetensors"]
 MAX_HEADER = 100_000_000
 """Longest header in bytes; the reference implementation has the same limit."""
 MAX_DIMS = 64
-MAX_BITS = (2**63 - 1) * 8
+MAX_INT = 2**63 - 1
+MAX_BITS = MAX_INT * 8
 
 # Name in the file: bits of an element, and its dtype here; None where there is no counterpart.
 DTYPES: dict[str, tuple[int, str | None]] = {
@@ -57,14 +59,8 @@ DTYPES: dict[str, tuple[int, str | None]] = {
 }
 
 
-class Entry(NamedTuple):
-    """A tensor of the header, checked: ``begin`` and ``end`` are bytes from the first byte of data."""
-
-    name: str
-    kind: str
-    shape: list[int]
-    begin: int
-    end: int
+# A tensor of the header, checked: name, dtype, shape, and its first and last byte, counted from the first of all data.
+Entry = tuple[str, str, list[int], int, int]
 
 
 class Header(NamedTuple):
@@ -81,8 +77,8 @@ class Header(NamedTuple):
 class Safetensors:
     """Reads checkpoints of this format."""
 
-    name = "safetensors"
-    suffixes = (".safetensors",)
+    name: str = "safetensors"
+    suffixes: tuple[str, ...] = (".safetensors",)
 
     def matches(self, head: bytes, size: int) -> bool:
         """A length that fits into the file, and after it the brace of a JSON object."""
@@ -92,12 +88,10 @@ class Safetensors:
         """What the header says."""
         header = read_header(file, name)
         tensors = {}
-        for entry in header.entries:
-            dtype = DTYPES[entry.kind][1] or entry.kind
-            shape = entry.shape
-            if entry.kind == "F4" and shape and shape[-1] % 2 == 0:
+        for tensor, kind, shape, begin, end in header.entries:
+            if kind == "F4" and shape and shape[-1] % 2 == 0:
                 shape = [*shape[:-1], shape[-1] // 2]
-            tensors[entry.name] = TensorInfo(dtype, tuple(shape), entry.end - entry.begin, header.data + entry.begin)
+            tensors[tensor] = TensorInfo(DTYPES[kind][1] or kind, tuple(shape), end - begin, header.data + begin)
         return Checkpoint(name, self.name, header.size, tensors, header.metadata)
 
     def load(self, file: BinaryIO, name: str, target: device) -> dict[str, Tensor]:
@@ -106,7 +100,7 @@ class Safetensors:
 
         start = file.tell()
         header = read_header(file, name)
-        dtypes = {kind: self._dtype(name, header, kind) for kind in {entry.kind for entry in header.entries}}
+        dtypes = {kind: self._dtype(name, header, kind) for kind in {entry[1] for entry in header.entries}}
         empty = mt.empty
         tensors = {
             tensor: empty(shape, dtype=dtypes[kind], device=target)
@@ -121,7 +115,7 @@ class Safetensors:
 
         dtype = DTYPES[kind][1]
         if dtype is None:
-            first = next(entry.name for entry in header.entries if entry.kind == kind)
+            first = next(entry[0] for entry in header.entries if entry[1] == kind)
             raise CheckpointError(name, f"tensor {first!r} has dtype {kind}, which metatensor has no counterpart for")
         return getattr(mt, dtype)
 
@@ -131,10 +125,10 @@ class Safetensors:
 
         backend = plugins.backend(target.type)
         with _Bytes(file, start, header.size) as source:
-            for entry in header.entries:
-                if entry.end > entry.begin:
-                    data = source.at(header.data + entry.begin, header.data + entry.end)
-                    backend.from_host(tensors[entry.name], _native(data, DTYPES[entry.kind][0]))
+            for name, kind, _, begin, end in header.entries:
+                if end > begin:
+                    data = source.at(header.data + begin, header.data + end)
+                    backend.from_host(tensors[name], _native(data, DTYPES[kind][0]))
                     del data
 
 
@@ -182,7 +176,7 @@ _KEYS = ("dtype", "shape", "data_offsets")
 def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[str, str], list[Entry]]:
     """Each entry by itself: its members, their types, and that shape and dtype need the bytes it has."""
     metadata: dict[str, str] = {}
-    entries = []
+    entries: list[Entry] = []
     names = dict(pairs)
     if len(names) != len(pairs):
         raise CheckpointError(file, f"the name {_repeated([name for name, _ in pairs])!r} is in the header twice")
@@ -191,6 +185,7 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
     except UnicodeEncodeError:
         raise CheckpointError(file, "a name in the header is not Unicode text") from None
     bits = {kind: size for kind, (size, _) in DTYPES.items()}
+    append = entries.append
     for name, value in pairs:
         if name == "__metadata__":
             metadata = _check_metadata(value, file)
@@ -206,9 +201,9 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
         if type(shape) is not list or len(shape) > MAX_DIMS:
             raise _wrong(file, name, f"the shape must be an array of at most {MAX_DIMS} sizes, got {_short(shape)}")
         for dim in shape:
-            if type(dim) is not int or dim < 0 or dim.bit_length() > 63:
+            if type(dim) is not int or not 0 <= dim <= MAX_INT:
                 raise _wrong(file, name, f"the size {_short(dim)} in its shape is not an integer from 0 to 2**63 - 1")
-        if type(begin) is not int or type(end) is not int or not 0 <= begin <= end or end.bit_length() > 63:
+        if type(begin) is not int or type(end) is not int or not 0 <= begin <= end <= MAX_INT:
             raise _wrong(file, name, f"bad data_offsets [{_short(begin)}, {_short(end)}]: they must be 0 <= begin <= end < 2**63")
         needed = prod(shape) * bits[kind]
         if needed > MAX_BITS or (not needed and prod([dim for dim in shape if dim]) * bits[kind] > MAX_BITS):
@@ -217,13 +212,13 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
             raise _wrong(
                 file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, its data_offsets hold {end - begin:,}"
             )
-        entries.append(Entry(name, kind, shape, begin, end))
+        append((name, kind, shape, begin, end))
     return metadata, entries
 
 
 def _check_places(entries: list[Entry], available: int, file: str) -> None:
     """That the data of all entries fill the rest of the file with neither gap nor overlap. Sorts them by place."""
-    entries.sort(key=_place)
+    entries.sort(key=itemgetter(3, 4))
     at, before = 0, ""
     for name, _, _, begin, end in entries:
         if begin != at:
@@ -237,10 +232,6 @@ def _check_places(entries: list[Entry], available: int, file: str) -> None:
         )
     if at < available:
         raise CheckpointError(file, f"{available - at:,} bytes at its end belong to no tensor")
-
-
-def _place(entry: Entry) -> tuple[int, int]:
-    return entry[3], entry[4]
 
 
 def _members(name: str, value: Any, file: str) -> tuple[Any, Any, tuple[Any, Any]]:
@@ -274,12 +265,12 @@ def _check_metadata(value: Any, file: str) -> dict[str, str]:
 def _packed(file: str, header: Header) -> list[Entry]:
     """The entries with the shapes that tensors of them have here: two 4-bit floats make one element."""
     packed = []
-    for entry in header.entries:
-        if entry.kind == "F4":
-            if not entry.shape or entry.shape[-1] % 2:
-                raise _wrong(file, entry.name, f"its 4-bit floats come in pairs, which the shape {entry.shape} does not allow")
-            entry = entry._replace(shape=[*entry.shape[:-1], entry.shape[-1] // 2])
-        packed.append(entry)
+    for name, kind, shape, begin, end in header.entries:
+        if kind == "F4":
+            if not shape or shape[-1] % 2:
+                raise _wrong(file, name, f"its 4-bit floats come in pairs, which the shape {_short(shape)} does not allow")
+            shape = [*shape[:-1], shape[-1] // 2]
+        packed.append((name, kind, shape, begin, end))
     return packed
 
 

@@ -1,5 +1,7 @@
 """The table: repeated layers folded, totals below, fit for a screen."""
 
+from dataclasses import dataclass
+
 import pytest
 
 import metatensor as mt
@@ -7,6 +9,12 @@ from metatensor import nn
 from metatensor.analysis import estimate
 from metatensor.analysis.describe import bytes_text, count_text, describe, spec_text
 from metatensor.analysis.table import MAX_LINES, as_text, lines
+
+
+@dataclass
+class Result:
+    logits: mt.Tensor
+    note: str
 
 
 def meta(*shape):
@@ -87,4 +95,5 @@ def test_descriptions():
     value = {"a": (meta(2), [None, 1.5]), "b": object(), 3: "x"}
     described = describe(value)
     assert described == {"a": ["float32[2]", [None, 1.5]], "b": "object", "3": "x"}
+    assert describe(Result(meta(3), "x")) == {"logits": "float32[3]", "note": "x"}
     assert spec_text(described) == "{a: (float32[2], (, 1.5)), b: object, 3: x}"

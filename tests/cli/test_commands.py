@@ -61,6 +61,24 @@ def test_estimate_depth(models, run):
     assert "144" in shallow
 
 
+def test_progress_only_on_a_terminal_and_only_after_a_while(capsys):
+    from metatensor.cli.estimate import PATIENCE, _Bar
+
+    with _Bar() as bar:
+        bar.wanted = False
+        bar(1, 2, "a")
+        assert bar.bar is None
+        bar.wanted = True
+        bar(1, 2, "a")
+        assert bar.bar is None
+        bar.start -= 2 * PATIENCE
+        bar(1, 2, "a")
+        bar(3, 2, "b")
+        assert bar.bar is not None
+        assert (bar.bar.tasks[0].completed, bar.bar.tasks[0].total) == (3, 3)
+    assert capsys.readouterr().out == ""
+
+
 def test_estimate_of_a_model_that_fails(models, run):
     result = run("estimate", "models.py:Broken", *X)
     assert result.exit_code == 1
