@@ -8,17 +8,33 @@ This file is also the template for a device on the array kit: docs/writing-a-dev
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
 import tempfile
+import weakref
 
 import numpy as np
 
 from metatensor.devices.array_kit import ArrayBackend
 from metatensor.hookspecs import hookimpl
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_longlong)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+def map_file(descriptor: int, nbytes: int) -> np.ndarray:
+    """The bytes of an open file as an array. Unlike Python's mmap it keeps no descriptor: there may be many tensors."""
+    address = LIBC.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    memory = (ctypes.c_uint8 * nbytes).from_address(address)
+    weakref.finalize(memory, LIBC.munmap, address, nbytes).atexit = False
+    return np.frombuffer(memory, np.uint8)  # keeps `memory`, and so the mapping, which keeps the file
 
 
 class DiskBackend(ArrayBackend):
@@ -46,12 +62,11 @@ class DiskBackend(ArrayBackend):
             with tempfile.TemporaryFile(dir=self.directory()) as file:
                 # Reserve now: a disk that fills up later would end the process with a bus error.
                 os.posix_fallocate(file.fileno(), 0, nbytes)
-                memory = mmap.mmap(file.fileno(), nbytes)
+                flat = map_file(file.fileno(), nbytes)
         except (OSError, OverflowError, ValueError) as error:
             if isinstance(error, OSError) and error.errno not in FULL:
                 raise RuntimeError(f"disk: cannot make a file in {self.directory()}: {error}") from error
             raise self.out_of_memory(nbytes, index, f"in {self.directory()}") from error
-        flat = np.frombuffer(memory, np.uint8)  # the array keeps the mapping, the mapping the file
         self.track(flat)
         return flat
 
