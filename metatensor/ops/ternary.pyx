@@ -1,10 +1,11 @@
 """Element-wise ops of three operands: selection, clamping, interpolation and fused arithmetic."""
-from metatensor._core.device cimport Device
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, U8, DType, number_kind
 from metatensor._core.layout cimport Layout
 from metatensor._core.op cimport (
     COMPOSITE, DATA, FUNCTION_ONLY, INPLACE, METHOD_ONLY, OUT, PROMOTE, Call, alias_op, arg, call,
-    define, is_none, tensor_arg,
+    define, is_none, op_name, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -13,6 +14,8 @@ from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, elementwise_like, elementwise_result, fail,
     no_operands, operand, operand_arg, promoted, ruled, shape_operand, unary,
 )
+
+from metatensor._core.errors import data_dependent
 
 cdef long BOTH = INPLACE | OUT
 cdef long ORDERED = PROMOTE | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
@@ -34,7 +37,9 @@ cdef object where(Call* c):
 
 
 cdef object where_indices(Call* c):
-    """Never called: how many elements are true is in the data."""
+    """How many elements are true is in the data."""
+    if c.device == <PyObject*>META:
+        raise data_dependent(op_name(c), META, (<object>c.args[0]).shape)
     return None
 
 
