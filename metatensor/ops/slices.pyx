@@ -189,11 +189,21 @@ define("as_strided(Tensor(a) input, int[] size, int[] stride, int? storage_offse
 
 # Several views -----------------------------------------------------------------------------------------
 
-cdef object _even(Tensor t, int d, dim_t size):
+cdef enum: MOST_VIEWS = 1 << 24     # more would fill the memory before anything could be done with them
+
+
+cdef int _few(Call* c, dim_t n) except -1:
+    if n > MOST_VIEWS:
+        raise RuntimeError(f"{op_name(c)}(): {n} results would be made; at most {<int>MOST_VIEWS} are supported")
+    return 0
+
+
+cdef object _even(Call* c, Tensor t, int d, dim_t size):
     """Pieces of `size` along `d`, the last one perhaps smaller."""
     cdef dim_t total = t.sizes[d], start = 0
     if total == 0 or size >= total:
         return (part(t, d, 0, total),)
+    _few(c, total // size)
     out = []
     while start < total:
         out.append(part(t, d, start, min(size, total - start)))
@@ -215,7 +225,7 @@ cdef object split_meta(Call* c):
     d = dim_arg(c, 2, t.ndim)
     if size < 0 or (size == 0 and t.sizes[d]):
         raise RuntimeError(f"{op_name(c)}(): cannot split dimension {d} of shape {shape_str(t)} in pieces of {size}")
-    return _even(t, d, size)
+    return _even(c, t, d, size)
 
 
 cdef object split_sizes_meta(Call* c):
@@ -247,8 +257,9 @@ cdef object chunk_meta(Call* c):
     if n <= 0:
         raise RuntimeError(f"{op_name(c)}(): the number of chunks must be positive, got {n}")
     if t.sizes[d] == 0:
+        _few(c, n)
         return tuple([part(t, d, 0, 0) for i in range(n)])
-    return _even(t, d, (t.sizes[d] - 1) // n + 1)
+    return _even(c, t, d, (t.sizes[d] - 1) // n + 1)
 
 
 cdef object _sections(Call* c, Tensor t, int d, dim_t n):
@@ -256,6 +267,7 @@ cdef object _sections(Call* c, Tensor t, int d, dim_t n):
     cdef dim_t small, large, i, start = 0, size
     if n <= 0:
         raise RuntimeError(f"{op_name(c)}(): the number of sections must be positive, got {n}")
+    _few(c, n)
     small, large = t.sizes[d] // n, t.sizes[d] % n
     out = []
     for i in range(n):
@@ -326,6 +338,7 @@ cdef object unbind_meta(Call* c):
     if t.ndim == 0:
         raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension")
     d = dim_arg(c, 1, t.ndim)
+    _few(c, t.sizes[d])
     return tuple([selected(t, d, i) for i in range(t.sizes[d])])
 
 
