@@ -124,7 +124,8 @@ class Conversion:
             if storage._cdata not in fresh:
                 fresh[storage._cdata] = mt.empty(storage.nbytes(), dtype=mt.uint8, device=device)
             raw = fresh[storage._cdata]
-            whole = raw[: raw.numel() // tensor.itemsize * tensor.itemsize].view(tensor.dtype)
+            usable = raw.numel() // tensor.itemsize * tensor.itemsize
+            whole = raw.narrow(0, 0, usable).view(tensor.dtype)
             return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
         return self._apply(empty, recurse=recurse)

@@ -190,7 +190,7 @@ class StateDict:
         if not isinstance(value, Tensor):
             return f"{key}: expected a Tensor in the state dict, got {type(value).__name__}."
         if tensor.dim() == 0 and value.dim() == 1 and value.shape[0] == 1:
-            value = value[0]  # very old checkpoints hold single numbers so
+            value = value.reshape(())  # very old checkpoints hold single numbers so
         if value.shape != tensor.shape:
             return (
                 f"size mismatch for {key}: the state dict has shape {list(value.shape)}, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
 import metatensor as mt
@@ -60,13 +59,6 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
-
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict()), self.__dict__ or None
-
-
-def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any = None) -> Parameter:
-    return Parameter(data, requires_grad)
 
 
 class _BufferMeta(type):

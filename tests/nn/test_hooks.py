@@ -136,7 +136,7 @@ def test_hooks_see_calls_through_every_entry():
     seen = []
     net.register_forward_pre_hook(lambda m, args: seen.append(args))
     net(1)
-    net(*(2,), **{"y": 3})
+    net(*(2,), y=3)
     net.__call__(4)
     net._call_impl(5)
     net.forward(6)

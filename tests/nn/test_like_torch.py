@@ -3,10 +3,10 @@
 import inspect
 
 import pytest
-from nn.cases import build, layers
 
 import metatensor as mt
 from metatensor import nn
+from nn.cases import build, layers
 
 pytestmark = pytest.mark.torch
 CASES = [pytest.param(*case, id="".join(case)) for case in layers()]

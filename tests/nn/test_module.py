@@ -203,7 +203,7 @@ def test_deletion():
 def test_reading_what_is_not_there():
     net = Net()
     with pytest.raises(AttributeError, match="'Net' object has no attribute 'skale'") as caught:
-        net.skale  # noqa: B018
+        net.skale
     assert caught.value.name == "skale" and caught.value.obj is net
     assert getattr(net, "skale", 7) == 7
 
@@ -227,7 +227,7 @@ def test_properties_and_their_errors():
     net.good = 5
     assert net.was == 5
     with pytest.raises(AttributeError, match="nothing"):
-        net.bad  # noqa: B018
+        net.bad
 
 
 def test_getattr_of_a_subclass():
@@ -246,7 +246,7 @@ def test_getattr_of_a_subclass():
     assert wrapped.size == 3 and wrapped.inner.size == 3
     assert wrapped.scale is wrapped.inner.scale
     with pytest.raises(AttributeError):
-        wrapped.nothing  # noqa: B018
+        wrapped.nothing
     with pytest.raises(KeyError):
         wrapped.register_buffer("size", None)
 
@@ -261,7 +261,7 @@ def test_getattr_set_on_a_class_later():
     assert net.anything == 42 and Late().anything == 42
     del Late.__getattr__
     with pytest.raises(AttributeError):
-        net.anything  # noqa: B018
+        net.anything
 
 
 def test_getattribute_of_a_subclass():
@@ -403,7 +403,7 @@ def test_calls():
     x = mt.ones(4, 2)
     assert net(x).shape == (4, 3)
     assert net(x=x).shape == (4, 3)
-    assert net(*[x], **{}).shape == (4, 3)
+    assert net(*[x]).shape == (4, 3)
     assert net.__call__(x).shape == (4, 3)
     assert net._call_impl(x).shape == (4, 3)
     assert nn.Module.__call__(net, x).shape == (4, 3)
@@ -540,7 +540,7 @@ def test_many_modules_leave_nothing_behind():
         net(mt.ones(2, 2))
         del net.size
         with pytest.raises(AttributeError):
-            net.nothing  # noqa: B018
+            net.nothing
 
     work()
     gc.collect()

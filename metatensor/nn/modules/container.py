@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ class _Row(Module):
 
     def _name_at(self, index: int) -> str:
         """The name at a position, which may count from the end. IndexError where there is none."""
-        index = index.__index__()
+        index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"{type(self).__name__}: there is no module {index} among {len(self)}")
         return list(self._modules)[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ class ParameterList(Module):
             self.extend(values)
 
     def _index(self, index: int) -> int:
-        index = index.__index__()
+        index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"ParameterList: there is no element {index} among {len(self)}")
         return index % len(self)
@@ -100,7 +101,7 @@ class ParameterDict(Module):
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
-        self._keys: dict[str, None] = {}
+        self._key_order: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
 
@@ -116,24 +117,24 @@ class ParameterDict(Module):
 
     def __setitem__(self, key: str, value: Any) -> None:
         attribute = self._attribute(key)
-        self._keys[key] = None
+        self._key_order[key] = None
         setattr(self, attribute, _as_parameter(value))
 
     def __delitem__(self, key: str) -> None:
-        del self._keys[key]
+        del self._key_order[key]
         delattr(self, self._attribute(key))
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._key_order)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
+        return iter(self._key_order)
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed(list(self._keys))
+        return reversed(list(self._key_order))
 
     def __contains__(self, key: object) -> bool:
-        return key in self._keys
+        return key in self._key_order
 
     def copy(self) -> ParameterDict:
         """Another dict with the same parameters."""
@@ -147,7 +148,7 @@ class ParameterDict(Module):
 
     def clear(self) -> None:
         """Take out all values."""
-        for key in list(self._keys):
+        for key in list(self._key_order):
             del self[key]
 
     def pop(self, key: str) -> Any:
@@ -171,7 +172,7 @@ class ParameterDict(Module):
 
     def keys(self) -> Iterable[str]:
         """The names, in order of insertion."""
-        return self._keys.keys()
+        return self._key_order.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
         """Pairs of name and value."""

@@ -1,0 +1,79 @@
+"""Helpers: parameters as a vector, calls with other parameters, building without initial values, nn.functional."""
+
+import pytest
+
+import metatensor as mt
+from metatensor import nn
+from metatensor.nn import functional as F
+from metatensor.nn.utils.stateless import functional_call
+
+
+def test_functional_is_made_of_ops():
+    assert type(F.linear).__name__ == "Op" and F.linear.name == "nn.functional.linear"
+    assert {"linear", "relu", "conv2d"} <= set(dir(F))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        F.nothing  # noqa: B018
+
+
+def test_every_exported_name_exists():
+    for name in nn.__all__:
+        assert getattr(nn, name) is not None
+    for name in nn.modules.__all__:
+        assert getattr(nn, name) is getattr(nn.modules, name)
+        assert getattr(nn, name).__doc__, name
+
+
+def test_vectors(device):
+    net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False)).to_empty(device=device)
+    vector = mt.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], device=device)
+    nn.utils.vector_to_parameters(vector, net.parameters())
+    assert net[0].weight.tolist() == [[1.0, 2.0], [3.0, 4.0]] and net[1].weight.tolist() == [[5.0, 6.0]]
+    assert nn.utils.parameters_to_vector(net.parameters()).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    with pytest.raises(TypeError, match="expected a Tensor"):
+        nn.utils.vector_to_parameters([1.0], net.parameters())
+    with pytest.raises(TypeError, match="several devices"):
+        nn.utils.parameters_to_vector([*net.parameters(), mt.empty(1, device="meta")])
+
+
+@pytest.fixture
+def net():
+    mt.set_default_device("meta")
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    return net
+
+
+def test_functional_call(net):
+    own = net[0].weight
+    seen = []
+    net.register_forward_pre_hook(lambda module, args: seen.append((module[0].weight, module[1].weight)))
+    new = mt.ones(2, 2)
+    x = mt.ones(3, 2)
+    assert functional_call(net, {"0.weight": new}, (x,)).shape == (3, 2)
+    assert functional_call(net, {"0.weight": new}, x, tie_weights=False).shape == (3, 2)
+    assert seen == [(new, new), (new, own)] and net[0].weight is own
+    with pytest.raises(RuntimeError):
+        functional_call(net, {"0.weight": mt.ones(2, 5)}, (x,))
+    assert net[0].weight is own
+    functional_call(net[0], {}, (), {"input": x})
+
+
+def test_functional_call_errors(net):
+    x = mt.ones(3, 2)
+    with pytest.raises(AttributeError, match="no parameter or buffer 'nothing'"):
+        functional_call(net, {"nothing": x}, (x,))
+    with pytest.raises(RuntimeError, match="missing names"):
+        functional_call(net, {"0.weight": mt.ones(2, 2)}, (x,), strict=True)
+    with pytest.raises(ValueError, match="are one tensor"):
+        functional_call(net, {"0.weight": mt.ones(2, 2), "1.weight": mt.ones(2, 2)}, (x,))
+    full = {name: parameter for name, parameter in net.named_parameters()}
+    functional_call(net, full, (x,), strict=True)
+
+
+def test_skip_init(device):
+    layer = nn.utils.skip_init(nn.Linear, 2, 3, device=device)
+    assert layer.weight.device.type == device and layer.weight.requires_grad
+    with pytest.raises(RuntimeError, match="has no argument 'device'"):
+        nn.utils.skip_init(nn.ReLU)
+    with pytest.raises(RuntimeError, match="expected a class of modules"):
+        nn.utils.skip_init(int)
