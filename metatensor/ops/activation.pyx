@@ -9,10 +9,9 @@ from metatensor._core.op cimport (
 from metatensor._core.tensor cimport Tensor, new_from, shape_str
 from metatensor._core.types cimport KIND_BOOL
 from metatensor.ops.pointwise cimport (
-    NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, elementwise_like, fail, no_operands, ruled,
-    shape_operand, unary,
+    NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, fail, no_operands, ruled, unary,
 )
-from metatensor.ops import comparison, ternary, unary as _unary_family  # noqa: F401 - defined before use here
+from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
 
 cdef long FLOATS = KEEP | NO_BOOLS | NO_INTS | NO_COMPLEX
 # `inplace=` of nn.functional, with and without a variant that ends in an underscore.

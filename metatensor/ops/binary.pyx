@@ -48,15 +48,15 @@ cdef object scaled(Call* c):
     return result
 
 
-cdef inline bint _is_bool(object operand):
-    if isinstance(operand, Tensor):
-        return (<Tensor>operand).dtype.kind == KIND_BOOL
-    return number_kind(operand) == KIND_BOOL
+cdef inline bint _is_bool(PyObject* p) noexcept:
+    if isinstance(<object>p, Tensor):
+        return (<Tensor>p).dtype.kind == KIND_BOOL
+    return number_kind(<object>p) == KIND_BOOL
 
 
 cdef object subtract(Call* c):
     """No operand may be bool, whatever the other one is."""
-    if _is_bool(arg(c, 0)) or _is_bool(arg(c, 1)):
+    if _is_bool(c.args[0]) or _is_bool(c.args[1]):
         fail(c, "subtraction with a bool operand is not supported; use logical_xor() or logical_not()")
     return scaled(c)
 

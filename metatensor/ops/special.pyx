@@ -1,7 +1,7 @@
 """`special.*`: functions of mathematical physics, orthogonal polynomials, and aliases of ops with plain names."""
 from metatensor._core.op cimport INT_TO_FLOAT, OUT, ELEMENTWISE, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
-from metatensor.ops import binary as _binary_family, unary as _unary_family  # noqa: F401 - aliases point there
+from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
 cdef long REAL = INT_TO_FLOAT | NO_COMPLEX | OUT | ELEMENTWISE
 

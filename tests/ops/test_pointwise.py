@@ -78,9 +78,7 @@ def test_promotion_of_all_pairs(op, shapes):
     for a in NAMES:
         for b in NAMES:
             ours = getattr(mt, op)(*[meta(s, getattr(mt, d)) for s, d in zip(shapes, (a, b))])
-            theirs = getattr(torch, op)(
-                *[torch.empty(s, dtype=getattr(torch, d), device="meta") for s, d in zip(shapes, (a, b))]
-            )
+            theirs = getattr(torch, op)(*[torch.empty(s, dtype=getattr(torch, d), device="meta") for s, d in zip(shapes, (a, b))])
             assert str(theirs.dtype) == f"torch.{ours.dtype.name}", (a, b)
 
 

@@ -63,23 +63,16 @@ def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
         return result
 
 
-def _chebyshev(x: Any, k: int, current: Any, before: Any) -> Any:
-    return 2 * x * current - before
+def _chebyshev(kind: str, first: Callable[[Any], Any]) -> None:
+    """A kind and its shifted form; they differ in P1 alone."""
+    _polynomial(f"chebyshev_polynomial_{kind}", first, lambda x, k, p, q: 2 * x * p - q)
+    _polynomial(f"shifted_chebyshev_polynomial_{kind}", lambda x: first(2 * x - 1), lambda x, k, p, q: 2 * (2 * x - 1) * p - q)
 
 
-for _kind, _first in (
-    ("t", lambda x: x),
-    ("u", lambda x: 2 * x),
-    ("v", lambda x: 2 * x - 1),
-    ("w", lambda x: 2 * x + 1),
-):
-    _polynomial(f"chebyshev_polynomial_{_kind}", _first, _chebyshev)
-    _polynomial(
-        f"shifted_chebyshev_polynomial_{_kind}",
-        lambda x, first=_first: first(2 * x - 1),
-        lambda x, k, current, before: _chebyshev(2 * x - 1, k, current, before),
-    )
-
+_chebyshev("t", lambda x: x)
+_chebyshev("u", lambda x: 2 * x)
+_chebyshev("v", lambda x: 2 * x - 1)
+_chebyshev("w", lambda x: 2 * x + 1)
 _polynomial("hermite_polynomial_h", lambda x: 2 * x, lambda x, k, p, q: 2 * (x * p - k * q))
 _polynomial("hermite_polynomial_he", lambda x: x, lambda x, k, p, q: x * p - k * q)
 _polynomial("laguerre_polynomial_l", lambda x: 1 - x, lambda x, k, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1))
