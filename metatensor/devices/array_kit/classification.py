@@ -1,0 +1,157 @@
+"""Kernels of losses of class scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.loss import reduced
+from metatensor.devices.array_kit.registry import kernel
+
+
+def log_softmax(xp: Any, scores: Any, axis: int) -> Any:
+    shifted = scores - scores.max(axis=axis, keepdims=True)
+    return shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+def _classes_last(array: Any) -> Any:
+    """(N, C, ...) as (samples, C); (C,) as (1, C)."""
+    if array.ndim == 1:
+        return array[None]
+    last = array.swapaxes(1, -1) if array.ndim == 2 else array.transpose(0, *range(2, array.ndim), 1)
+    return (array if array.ndim == 2 else last).reshape(-1, array.shape[1])
+
+
+def _indices(xp: Any, target: Any, classes: int, ignore: int) -> tuple[Any, Any]:
+    """The target of each sample, 0 where it is ignored, and which samples count."""
+    flat = target.reshape(-1).astype(np.int64)
+    counted = flat != ignore
+    index = xp.where(counted, flat, 0)
+    if index.size and (int(index.min()) < 0 or int(index.max()) >= classes):
+        raise IndexError(f"targets must lie in [0, {classes}), got {int(index.min())} to {int(index.max())}")
+    return index, counted
+
+
+def _by_index(kit: Any, out: Any, log: Any, target: Any, weight: Any, ignore: int, reduction: str, smoothing: float = 0.0) -> Any:
+    """Minus the weighted log-probability of each target; a mean is over the weights."""
+    xp, classes = kit.xp, log.shape[1]
+    index, counted = _indices(xp, target, classes, ignore)
+    each = xp.where(counted, 1 if weight is None else weight[index], 0).astype(out.dtype)
+    loss = xp.where(counted, -log[xp.arange(len(index)), index] * each, 0)
+    if smoothing:
+        spread = -(log if weight is None else log * weight).sum(axis=1)
+        loss = (1 - smoothing) * loss + smoothing / classes * xp.where(counted, spread, 0)
+    if reduction == "mean":
+        return loss.sum() / each.sum()
+    return loss.sum() if reduction == "sum" else loss.reshape(out.shape)
+
+
+@kernel("nn.functional.nll_loss")
+def nll_loss(
+    kit: Any, out: Any, input: Any, target: Any, weight: Any, average: Any, ignore_index: int, reduce: Any,
+    reduction: str,
+) -> Any:  # fmt: skip
+    return _by_index(kit, out, _classes_last(input), target, weight, ignore_index, reduction)
+
+
+@kernel("nn.functional.cross_entropy")
+def cross_entropy(
+    kit: Any, out: Any, input: Any, target: Any, weight: Any, average: Any, ignore_index: int, reduce: Any,
+    reduction: str, label_smoothing: float,
+) -> Any:  # fmt: skip
+    log = log_softmax(kit.xp, _classes_last(input), 1)
+    if input.shape != target.shape:
+        return _by_index(kit, out, log, target, weight, ignore_index, reduction, label_smoothing)
+    target = _classes_last(target)
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / log.shape[1]
+    loss = -(log * target if weight is None else log * target * weight).sum(axis=1)
+    return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
+
+
+# Margins -------------------------------------------------------------------------------------
+
+
+@kernel("nn.functional.multi_margin_loss")
+def multi_margin_loss(
+    kit: Any, out: Any, input: Any, target: Any, p: int, margin: float, weight: Any, average: Any, reduce: Any,
+    reduction: str,
+) -> Any:  # fmt: skip
+    xp = kit.xp
+    scores = input.reshape(-1, input.shape[-1] if input.ndim else 1)
+    index, _ = _indices(xp, target, scores.shape[1], -1 << 62)
+    rows = xp.arange(len(scores))
+    excess = xp.maximum(margin - scores[rows, index][:, None] + scores, 0) ** p
+    if weight is not None:
+        excess = excess * weight[index][:, None]
+    excess[rows, index] = 0
+    loss = excess.sum(axis=1) / scores.shape[1]
+    return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
+
+
+@kernel("nn.functional.multilabel_margin_loss")
+def multilabel_margin_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, reduce: Any, reduction: str) -> Any:
+    xp = kit.xp
+    classes = input.shape[-1] if input.ndim else 1
+    scores, labels = input.reshape(-1, classes), target.reshape(-1, classes)
+    valid = xp.cumsum(labels < 0, axis=1) == 0
+    labels = xp.where(valid, labels, 0)
+    if labels.size and int(labels.max()) >= classes:
+        raise RuntimeError(f"multilabel_margin_loss(): targets must lie in [0, {classes}), got {int(labels.max())}")
+    among = (xp.where(valid, labels, -1)[:, :, None] == xp.arange(classes)).any(axis=1)
+    chosen = xp.take_along_axis(scores, labels, 1)
+    excess = xp.maximum(1 - chosen[:, :, None] + scores[:, None, :], 0)
+    loss = (excess * (valid[:, :, None] & ~among[:, None, :])).sum(axis=(1, 2)) / classes
+    return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
+
+
+# Sequences -------------------------------------------------------------------------------------
+
+
+def _lengths(kit: Any, lengths: Any, n: int) -> list[int]:
+    values = lengths if isinstance(lengths, (list, tuple)) else kit.download(lengths).reshape(-1).tolist()
+    return [int(v) for v in values][:n]
+
+
+def _forward(xp: Any, log: Any, labels: Any, blank: int) -> Any:
+    """Minus the log-probability of ``labels`` under ``log`` (T, C): the forward recursion over labels and blanks."""
+    path = xp.full(2 * len(labels) + 1, blank)
+    path[1::2] = labels
+    # A label may follow another directly only where the two differ.
+    skip = xp.zeros(len(path), np.bool_)
+    skip[3::2] = path[3::2] != path[1:-2:2]
+    never = log.dtype.type(-np.inf)
+    state = xp.full(len(path), never, log.dtype)
+    if not len(log):
+        return log.dtype.type(0 if not len(labels) else np.inf)
+    state[:2] = log[0, path[:2]]
+    for step in log[1:]:
+        one = xp.concatenate([xp.full(1, never, log.dtype), state[:-1]])
+        two = xp.where(skip, xp.concatenate([xp.full(2, never, log.dtype), state])[: len(path)], never)
+        state = xp.logaddexp(xp.logaddexp(state, one), two) + step[path]
+    return -(state[-1] if len(path) == 1 else xp.logaddexp(state[-1], state[-2]))
+
+
+@kernel("nn.functional.ctc_loss", "nn.functional.ctc_loss.ints")
+def ctc_loss(
+    kit: Any, out: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int,
+    reduction: str, zero_infinity: bool,
+) -> Any:  # fmt: skip
+    xp = kit.xp
+    log = log_probs[:, None] if log_probs.ndim == 2 else log_probs
+    n = log.shape[1]
+    frames, lengths = _lengths(kit, input_lengths, n), _lengths(kit, target_lengths, n)
+    losses, start = [], 0
+    for i in range(n):
+        if not 0 <= frames[i] <= len(log):
+            raise RuntimeError(f"ctc_loss(): input lengths must lie in [0, {len(log)}], got {frames[i]}")
+        labels = targets[i, : lengths[i]] if targets.ndim == 2 else targets[start : start + lengths[i]]
+        start += lengths[i]
+        losses.append(_forward(xp, log[: frames[i], i], labels.astype(np.int64), blank))
+    loss = xp.stack([xp.asarray(value, log.dtype) for value in losses]) if losses else xp.zeros(0, log.dtype)
+    if zero_infinity:
+        loss = xp.where(xp.isinf(loss), log.dtype.type(0), loss)
+    if reduction == "mean":
+        return (loss / xp.asarray([max(length, 1) for length in lengths])).mean()
+    return loss.sum() if reduction == "sum" else loss.reshape(out.shape)

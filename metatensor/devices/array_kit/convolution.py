@@ -1,0 +1,200 @@
+"""Kernels of convolution: patches of the input, a tile at a time, times the weight as one matrix product.
+
+A tile holds the patches of some rows of some images. Padding costs no memory: what a patch has outside the image
+is set to zero in the tile. Beyond the result a convolution needs one tile and its product.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from metatensor.devices.array_kit.registry import kernel
+
+__all__ = ["Window", "per_dimension", "tiles"]
+
+# Elements of a tile. On the host one that stays in the cache is fastest; elsewhere launches must be few.
+HOST_TILE = 1 << 19
+DEVICE_TILE = 1 << 24
+
+
+def per_dimension(value: Any, n: int) -> tuple[int, ...]:
+    """One value for each of ``n`` spatial dimensions, from a number or a list of 1 or ``n``."""
+    if isinstance(value, (tuple, list)):
+        return tuple(value) * n if len(value) == 1 else tuple(value)
+    return (value,) * n
+
+
+class Window:
+    """A window that slides over an image: kernel, stride, padding before and dilation, each per dimension."""
+
+    def __init__(self, kernel: Sequence[int], stride: Sequence[int], before: Sequence[int], dilation: Sequence[int]) -> None:
+        self.kernel, self.stride, self.before, self.dilation = kernel, stride, before, dilation
+
+    def offsets(self) -> Iterator[tuple[int, ...]]:
+        """The places in the kernel."""
+        return itertools.product(*map(range, self.kernel))
+
+    def overlap(
+        self, offset: Sequence[int], sizes: Sequence[int], positions: Sequence[tuple[int, int]]
+    ) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+        """Where one place of the kernel meets the image, for window positions in the given ranges.
+
+        Returns slices of the positions (counted from the start of each range) and slices of the image of the given
+        ``sizes``, of one shape; None where they do not meet.
+        """
+        at, image = [], []
+        for d, (first, last) in enumerate(positions):
+            stride, shift = self.stride[d], self.dilation[d] * offset[d] - self.before[d]
+            low = max(first, -(shift // stride))
+            high = min(last, (sizes[d] - 1 - shift) // stride + 1)
+            if low >= high:
+                return None
+            at.append(slice(low - first, high - first))
+            image.append(slice(low * stride + shift, (high - 1) * stride + shift + 1, stride))
+        return tuple(at), tuple(image)
+
+    def gather(self, patches: Any, image: Any, positions: Sequence[tuple[int, int]]) -> None:
+        """Copy the patches of (N, C, spatial...) at ``positions`` into (N, C, kernel..., positions...)."""
+        whole = tuple(slice(0, last - first) for first, last in positions)
+        for offset in self.offsets():
+            target = patches[(slice(None), slice(None), *offset)]
+            found = self.overlap(offset, image.shape[2:], positions)
+            if found is None or found[0] != whole:
+                target[...] = 0
+            if found is not None:
+                target[(..., *found[0])] = image[(..., *found[1])]
+
+    def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
+        """Add the patches (N, C, kernel..., positions...) to where they lie in (N, C, spatial...)."""
+        for offset in self.offsets():
+            found = self.overlap(offset, image.shape[2:], positions)
+            if found is not None:
+                image[(..., *found[1])] += patches[(slice(None), slice(None), *offset)][(..., *found[0])]
+
+
+def tiles(kit: Any, images: int, rows: int, row_elements: int) -> Iterator[tuple[slice, tuple[int, int]]]:
+    """Cut ``images`` of ``rows`` into tiles of whole rows: (images, first and last row)."""
+    room = max(1, (HOST_TILE if kit.on_host else DEVICE_TILE) // max(1, row_elements))
+    at_once = max(1, room // max(1, rows))
+    step = min(rows, room)
+    for image in range(0, images, at_once):
+        for row in range(0, rows, max(1, step)):
+            yield slice(image, min(images, image + at_once)), (row, min(rows, row + step))
+
+
+def _batched(array: Any, n: int) -> Any:
+    return array if array.ndim == n + 2 else array[None]
+
+
+def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
+    """Convolution of (N, C, spatial...) into ``out``, as neural networks have it: without turning the kernel."""
+    xp, n = kit.xp, weight.ndim - 2
+    places, positions = math.prod(window.kernel), out.shape[2:]
+    channels = weight.shape[1]
+    matrix = weight.reshape(groups, -1, channels * places)
+    if not out.size:
+        return
+    if not matrix.size:
+        out[...] = 0
+    elif places == 1 and set(window.stride) == {1} and not any(window.before) and image.dtype == out.dtype:
+        product = xp.matmul(matrix, image.reshape(len(image), groups, channels, -1))
+        out[...] = product.reshape(out.shape)
+    else:
+        buffer = None
+        for images, rows in tiles(kit, len(out), positions[0], image.shape[1] * places * math.prod(positions[1:])):
+            ranges = [rows, *((0, size) for size in positions[1:])]
+            shape = (images.stop - images.start, image.shape[1], *window.kernel, *(b - a for a, b in ranges))
+            if buffer is None:
+                buffer = xp.empty(math.prod(shape), out.dtype)
+            patches = buffer[: math.prod(shape)].reshape(shape)
+            window.gather(patches, image[images], ranges)
+            product = xp.matmul(matrix, patches.reshape(shape[0], groups, channels * places, -1))
+            out[images, :, rows[0] : rows[1]] = product.reshape(shape[0], out.shape[1], *shape[2 + n :])
+    if bias is not None:
+        out += bias.reshape(-1, *[1] * n)
+
+
+def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
+    """The transposed convolution: each element of the image puts a copy of the kernel into ``out``."""
+    xp, n = kit.xp, weight.ndim - 2
+    out[...] = 0 if bias is None else bias.reshape(-1, *[1] * n)
+    channels, places = weight.shape[1], math.prod(window.kernel)
+    if not weight.size or not image.size:
+        return
+    matrix = weight.reshape(groups, -1, channels * places).swapaxes(1, 2)
+    sizes = image.shape[2:]
+    for images, rows in tiles(kit, len(image), sizes[0], out.shape[1] * places * math.prod(sizes[1:])):
+        ranges = [rows, *((0, size) for size in sizes[1:])]
+        part = image[images, :, rows[0] : rows[1]].astype(out.dtype, copy=False)
+        product = xp.matmul(matrix, part.reshape(len(part), groups, -1, math.prod(part.shape[2:])))
+        patches = product.reshape(len(part), out.shape[1], *window.kernel, *part.shape[2:])
+        window.scatter(out[images], patches, ranges)
+
+
+@kernel(*[f"nn.functional.conv{n}d{form}" for n in (1, 2, 3) for form in ("", ".padding")])
+def conv(kit: Any, out: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> None:
+    n = weight.ndim - 2
+    steps = per_dimension(dilation, n)
+    if padding == "same":
+        # An odd total has the larger half after the image.
+        before = tuple(step * (size - 1) // 2 for step, size in zip(steps, weight.shape[2:], strict=True))
+    else:
+        before = per_dimension(0 if padding == "valid" else padding, n)
+    window = Window(weight.shape[2:], per_dimension(stride, n), before, steps)
+    correlate(kit, _batched(out, n), _batched(input, n), weight, bias, window, groups)
+
+
+@kernel(*[f"nn.functional.conv_transpose{n}d" for n in (1, 2, 3)])
+def conv_transpose(
+    kit: Any, out: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
+    dilation: Any,
+) -> None:  # fmt: skip
+    n = weight.ndim - 2
+    window = Window(weight.shape[2:], *(per_dimension(value, n) for value in (stride, padding, dilation)))
+    correlate_back(kit, _batched(out, n), _batched(input, n), weight, bias, window, groups)
+
+
+@kernel("convolution")
+def convolution(
+    kit: Any, out: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int,
+) -> None:  # fmt: skip
+    if transposed:
+        conv_transpose(kit, out, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    else:
+        conv(kit, out, input, weight, bias, stride, padding, dilation, groups)
+
+
+@kernel("conv_tbc")
+def conv_tbc(kit: Any, out: Any, input: Any, weight: Any, bias: Any, pad: int) -> None:
+    window = Window(weight.shape[:1], (1,), (pad,), (1,))
+    correlate(kit, out.transpose(1, 2, 0), input.transpose(1, 2, 0), weight.transpose(2, 1, 0), bias, window, 1)
+
+
+@kernel("nn.functional.unfold")
+def unfold(kit: Any, out: Any, input: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    image = _batched(input, 2)
+    kernel_size, dilation, padding, stride = (per_dimension(v, 2) for v in (kernel_size, dilation, padding, stride))
+    positions = [
+        (0, (size + 2 * pad - step * (length - 1) - 1) // jump + 1)
+        for size, pad, step, length, jump in zip(image.shape[2:], padding, dilation, kernel_size, stride, strict=True)
+    ]
+    patches = kit.xp.empty((*image.shape[:2], *kernel_size, *(last for _, last in positions)), out.dtype)
+    Window(kernel_size, stride, padding, dilation).gather(patches, image, positions)
+    return patches.reshape(out.shape)
+
+
+@kernel("nn.functional.fold")
+def fold(kit: Any, out: Any, input: Any, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> None:
+    kernel_size, dilation, padding, stride = (per_dimension(v, 2) for v in (kernel_size, dilation, padding, stride))
+    image = _batched(out, 2)
+    positions = [
+        (0, (size + 2 * pad - step * (length - 1) - 1) // jump + 1)
+        for size, pad, step, length, jump in zip(image.shape[2:], padding, dilation, kernel_size, stride, strict=True)
+    ]
+    out[...] = 0
+    patches = input.reshape(*image.shape[:2], *kernel_size, *(last for _, last in positions))
+    Window(kernel_size, stride, padding, dilation).scatter(image, patches, positions)

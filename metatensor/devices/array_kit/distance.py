@@ -1,0 +1,93 @@
+"""Kernels of similarities and distances, and of the losses made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.loss import reduced
+from metatensor.devices.array_kit.registry import kernel
+
+
+def _cosine(xp: Any, a: Any, b: Any, axis: int, eps: float) -> Any:
+    dot = (a * b).sum(axis=axis)
+    lengths = [xp.maximum(xp.sqrt((v * v).sum(axis=axis)), eps) for v in (a, b)]
+    return dot / (lengths[0] * lengths[1])
+
+
+def _norm(xp: Any, difference: Any, p: float, keepdims: bool = False) -> Any:
+    """The p-norm over the last dimension, with the extremes: 0 counts, infinity takes the largest."""
+    size = xp.abs(difference)
+    if p == 0:
+        return (size != 0).sum(axis=-1, keepdims=keepdims).astype(size.dtype)
+    if p == np.inf:
+        return size.max(axis=-1, keepdims=keepdims)
+    if p == -np.inf:
+        return size.min(axis=-1, keepdims=keepdims)
+    if p == 2:
+        return xp.sqrt((size * size).sum(axis=-1, keepdims=keepdims))
+    return (size**p).sum(axis=-1, keepdims=keepdims) ** (1 / p)
+
+
+def _real(xp: Any, array: Any, dtype: Any) -> Any:
+    return array if array.dtype.kind == "c" else array.astype(dtype, copy=False)
+
+
+@kernel("cosine_similarity")
+def cosine_similarity(kit: Any, out: Any, x1: Any, x2: Any, dim: int, eps: float) -> Any:
+    x1, x2 = kit.xp.broadcast_arrays(x1, x2)
+    if not x1.ndim:
+        x1, x2, dim = x1[None], x2[None], 0
+    return _cosine(kit.xp, x1, x2, dim, eps)
+
+
+@kernel("pairwise_distance")
+def pairwise_distance(kit: Any, out: Any, x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
+    difference = _real(kit.xp, x1, out.dtype) - _real(kit.xp, x2, out.dtype) + out.dtype.type(eps)
+    if not out.ndim and not difference.ndim:
+        difference = difference[None]
+    return _norm(kit.xp, difference, p, keepdim)
+
+
+@kernel("pdist")
+def pdist(kit: Any, out: Any, input: Any, p: float) -> None:
+    start = 0
+    for i in range(len(input) - 1):
+        stop = start + len(input) - 1 - i
+        out[start:stop] = _norm(kit.xp, input[i + 1 :] - input[i], p) if input.shape[1] else 0
+        start = stop
+
+
+@kernel("nn.functional.margin_ranking_loss")
+def margin_ranking_loss(
+    kit: Any, out: Any, input1: Any, input2: Any, target: Any, margin: float, average: Any, reduce: Any, reduction: str
+) -> Any:
+    difference = input1.astype(out.dtype) - input2.astype(out.dtype)
+    return reduced(kit.xp.maximum(margin - target * difference, 0), reduction)
+
+
+@kernel("nn.functional.cosine_embedding_loss")
+def cosine_embedding_loss(
+    kit: Any, out: Any, input1: Any, input2: Any, target: Any, margin: float, average: Any, reduce: Any, reduction: str
+) -> Any:
+    xp, zero = kit.xp, out.dtype.type(0)
+    cosine = _cosine(xp, input1.astype(out.dtype), input2.astype(out.dtype), -1, 1e-12)
+    together = xp.where(target == 1, 1 - cosine, zero)
+    return reduced(together + xp.where(target == -1, xp.maximum(cosine - margin, 0), zero), reduction)
+
+
+@kernel("nn.functional.triplet_margin_loss")
+def triplet_margin_loss(
+    kit: Any, out: Any, anchor: Any, positive: Any, negative: Any, margin: float, p: float, eps: float, swap: bool,
+    average: Any, reduce: Any, reduction: str,
+) -> Any:  # fmt: skip
+    xp = kit.xp
+    anchor, positive, negative = (_real(xp, x, out.dtype) for x in (anchor, positive, negative))
+    if not anchor.ndim:
+        anchor, positive, negative = anchor[None], positive[None], negative[None]
+    near = _norm(xp, anchor - positive + eps, p)
+    far = _norm(xp, anchor - negative + eps, p)
+    if swap:
+        far = xp.minimum(far, _norm(xp, positive - negative + eps, p))
+    return reduced(xp.maximum(margin + near - far, 0), reduction)

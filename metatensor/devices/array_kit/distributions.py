@@ -1,0 +1,329 @@
+"""Kernels that draw random values: element i of a result depends on the seed, the ticket and i alone.
+
+Uniform numbers become other distributions by inversion, so that each element takes a fixed number of words of the
+stream. Only `randperm` and `multinomial` are drawn whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.copy import store
+from metatensor.devices.array_kit.registry import kernel
+
+# Elements drawn at once: on the host what stays in the cache, elsewhere few launches.
+HOST_PIECE, DEVICE_PIECE = 1 << 16, 1 << 24
+# Bits of the significand, by the dtype that stores a half kind; elsewhere bfloat16 is stored as an integer.
+_DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def _half(array: Any) -> str | None:
+    """The half kind that an array of two bytes (four for complex32) stores, or None."""
+    if array.dtype == np.float16:
+        return "float16"
+    if array.dtype.itemsize == 2:
+        return "bfloat16"
+    return "complex32" if array.dtype == np.uint32 else None
+
+
+def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | None = None) -> None:
+    """Write ``draw(count, first)`` for all elements in logical order, a piece at a time."""
+    flat = out.reshape(-1) if out.flags.c_contiguous else kit.xp.empty(out.size, out.dtype)
+    piece = HOST_PIECE if kit.on_host else DEVICE_PIECE
+    for first in range(0, out.size, piece):
+        count = min(piece, out.size - first)
+        values = draw(count, first)
+        if format is None:
+            flat[first : first + count] = values
+        else:
+            store(kit.xp, flat[first : first + count], kit.formats[format], values)
+    if not out.flags.c_contiguous:
+        out[...] = flat.reshape(out.shape)
+
+
+# Uniform and normal ---------------------------------------------------------------------------
+
+
+def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
+    """Uniform in [low, high), with as many random bits as the dtype has digits: rounding never gives ``high``."""
+    stream, format = kit.random(ticket), _half(out)
+    name = format or out.dtype.name
+    if name.startswith("complex"):
+        parts = {"complex32": np.float32, "complex64": np.float32, "complex128": np.float64}[name]
+        digits = 11 if name == "complex32" else _DIGITS[np.dtype(parts).name]
+    else:
+        parts, digits = (np.float64 if name == "float64" else np.float32), _DIGITS[name]
+    shift, scale, span = np.uint64(64 - digits), parts(2.0**-digits), parts(high - low)
+
+    def draw(count: int, first: int) -> Any:
+        values = (stream.bits(count, first) >> shift).astype(parts) * scale
+        if (low, high) == (0, 1):
+            return values
+        values = values * span + parts(low)
+        # Adding may round up to the end, which stays outside.
+        return kit.xp.where(values >= high, parts(low), values) if high > low else values
+
+    if not name.startswith("complex"):
+        _fill(kit, out, draw, format)
+        return
+    pairs = draw(2 * out.size, 0).reshape(-1, 2)
+    values = (pairs[:, 0] + 1j * pairs[:, 1]).reshape(out.shape)
+    store(kit.xp, out, kit.formats[name], values)
+
+
+@kernel("rand", half="native")
+def rand(kit: Any, out: Any, size: Any, ticket: Any, *options: Any) -> None:
+    _uniform(kit, out, ticket, 0, 1)
+
+
+@kernel("rand_like", half="native")
+def rand_like(kit: Any, out: Any, input: Any, ticket: Any, *options: Any) -> None:
+    _uniform(kit, out, ticket, 0, 1)
+
+
+@kernel("uniform_", half="native")
+def uniform_(kit: Any, out: Any, input: Any, low: float, high: float, ticket: Any) -> None:
+    _uniform(kit, out, ticket, low, high)
+
+
+def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0) -> None:
+    """Normal; a complex one has half the variance in each part."""
+    stream = kit.random(ticket)
+    if out.dtype.kind == "c":
+        parts = stream.normal(2 * out.size).reshape(-1, 2) * (std / math.sqrt(2))
+        out[...] = (parts[:, 0] + 1j * parts[:, 1] + mean).reshape(out.shape)
+    elif (mean, std) == (0, 1):
+        _fill(kit, out, lambda count, first: stream.normal(count, first, out.dtype))
+    else:
+        _fill(kit, out, lambda count, first: stream.normal(count, first) * std + mean)
+
+
+@kernel("randn")
+def randn(kit: Any, out: Any, size: Any, ticket: Any, *options: Any) -> None:
+    _normal(kit, out, ticket)
+
+
+@kernel("randn_like")
+def randn_like(kit: Any, out: Any, input: Any, ticket: Any, *options: Any) -> None:
+    _normal(kit, out, ticket)
+
+
+@kernel("normal_")
+def normal_(kit: Any, out: Any, input: Any, mean: float, std: float, ticket: Any) -> None:
+    _normal(kit, out, ticket, mean, std)
+
+
+@kernel("normal.float_float")
+def normal_sized(kit: Any, out: Any, mean: float, std: float, size: Any, ticket: Any, *options: Any) -> None:
+    _normal(kit, out, ticket, mean, std)
+
+
+@kernel("normal", "normal.Tensor_float", "normal.float_Tensor")
+def normal(kit: Any, out: Any, mean: Any, std: Any, ticket: Any) -> Any:
+    if hasattr(std, "min") and std.size and not float(std.min()) >= 0:
+        raise RuntimeError("normal(): argument 'std' must not be negative")
+    kit.xp.copyto(out, 0)
+    _normal(kit, out, ticket)
+    return out * std + mean
+
+
+# Integers --------------------------------------------------------------------------------------
+
+
+def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int) -> Any:
+    """Integers in [low, high), all equally likely: a word beyond the last whole multiple is drawn again."""
+    xp, span = kit.xp, high - low
+    seed, number = ticket
+    words = kit.random(seed, number).bits(count, first)
+    beyond = (1 << 64) % span
+    if span >= 1 << 64:
+        return words.astype(np.int64)
+    attempt = 0
+    while beyond:
+        again = words >= np.uint64((1 << 64) - beyond)
+        if not bool(again.any()):
+            break
+        attempt += 1
+        words = xp.where(again, kit.random(seed + attempt * _GOLDEN, number).bits(count, first), words)
+    words = words % np.uint64(span)
+    # Sums modulo 2**64 are right for every pair of bounds that int64 or uint64 can hold.
+    return (words + np.uint64(low % (1 << 64))).astype(np.int64)
+
+
+def _fill_integers(kit: Any, out: Any, ticket: Any, low: int, high: int) -> None:
+    kind = np.uint64 if out.dtype == np.uint64 else np.int64
+    _fill(kit, out, lambda count, first: _integers(kit, ticket, low, high, count, first).astype(kind))
+
+
+@kernel("randint")
+def randint(kit: Any, out: Any, high: int, size: Any, ticket: Any, *options: Any) -> None:
+    _fill_integers(kit, out, ticket, 0, high)
+
+
+@kernel("randint.low")
+def randint_low(kit: Any, out: Any, low: int, high: int, size: Any, ticket: Any, *options: Any) -> None:
+    _fill_integers(kit, out, ticket, low, high)
+
+
+@kernel("randint_like")
+def randint_like(kit: Any, out: Any, input: Any, high: int, ticket: Any, *options: Any) -> None:
+    _fill_integers(kit, out, ticket, 0, high)
+
+
+@kernel("randint_like.low")
+def randint_like_low(kit: Any, out: Any, input: Any, low: int, high: int, ticket: Any, *options: Any) -> None:
+    _fill_integers(kit, out, ticket, low, high)
+
+
+def _largest(out: Any) -> int:
+    """The largest integer up to which the dtype holds all of them."""
+    if out.dtype.kind == "b":
+        return 1
+    name = _half(out) if out.dtype.kind not in "iu" or out.dtype == np.uint16 else None
+    if out.dtype.kind in "iu" and name is None:
+        return int(np.iinfo(out.dtype).max)
+    return 1 << _DIGITS[name or out.dtype.name]
+
+
+@kernel("random_", half="native")
+def random_(kit: Any, out: Any, input: Any, ticket: Any) -> None:
+    _random(kit, out, ticket, 0, _largest(out) + 1)
+
+
+@kernel("random_.to", half="native")
+def random_to(kit: Any, out: Any, input: Any, to: int, ticket: Any) -> None:
+    _random(kit, out, ticket, 0, to)
+
+
+@kernel("random_.from", half="native")
+def random_from(kit: Any, out: Any, input: Any, low: int, to: int | None, ticket: Any) -> None:
+    _random(kit, out, ticket, low, _largest(out) + 1 if to is None else to)
+
+
+def _random(kit: Any, out: Any, ticket: Any, low: int, high: int) -> None:
+    format = _half(out) if out.dtype.kind not in "iub" else None
+    if format is None:
+        _fill_integers(kit, out, ticket, low, high)
+    else:
+        _fill(kit, out, lambda n, first: _integers(kit, ticket, low, high, n, first).astype(np.float32), format)
+
+
+@kernel("randperm")
+def randperm(kit: Any, out: Any, n: int, ticket: Any, *options: Any) -> Any:
+    return kit.random(ticket).bits(n).argsort(kind="stable")
+
+
+# Other distributions, by inversion ----------------------------------------------------------------
+
+
+def _inverted(kit: Any, out: Any, ticket: Any, inverse: Callable[[Any], Any]) -> None:
+    stream = kit.random(ticket)
+    _fill(kit, out, lambda count, first: inverse(stream.uniform(count, first)))
+
+
+@kernel("exponential_")
+def exponential_(kit: Any, out: Any, input: Any, lambd: float, ticket: Any) -> None:
+    # Half a step keeps the logarithm away from that of 1: no value is zero.
+    _inverted(kit, out, ticket, lambda u: -kit.xp.log1p(-(u + 2.0**-54)) / lambd)
+
+
+@kernel("cauchy_")
+def cauchy_(kit: Any, out: Any, input: Any, median: float, sigma: float, ticket: Any) -> None:
+    _inverted(kit, out, ticket, lambda u: median + sigma * kit.xp.tan(math.pi * (u - 0.5)))
+
+
+@kernel("log_normal_")
+def log_normal_(kit: Any, out: Any, input: Any, mean: float, std: float, ticket: Any) -> None:
+    stream = kit.random(ticket)
+    _fill(kit, out, lambda count, first: kit.xp.exp(stream.normal(count, first) * std + mean))
+
+
+@kernel("geometric_")
+def geometric_(kit: Any, out: Any, input: Any, p: float, ticket: Any) -> None:
+    _inverted(kit, out, ticket, lambda u: kit.xp.maximum(kit.xp.ceil(kit.xp.log1p(-u) / math.log1p(-p)), 1))
+
+
+@kernel("bernoulli_", "bernoulli.p")
+def bernoulli_p(kit: Any, out: Any, input: Any, p: Any, ticket: Any) -> Any:
+    if not hasattr(p, "shape"):
+        _inverted(kit, out, ticket, lambda u: u < p)
+        return None
+    return _bernoulli(kit, out, p, ticket)
+
+
+@kernel("bernoulli")
+def bernoulli(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
+    return _bernoulli(kit, out, input, ticket)
+
+
+def _bernoulli(kit: Any, out: Any, p: Any, ticket: Any) -> Any:
+    if p.size and not (float(p.min()) >= 0 and float(p.max()) <= 1):
+        raise RuntimeError("bernoulli(): probabilities must lie in [0, 1]")
+    return kit.random(ticket).uniform(out.size).reshape(out.shape) < p
+
+
+def _smallest(xp: Any, low: Any, high: Any, enough: Callable[[Any], Any]) -> Any:
+    """For each element the smallest integer in [low, high] for which ``enough`` holds, by halving."""
+    while True:
+        middle = xp.floor((low + high) / 2)
+        if not bool((low < high).any()):
+            return low
+        found = enough(middle)
+        high, low = xp.where(found, middle, high), xp.where(found, low, xp.minimum(middle + 1, high))
+
+
+@kernel("poisson")
+def poisson(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
+    """Inversion of the distribution function, which is an incomplete gamma function."""
+    xp, rate = kit.xp, input.astype(np.float64).reshape(-1)
+    if rate.size and not float(rate.min()) >= 0:
+        raise RuntimeError("poisson(): rates must not be negative")
+    u = kit.random(ticket).uniform(rate.size)
+    # Beyond 12 standard deviations no word of 53 bits can point.
+    spread = 12 * xp.sqrt(rate) + 60
+    low, high = xp.floor(xp.maximum(rate - spread, 0)), xp.ceil(rate + spread)
+    drawn = _smallest(xp, low, high, lambda k: kit.special.gammaincc(k + 1, xp.maximum(rate, 1e-300)) > u)
+    return xp.where(rate == 0, 0, drawn).reshape(out.shape)
+
+
+@kernel("binomial")
+def binomial(kit: Any, out: Any, count: Any, prob: Any, ticket: Any) -> Any:
+    """Inversion of the distribution function, which is an incomplete beta function."""
+    xp = kit.xp
+    count, prob = (xp.broadcast_to(v, out.shape).astype(np.float64).reshape(-1) for v in (count, prob))
+    if prob.size and not (float(prob.min()) >= 0 and float(prob.max()) <= 1):
+        raise RuntimeError("binomial(): probabilities must lie in [0, 1]")
+    u = kit.random(ticket).uniform(out.size)
+
+    def enough(k: Any) -> Any:
+        return (k >= count) | (kit.special.betainc(xp.maximum(count - k, 1e-300), k + 1, 1 - prob) > u)
+
+    drawn = _smallest(xp, xp.zeros_like(count), xp.floor(count), enough)
+    return xp.where(prob == 0, 0, xp.where(prob == 1, count, drawn)).reshape(out.shape)
+
+
+@kernel("multinomial")
+def multinomial(kit: Any, out: Any, input: Any, num_samples: int, replacement: bool, ticket: Any) -> Any:
+    """With replacement by inversion; without, the categories whose exponential clocks ring first."""
+    xp, stream = kit.xp, kit.random(ticket)
+    weights = input.reshape(-1, input.shape[-1]).astype(np.float64)
+    total = weights.sum(axis=1)
+    if weights.size and not (float(weights.min()) >= 0 and math.isfinite(float(total.max())) and float(total.min()) > 0):
+        raise RuntimeError("multinomial(): probabilities must be finite, not negative, and not all zero in a row")
+    rows, categories = weights.shape
+    if replacement:
+        u = stream.uniform(rows * num_samples).reshape(rows, num_samples) * total[:, None]
+        bounds = xp.cumsum(weights, axis=1)
+        last = categories - 1 - (weights[:, ::-1] > 0).argmax(axis=1)
+        drawn = [xp.minimum(xp.searchsorted(bounds[i], u[i], side="right"), last[i]) for i in range(rows)]
+        return xp.stack(drawn).reshape(out.shape) if drawn else xp.zeros(out.shape, np.int64)
+    if weights.size and int((weights > 0).sum(axis=1).min()) < num_samples:
+        raise RuntimeError(f"multinomial(): there are fewer than {num_samples} categories with a probability above zero")
+    clocks = -xp.log1p(-stream.uniform(weights.size).reshape(weights.shape)) / weights
+    clocks = xp.where(weights > 0, clocks, np.inf)
+    return clocks.argsort(axis=1)[:, :num_samples].reshape(out.shape)

@@ -1,0 +1,264 @@
+"""Kernels of pooling: one pass over the image for each place in the window, so no patch is ever copied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.convolution import Window, per_dimension
+from metatensor.devices.array_kit.registry import kernel
+
+
+def _batched(array: Any, n: int) -> Any:
+    return array if array.ndim == n + 2 else array[None]
+
+
+def _lowest(dtype: Any) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+def _flat(xp: Any, coordinates: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Flat indices into an image of ``sizes`` from one vector of coordinates for each dimension."""
+    n = len(sizes)
+    index = xp.zeros((), np.int64)
+    for d, values in enumerate(coordinates):
+        index = index * sizes[d] + values.reshape([-1 if i == d else 1 for i in range(n)])
+    return index
+
+
+# Windows of fixed size -----------------------------------------------------------------------
+
+
+def maxima(xp: Any, out: Any, image: Any, window: Window, indices: Any = None) -> None:
+    """The largest value of each window into ``out``; where it stands in the image into ``indices``."""
+    n = image.ndim - 2
+    sizes, positions = image.shape[2:], [(0, size) for size in out.shape[2:]]
+    out[...] = _lowest(out.dtype)
+    if indices is not None:
+        # What is nowhere exceeded stands at the first place of the window that is inside.
+        starts = []
+        for d in range(n):
+            start = xp.arange(out.shape[d + 2]) * window.stride[d] - window.before[d]
+            starts.append(xp.where(start < 0, start % window.dilation[d], start))
+        indices[...] = _flat(xp, starts, sizes)
+    for offset in window.offsets():
+        found = window.overlap(offset, sizes, positions)
+        if found is None:
+            continue
+        current, candidate = out[(..., *found[0])], image[(..., *found[1])]
+        if indices is None:
+            xp.maximum(current, candidate, out=current)
+            continue
+        better = (candidate > current) | (candidate != candidate)
+        coordinates = [xp.arange(s.start, s.stop, s.step) for s in found[1]]
+        xp.copyto(current, candidate, where=better)
+        xp.copyto(indices[(..., *found[0])], _flat(xp, coordinates, sizes), where=better)
+
+
+def _max_pool(n: int, always: bool) -> Any:
+    def run(
+        kit: Any, out: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+        return_indices: bool,
+    ) -> None:  # fmt: skip
+        lengths = per_dimension(kernel_size, n)
+        window = Window(
+            lengths, per_dimension(stride, n) if stride not in (None, (), []) else lengths,
+            per_dimension(padding, n), per_dimension(dilation, n),
+        )  # fmt: skip
+        if always or return_indices:
+            maxima(kit.xp, _batched(out[0], n), _batched(input, n), window, _batched(out[1], n))
+        else:
+            maxima(kit.xp, _batched(out, n), _batched(input, n), window)
+
+    return run
+
+
+for _n in (1, 2, 3):
+    kernel(f"nn.functional.max_pool{_n}d")(_max_pool(_n, False))
+    kernel(f"nn.functional.max_pool{_n}d_with_indices")(_max_pool(_n, True))
+kernel("max_pool1d_with_indices")(_max_pool(1, True))
+
+
+def averages(xp: Any, out: Any, image: Any, window: Window, include_pad: bool = True, divisor: int | None = None) -> None:
+    """The sum of each window over the number of its elements, or over ``divisor``."""
+    sizes, positions = image.shape[2:], [(0, size) for size in out.shape[2:]]
+    out[...] = 0
+    for offset in window.offsets():
+        found = window.overlap(offset, sizes, positions)
+        if found is not None:
+            out[(..., *found[0])] += image[(..., *found[1])]
+    count: Any = divisor
+    if divisor is None:
+        count = xp.ones((), np.int64)
+        for d, size in enumerate(sizes):
+            start = xp.arange(out.shape[d + 2]) * window.stride[d] - window.before[d]
+            # Padding counts, but not what a window has beyond it.
+            stop = xp.minimum(start + window.kernel[d], size + window.before[d])
+            inside = xp.minimum(stop, size) - xp.maximum(start, 0)
+            count = count[..., None] * (stop - start if include_pad else inside)
+    if out.dtype.kind == "f":
+        out /= count if divisor is None else float(divisor)
+    else:
+        out[...] = xp.where((out < 0) != (count < 0), -(abs(out) // abs(count)), abs(out) // abs(count))
+
+
+def _avg_pool(n: int) -> Any:
+    def run(
+        kit: Any, out: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+        count_include_pad: bool, divisor_override: int | None = None,
+    ) -> None:  # fmt: skip
+        lengths = per_dimension(kernel_size, n)
+        steps = per_dimension(stride, n) if stride not in (None, (), []) else lengths
+        window = Window(lengths, steps, per_dimension(padding, n), (1,) * n)
+        averages(kit.xp, _batched(out, n), _batched(input, n), window, count_include_pad, divisor_override)
+
+    return run
+
+
+def _lp_pool(n: int) -> Any:
+    def run(kit: Any, out: Any, input: Any, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+        lengths = per_dimension(kernel_size, n)
+        steps = per_dimension(stride, n) if stride not in (None, (), []) else lengths
+        averages(kit.xp, _batched(out, n), _batched(input, n).astype(out.dtype) ** norm_type,
+                 Window(lengths, steps, (0,) * n, (1,) * n))  # fmt: skip
+        # A negative sum has no root: it counts as zero.
+        return (kit.xp.maximum(out, 0) * math.prod(lengths)) ** (1.0 / norm_type)
+
+    return run
+
+
+for _n in (1, 2, 3):
+    kernel(f"nn.functional.avg_pool{_n}d")(_avg_pool(_n))
+    kernel(f"nn.functional.lp_pool{_n}d")(_lp_pool(_n))
+
+
+# Windows fitted to an output size ---------------------------------------------------------------
+
+
+def _bins(size: int, parts: int) -> list[tuple[int, int]]:
+    """The ranges of ``parts`` nearly equal windows that cover ``size`` elements; neighbours may overlap."""
+    return [(i * size // parts, -(-(i + 1) * size // parts)) for i in range(parts)]
+
+
+def _adaptive_avg(n: int) -> Any:
+    def run(kit: Any, out: Any, input: Any, output_size: Any) -> Any:
+        """The average of a box is that of its averages along each dimension in turn."""
+        xp, values = kit.xp, input
+        for d in range(out.ndim - n, out.ndim):
+            if values.shape[d] == out.shape[d]:
+                continue
+            before = (slice(None),) * d
+            parts = [values[(*before, slice(*part))].mean(axis=d) for part in _bins(values.shape[d], out.shape[d])]
+            if not parts:
+                return xp.empty(out.shape, out.dtype)
+            values = xp.stack(parts, axis=d)
+        return values
+
+    return run
+
+
+for _n in (1, 2, 3):
+    kernel(f"nn.functional.adaptive_avg_pool{_n}d")(_adaptive_avg(_n))
+
+
+def _best(xp: Any, values: Any, index: Any, axis: int) -> tuple[Any, Any]:
+    """The largest value along ``axis``, the first of equal ones, NaN before all; and its index."""
+    at = xp.expand_dims(values.argmax(axis=axis), axis)
+    return xp.take_along_axis(values, at, axis), xp.take_along_axis(index, at, axis)
+
+
+def _windows(xp: Any, image: Any, ranges: Sequence[Any], values: Any, indices: Any) -> None:
+    """The maximum over boxes whose ranges per dimension are given, dimension by dimension from the last."""
+    n = len(ranges)
+    best = image
+    index = xp.broadcast_to(xp.arange(math.prod(image.shape[2:]), dtype=np.int64).reshape(image.shape[2:]), image.shape)
+    for d in range(image.ndim - 1, image.ndim - 1 - n, -1):
+        pairs = [
+            _best(xp, best[(slice(None),) * d + (slice(*r),)], index[(slice(None),) * d + (slice(*r),)], d)
+            for r in ranges[d - (image.ndim - n)]
+        ]
+        if not pairs:
+            return
+        best = xp.concatenate([pair[0] for pair in pairs], axis=d)
+        index = xp.concatenate([pair[1] for pair in pairs], axis=d)
+    values[...] = best
+    if indices is not None:
+        indices[...] = index
+
+
+def _adaptive_max(n: int, always: bool) -> Any:
+    def run(kit: Any, out: Any, input: Any, output_size: Any, return_indices: bool = False) -> None:
+        values, indices = out if always or return_indices else (out, None)
+        values, indices = _batched(values, n), None if indices is None else _batched(indices, n)
+        image = _batched(input, n)
+        ranges = [_bins(size, parts) for size, parts in zip(image.shape[2:], values.shape[2:], strict=True)]
+        _windows(kit.xp, image, ranges, values, indices)
+
+    return run
+
+
+for _n in (1, 2, 3):
+    kernel(f"nn.functional.adaptive_max_pool{_n}d")(_adaptive_max(_n, False))
+    kernel(f"nn.functional.adaptive_max_pool{_n}d_with_indices")(_adaptive_max(_n, True))
+kernel("adaptive_max_pool1d")(_adaptive_max(1, True))
+
+
+def _starts(sample: float, size: int, parts: int, length: int) -> list[tuple[int, int]]:
+    """Where Graham's pseudo-random windows of ``length`` lie along a dimension."""
+    if parts <= 1:
+        return [(size - length, size)] * parts
+    step = (size - length) / (parts - 1)
+    first = [int((i + sample) * step) - int(sample * step) for i in range(parts - 1)]
+    return [(start, start + length) for start in [*first, size - length]]
+
+
+def _fractional(n: int, always: bool) -> Any:
+    def run(
+        kit: Any, out: Any, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
+        samples: Any, ticket: Any,
+    ) -> None:  # fmt: skip
+        values, indices = out if always or return_indices else (out, None)
+        values, indices = _batched(values, n), None if indices is None else _batched(indices, n)
+        image, lengths = _batched(input, n), per_dimension(kernel_size, n)
+        if samples is None:
+            samples = kit.random(ticket).uniform(image.shape[0] * image.shape[1] * n)
+            samples = samples.reshape(*image.shape[:2], n)
+        samples = kit.download(samples)
+        for i in range(image.shape[0]):
+            for j in range(image.shape[1]):
+                # For two dimensions the first number is that of the width.
+                draw = samples[i, j][::-1] if n == 2 else samples[i, j]
+                ranges = [_starts(float(draw[d]), image.shape[d + 2], values.shape[d + 2], lengths[d]) for d in range(n)]
+                here = (slice(i, i + 1), slice(j, j + 1))
+                _windows(kit.xp, image[here], ranges, values[here], None if indices is None else indices[here])
+
+    return run
+
+
+for _n in (2, 3):
+    kernel(f"nn.functional.fractional_max_pool{_n}d")(_fractional(_n, False))
+    kernel(f"nn.functional.fractional_max_pool{_n}d_with_indices")(_fractional(_n, True))
+
+
+def _unpool(n: int) -> Any:
+    def run(kit: Any, out: Any, input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> Any:
+        area = math.prod(out.shape[out.ndim - n :])
+        if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= area):
+            raise RuntimeError(
+                f"max_unpool{n}d(): indices must lie in [0, {area}) for an output of {tuple(out.shape[out.ndim - n :])}, "
+                f"got {int(indices.min())} to {int(indices.max())}"
+            )
+        planes = math.prod(input.shape[: input.ndim - n])
+        result = kit.xp.zeros((planes, area), out.dtype)
+        rows = kit.xp.arange(planes)[:, None]
+        result[rows, indices.reshape(planes, -1)] = input.reshape(planes, -1)
+        return result.reshape(out.shape)
+
+    return run
+
+
+for _n in (1, 2, 3):
+    kernel(f"nn.functional.max_unpool{_n}d")(_unpool(_n))
