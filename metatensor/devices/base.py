@@ -67,7 +67,10 @@ class DeviceBackend:
         raise NotImplementedError(f"{self._name()} does not implement copy()")
 
     def to_host(self, tensor: Tensor) -> Any:
-        """The elements of ``tensor`` in C order, contiguous, as a bytes-like object; waits for pending work."""
+        """The elements of ``tensor`` in C order, contiguous, as a bytes-like object; waits for pending work.
+
+        It may be the tensor's own memory: read it before that changes.
+        """
         raise NotImplementedError(f"{self._name()} does not implement to_host()")
 
     def from_host(self, tensor: Tensor, data: Any) -> None:

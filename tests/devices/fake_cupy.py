@@ -1,7 +1,7 @@
 """A stand-in for CuPy where there is no GPU: NumPy's functions behind CuPy's manners.
 
-Arrays are of a class of their own, and, as in CuPy, its functions take no NumPy arrays and its arrays do not turn
-into NumPy's by themselves. Devices, memory and driver figures are made up.
+Arrays are of a class of their own, its functions take no NumPy arrays, and what CuPy 14 lacks of NumPy and of
+scipy.special is not there. Devices, memory and driver figures are made up.
 """
 
 from types import SimpleNamespace
@@ -43,6 +43,19 @@ class ndarray(np.ndarray):
         return (2, self._fake_device)
 
 
+MISSING = {
+    "numpy": """asmatrix block bmat einsum_path frompyfunc fromregex geomspace geterr histogram_bin_edges insert isnat matvec
+        nanpercentile nanquantile nested_iters polyder polydiv polyint seterr spacing unstack vecdot vecmat errstate""",
+    "numpy.linalg": "diagonal matrix_norm multi_dot outer svdvals tensordot trace vecdot vector_norm",
+    "numpy.fft": "",
+    "scipy.special": """agm airy airye assoc_laguerre bei ber bernoulli btdtria comb dawsn diric ellipe erfi eval_chebyc eval_chebys
+        eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite eval_hermitenorm eval_jacobi eval_laguerre
+        eval_legendre eval_sh_chebyt eval_sh_chebyu eval_sh_legendre factorial factorial2 fresnel hankel1 hankel2 hyp0f1 hyp1f1
+        hyp2f1 hyperu iv ive jn jv jve kelvin kn kolmogorov kv kve owens_t perm powm1 smirnov softplus spence spherical_jn
+        stdtr stirling2 struve voigt_profile wofz wrightomega yv yve""",
+}
+
+
 def _refuse(value):
     if type(value) is np.ndarray and value.ndim:
         raise TypeError(f"Unsupported type {type(value)}")
@@ -51,13 +64,55 @@ def _refuse(value):
             _refuse(item)
 
 
-class FakeCupy:
+class Function:
+    """A function of NumPy or SciPy, or a ufunc with its methods, that takes and returns arrays of the stand-in."""
+
+    def __init__(self, module, function):
+        self.module, self.function = module, function
+
+    def __call__(self, *args, **kwargs):
+        for value in (*args, *kwargs.values()):
+            _refuse(value)
+        return self.module._result(self.function(*args, **kwargs))
+
+    def __getattr__(self, name):
+        found = getattr(self.function, name)
+        return Function(self.module, found) if callable(found) else found
+
+
+class Module:
+    """A module behind the stand-in's manners."""
+
+    def __init__(self, module, root=None):
+        self.module, self.root = module, root or self
+        self.missing = set(MISSING[module.__name__].split())
+
+    def _result(self, result):
+        if isinstance(result, tuple) and hasattr(result, "_fields"):
+            return type(result)(*map(self._result, result))
+        if isinstance(result, (list, tuple)):
+            return type(result)(map(self._result, result))
+        if isinstance(result, np.generic):
+            result = np.asarray(result)
+        return self.root._own(result) if isinstance(result, np.ndarray) else result
+
+    def __getattr__(self, name):
+        if name in self.missing:
+            raise AttributeError(f"CuPy has no {self.module.__name__}.{name}")
+        found = getattr(self.module, name)
+        if isinstance(found, type(np)):
+            return Module(found, self.root)
+        return Function(self, found) if callable(found) and not isinstance(found, type) else found
+
+
+class FakeCupy(Module):
     """The module. ``count`` devices; ``failure`` is what the driver answers instead, as (status, text)."""
 
     __name__ = "fake_cupy"
     ndarray = ndarray
 
     def __init__(self, count=2, failure=None, driver=12040, needed=12090, limit=1 << 40):
+        super().__init__(np)
         self.count, self.failure, self.limit = count, failure, limit
         self.current = 0
         self.synchronized = []
@@ -106,23 +161,6 @@ class FakeCupy:
         array = array.view(ndarray)
         array._fake_device = self.current
         return array
-
-    def __getattr__(self, name):
-        function = getattr(np, name)
-        if not callable(function) or isinstance(function, type):
-            return function
-
-        def call(*args, **kwargs):
-            for value in (*args, *kwargs.values()):
-                _refuse(value)
-            result = function(*args, **kwargs)
-            if isinstance(result, (list, tuple)):
-                return type(result)(self._own(item) if isinstance(item, np.ndarray) else item for item in result)
-            if isinstance(result, np.generic):
-                result = np.asarray(result)
-            return self._own(result) if isinstance(result, np.ndarray) else result
-
-        return call
 
 
 class FakeDevice:

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from devices.fake_cupy import FakeCupy
+from devices.fake_cupy import FakeCupy, Module
 from metatensor import plugins
 from metatensor._core.device import _forget_backend
 from metatensor.devices import DeviceBackend, OutOfMemoryError
@@ -50,6 +50,14 @@ def test_a_device_that_is_not_the_hosts(installed):
     name = installed(ArrayBackend("standin", FakeCupy(), table=KernelTable("standin")))
     report = check_device(name)
     assert report.ok and not report.kernels and "add" in report.missing
+
+
+def test_every_kernel_of_the_kit_in_the_manners_of_cupy(installed):
+    """No kernel of the kit leans on NumPy where the arrays are another library's."""
+    special = pytest.importorskip("scipy.special")
+    xp = FakeCupy()
+    report = check_device(installed(ArrayBackend("standin", xp, special=Module(special, xp))))
+    assert len(report.kernels) > 100
 
 
 class Bytes(DeviceBackend):
