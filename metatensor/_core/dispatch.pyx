@@ -13,7 +13,7 @@ from metatensor._core.modes cimport run_modes
 from metatensor._core.op cimport (
     FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
     K_GENERATOR, K_INT, K_INTS, K_LAYOUT, K_OPERAND, K_SCALAR, K_STR, K_TENSOR, K_TENSORS, OUT,
-    WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, prepare, set_entries,
+    WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints
@@ -388,6 +388,8 @@ cdef object dispatch(Call* c):
         c.variant = WITH_OUT
     elif ov.inplace_slot >= 0 and <object>c.args[ov.inplace_slot] is True:
         c.variant = IN_PLACE
+    if c.variant == IN_PLACE and not isinstance(<object>c.args[0], Tensor):
+        raise errors.not_a_target(op_name(c), <object>ov.slots[0].name, <object>c.args[0])
     if c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(c)
     if hints.modes or c.flags & T_OVERRIDES:

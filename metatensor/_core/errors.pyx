@@ -49,6 +49,11 @@ def misfit(str name, list reasons, args, kwargs):
     return TypeError(f"{name}(): no overload takes ({given}); there are:{lines}")
 
 
+def not_a_target(str name, str argument, value):
+    """The error for an in-place op on what is no tensor."""
+    return TypeError(f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type_name(value)}")
+
+
 def different_devices(str name, devices):
     """The error for tensors on several devices."""
     return RuntimeError(f"{name}(): expected all tensors to be on the same device, but found "

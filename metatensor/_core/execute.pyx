@@ -297,9 +297,6 @@ cdef int _copy(Tensor target, Tensor source) except -1:
 cdef object _in_place(Call* c, Overload ov, object result):
     cdef Tensor target, made
     cdef bint direct, grad
-    if not isinstance(<object>c.args[0], Tensor) or not isinstance(result, Tensor):
-        raise TypeError(f"{op_name(c)}(): argument '{<object>ov.slots[0].name}' (position 1) must be Tensor, "
-                        f"not {errors.type_name(<object>c.args[0])}")
     target = <Tensor>c.args[0]
     made = <Tensor>result
     if ov.flags & VIEW:

@@ -67,7 +67,7 @@ cdef bint is_channels_last_strides(int ndim, const dim_t* sizes, const dim_t* st
 cdef int suggest_format(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil
 cdef bint is_dense(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil
 cdef int preserve_strides(int ndim, const dim_t* sizes, const dim_t* strides, dim_t* out) except -1
-cdef dim_t extent(int ndim, const dim_t* sizes, const dim_t* strides) except -1
+cdef dim_t extent(int ndim, const dim_t* sizes, const dim_t* strides) except? -1
 cdef int broadcast_into(Layout* to, int ndim, const dim_t* sizes) except -1
 cdef bint can_broadcast(int ndim, const dim_t* sizes, int to_ndim, const dim_t* to_sizes) noexcept nogil
 cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,

@@ -13,12 +13,18 @@ cdef int size_overflow() except -1:
 
 
 cdef dim_t count(int ndim, const dim_t* sizes) except -1:
-    """Number of elements."""
+    """Number of elements. A negative size is a RuntimeError: nothing can be made with one."""
     cdef dim_t n = 1
+    cdef bint empty = False
     cdef int i
     for i in range(ndim):
-        if sizes[i] == 0:
-            return 0
+        if sizes[i] <= 0:
+            if sizes[i] < 0:
+                raise RuntimeError(f"negative size {sizes[i]} at dimension {i} of "
+                                   f"{[sizes[k] for k in range(ndim)]}")
+            empty = True
+    if empty:
+        return 0
     for i in range(ndim):
         n = mul_dims(n, sizes[i])
     return n
@@ -131,7 +137,7 @@ cdef bint is_dense(int ndim, const dim_t* sizes, const dim_t* strides) noexcept 
     return True
 
 
-cdef dim_t extent(int ndim, const dim_t* sizes, const dim_t* strides) except -1:
+cdef dim_t extent(int ndim, const dim_t* sizes, const dim_t* strides) except? -1:
     """Elements that a storage needs beyond the offset to hold this layout."""
     cdef dim_t n = 1
     cdef int i
