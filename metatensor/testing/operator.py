@@ -177,7 +177,7 @@ class _Run:
             if not isinstance(result, Tensor):
                 continue
             shared = [name for name, storage in storages.items() if storage is result.untyped_storage()]
-            if shared and not (says and {name.partition("[")[0] for name in shared} & aliased):
+            if shared and not {name.partition("[")[0] for name in shared} & aliased:
                 yield f"result {number} shares memory with argument {shared[0]}, but the schema does not say so: {self.schema.text}"
             elif says and not shared and len(self.schema.returns) == 1:
                 yield f"result {number} shares no memory with an argument, but the schema says so: {self.schema.text}"
