@@ -11,11 +11,11 @@ from metatensor._core.tensor cimport (
     S_ADD, S_DIV, S_FLOORDIV, S_IADD, S_IDIV, S_IFLOORDIV, S_IMOD, S_IMUL, S_IPOW, S_ISUB, S_MOD, S_MUL, S_POW,
     S_RSUB, S_SUB, Tensor,
 )
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_INT
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, half_number,
     no_operands,
-    number, operand, operand_arg, promoted, refuse, ruled,
+    number, operand, operand_arg, promoted, refuse, ruled, unary,
 )
 
 cdef long BOTH = INPLACE | OUT
@@ -65,6 +65,8 @@ cdef object subtract_reversed(Call* c):
     """`other` is the first operand: its strides weigh more."""
     cdef PyObject* input = c.args[0]
     cdef object result
+    if not isinstance(<object>c.args[1], Tensor):
+        return subtract(c)
     c.args[0], c.args[1] = c.args[1], input
     try:
         result = subtract(c)
@@ -105,6 +107,8 @@ cdef object power(Call* c):
     if isinstance(arg(c, 1), Tensor) or not isinstance(arg(c, 0), Tensor):
         return binary(c)
     base = tensor_arg(c, 0)
+    if base.dtype.kind == KIND_FLOAT and number_kind(<object>c.args[1]) <= KIND_FLOAT:
+        return unary(c)
     no_operands(&o)
     operand(&o, base)
     number(&o, arg(c, 1))

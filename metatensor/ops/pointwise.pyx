@@ -15,13 +15,15 @@ from metatensor._core.op cimport (
     K_OPERAND, K_TENSOR, KEEP, PROMOTE, RULE_MASK, Call, Overload, op_flags, op_name,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_like, new_strided
-from metatensor._core.types cimport FORMAT_CHANNELS_LAST, MAX_DIMS, T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport FORMAT_CHANNELS_LAST, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t
 
 cdef extern from *:
     """
     #define MT_IS_A(o, type) PyObject_TypeCheck((PyObject *)(o), (PyTypeObject *)(type))
     """
     bint is_a "MT_IS_A" (PyObject* o, PyObject* t) noexcept
+    bint PyLong_CheckExact(PyObject* o) noexcept
+    bint PyFloat_CheckExact(PyObject* o) noexcept
 
 # `new_like` with borrowed pointers: the hot kernels touch no reference count but their result's.
 ctypedef object (*NewLike)(PyObject* like, PyObject* dtype, PyObject* device)
@@ -172,6 +174,13 @@ cdef inline bint _alike(PyObject* a, PyObject* b) noexcept:
         and dims_equal((<Tensor>a).sizes, (<Tensor>b).sizes, (<Tensor>a).ndim) and canonical_at(a)
 
 
+cdef inline int _kind(PyObject* p) noexcept:
+    """The category of a number, the usual types first."""
+    if PyLong_CheckExact(p):
+        return KIND_INT
+    return KIND_FLOAT if PyFloat_CheckExact(p) else number_kind(<object>p)
+
+
 cdef object binary(Call* c):
     """Two operands, each a tensor or a Python number."""
     cdef PyObject* a = c.args[0]
@@ -180,7 +189,7 @@ cdef object binary(Call* c):
         if is_a(b, <PyObject*>Tensor):
             if _alike(a, b):
                 return _like(c, a)
-        elif number_kind(<object>b) <= (<Tensor>a).dtype.kind and (<Tensor>a).total and canonical_at(a):
+        elif _kind(b) <= (<Tensor>a).dtype.kind and (<Tensor>a).total and canonical_at(a):
             return _like(c, a)
     return _binary(c)
 

@@ -9,10 +9,18 @@ from metatensor.devices.array_kit.pointwise import in_dtype
 from metatensor.devices.array_kit.registry import kernel
 
 
+def _routine(kit: Any, op: str, name: str) -> Any:
+    """A function of the library; not every one has them all."""
+    found = getattr(kit.special, name, None)
+    if found is None:
+        raise NotImplementedError(f"special.{op}: {kit.special.__name__} has no {name}()")
+    return found
+
+
 def _special(name: str, function: str) -> None:
     @kernel(f"special.{name}")
     def run(kit: Any, out: Any, *operands: Any) -> Any:
-        return getattr(kit.special, function)(*[in_dtype(value, out.dtype) for value in operands])
+        return _routine(kit, name, function)(*[in_dtype(value, out.dtype) for value in operands])
 
 
 for _name, _function in (
@@ -27,7 +35,7 @@ for _name, _function in (
 
 @kernel("special.airy_ai")
 def airy_ai(kit: Any, out: Any, input: Any) -> Any:
-    return kit.special.airy(in_dtype(input, out.dtype))[0]
+    return _routine(kit, "airy_ai", "airy")(in_dtype(input, out.dtype))[0]
 
 
 @kernel("special.spherical_bessel_j0")
