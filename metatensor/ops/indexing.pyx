@@ -203,7 +203,8 @@ cdef int _read_object(Tensor t, Steps* s, _Tensors found, object item) except -1
         if index.dtype.code == BOOL and t.storage.device is META:
             return _read_mask_list(t, s, found, item, index)
         if index.dtype.code != BOOL and index.dtype.code != U8:
-            index = <Tensor>index.to(by_code(I64))
+            if index.dtype.code != I64:
+                index = <Tensor>index.to(by_code(I64))
             if index.ndim:
                 return _add_tensor(t, s, found, index, 1)
         return _read_tensor(t, s, found, index)

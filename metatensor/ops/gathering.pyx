@@ -1,0 +1,312 @@
+"""Reading elements by index tensors or masks: index, index_select, gather, take, masked_select, nonzero."""
+from metatensor._core.device cimport META
+from metatensor._core.dtype cimport BOOL, I32, I64, U8, by_code
+from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, elementwise_strides, extent, mul_dims
+from metatensor._core.op cimport (
+    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, MIXED, NO_GRAD, OUT, Call, arg, call, define, dim_arg, dims_arg,
+    int_arg, is_none, op_name, result_device, tensor_arg, tensors_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
+from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.view cimport dims_tuple, reshape_to
+
+from metatensor._core.errors import data_dependent
+
+
+cdef int check_long(Call* c, Tensor index, bint int32_too) except -1:
+    if index.dtype.code != I64 and not (int32_too and index.dtype.code == I32):
+        raise RuntimeError(f"{op_name(c)}(): the index must be int64{' or int32' if int32_too else ''}, not "
+                           f"{index.dtype.name}")
+    return 0
+
+
+cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
+    """out=, once resized to `total` elements, must not share memory with `t`: these ops read while they write."""
+    cdef Tensor out
+    cdef dim_t start, end, out_start, out_end
+    if c.out == NULL or not isinstance(<object>c.out, Tensor):
+        return 0
+    out = <Tensor>c.out
+    if out.storage is not t.storage or total == 0 or t.total == 0:
+        return 0
+    start, out_start = mul_dims(t.offset, t.dtype.itemsize), mul_dims(out.offset, out.dtype.itemsize)
+    end = start + mul_dims(extent(t.ndim, t.sizes, t.strides), t.dtype.itemsize)
+    out_end = out_start + mul_dims(max(extent(out.ndim, out.sizes, out.strides), total), out.dtype.itemsize)
+    if start < out_end and out_start < end:
+        raise RuntimeError(f"{op_name(c)}(): out= shares memory with an argument; clone() it first")
+    return 0
+
+
+# index: what x[i, j] becomes ----------------------------------------------------------------
+
+cdef enum:
+    MAX_OPERANDS = 6    # that decide strides; further index tensors would only break ties
+
+
+cdef struct Gathered:
+    int ndim
+    dim_t sizes[MAX_DIMS]           # of the result
+    dim_t source[MAX_DIMS]          # strides of the tensor in it, 0 along the index dimensions
+    int first                       # where the index dimensions stand
+    Layout index                    # their sizes
+
+
+cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g) except -1:
+    """The result's sizes: the broadcast shape of the index tensors stands where they do, or first if they are apart."""
+    cdef Tensor index
+    cdef int i, d, k = 0, previous = -2
+    cdef bint adjacent = True, indexed[MAX_DIMS]
+    cdef bint empty = False
+    if len(indices) != len(dims) or not indices:
+        raise RuntimeError(f"{op_name(c)}(): {len(indices)} index tensors do not go with the dimensions {tuple(dims)}")
+    for i in range(t.ndim):
+        indexed[i] = False
+    g.index.ndim = 0
+    g.first = -1
+    for index, dim in zip(indices, dims):
+        d = dim
+        if d < 0 or d >= t.ndim or indexed[d]:
+            raise IndexError(f"{op_name(c)}(): dimension {d} cannot be indexed in shape {shape_str(t)}")
+        if index.dtype.code != I64 and index.dtype.code != I32:
+            raise IndexError(f"{op_name(c)}(): index tensors must be int64 or int32, not {index.dtype.name}")
+        if broadcast_into(&g.index, index.ndim, index.sizes):
+            raise IndexError(f"{op_name(c)}(): shape mismatch: index tensors of shapes "
+                             f"{', '.join([shape_str(x) for x in indices])} do not broadcast")
+        indexed[d] = True
+        empty = empty or t.sizes[d] == 0
+        if previous != -2 and d != previous + 1:
+            adjacent = False
+        if g.first < 0:
+            g.first = d
+        previous = d
+    if not adjacent:
+        g.first = 0
+    if g.index.ndim + t.ndim - len(indices) > MAX_DIMS:
+        raise RuntimeError(f"{op_name(c)}(): at most {MAX_DIMS} dimensions are supported")
+    for i in range(t.ndim + 1):
+        if k == g.first:
+            for d in range(g.index.ndim):
+                g.sizes[k] = g.index.sizes[d]
+                g.source[k] = 0
+                k += 1
+        if i < t.ndim and not indexed[i]:
+            g.sizes[k] = t.sizes[i]
+            g.source[k] = t.strides[i]
+            k += 1
+    g.ndim = k
+    if empty:
+        for d in range(g.index.ndim):
+            if g.index.sizes[d] == 0:
+                return 0
+        raise IndexError(f"{op_name(c)}(): index is out of bounds for shape {shape_str(t)}, which has a dimension of size 0")
+    return 0
+
+
+cdef object index_meta(Call* c):
+    """(input, index tensors, the dimensions that they index): strides follow those of the input."""
+    cdef Tensor t = tensor_arg(c, 0), index
+    cdef list indices = tensors_arg(c, 1)
+    cdef Gathered g
+    cdef Layout out
+    cdef dim_t strides[MAX_OPERANDS][MAX_DIMS]
+    cdef int ndims[MAX_OPERANDS]
+    cdef const dim_t* sizes_of[MAX_OPERANDS]
+    cdef const dim_t* strides_of[MAX_OPERANDS]
+    cdef int n = 1, i, at, shift
+    gather_layout(c, t, indices, arg(c, 2), &g)
+    ndims[0] = g.ndim
+    sizes_of[0] = g.sizes
+    strides_of[0] = g.source
+    for index in indices:
+        if index.storage.device is META and t.storage.device is not META:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        if n == MAX_OPERANDS:
+            break
+        for i in range(g.ndim):
+            strides[n][i] = 0
+        shift = g.index.ndim - index.ndim
+        for i in range(index.ndim):
+            at = g.first + shift + i
+            if index.sizes[i] == g.sizes[at]:
+                strides[n][at] = index.strides[i]
+        ndims[n] = g.ndim
+        sizes_of[n] = g.sizes
+        strides_of[n] = strides[n]
+        n += 1
+    out.ndim = g.ndim
+    out.offset = 0
+    copy_dims(out.sizes, g.sizes, g.ndim)
+    elementwise_strides(n, ndims, sizes_of, strides_of, &out)
+    return new_from(&out, t.dtype, result_device(c))
+
+
+define("_index(Tensor input, Tensor[] indices, int[] dims) -> Tensor", index_meta, FUNCTION_ONLY | MIXED,
+       "Elements at the positions that index tensors name along dimensions: x[i, :, j].")
+
+
+# Along one dimension --------------------------------------------------------------------------
+
+cdef object index_select_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 2)
+    cdef int d = dim_arg(c, 1, t.ndim)
+    cdef dim_t sizes[MAX_DIMS]
+    if index.ndim > 1:
+        raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(index)}")
+    check_long(c, index, True)
+    if t.ndim == 0 and index.total != 1:
+        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has one element to select, the index has shape {shape_str(index)}")
+    copy_dims(sizes, t.sizes, t.ndim)
+    if t.ndim:
+        sizes[d] = index.total
+        if index.total and t.sizes[d] == 0:
+            raise IndexError(f"{op_name(c)}(): dimension {d} of shape {shape_str(t)} has no elements to select")
+    return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
+
+
+cdef int check_gather(Call* c, Tensor t, Tensor index, int d) except -1:
+    """The index must fit into `t` along all dimensions but `d`; 0-d counts as (1,)."""
+    cdef int i
+    if index.total == 0:
+        return 0
+    check_long(c, index, True)
+    if max(t.ndim, 1) != max(index.ndim, 1):
+        raise RuntimeError(f"{op_name(c)}(): the index must have as many dimensions as the input, got shapes "
+                           f"{shape_str(index)} and {shape_str(t)}")
+    for i in range(min(t.ndim, index.ndim)):
+        if i != d and index.sizes[i] > t.sizes[i]:
+            raise RuntimeError(f"{op_name(c)}(): the index of shape {shape_str(index)} does not fit in shape "
+                               f"{shape_str(t)} apart from dimension {d}")
+    return 0
+
+
+cdef object gather_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 2)
+    cdef int d = dim_arg(c, 1, t.ndim)
+    check_gather(c, t, index, d)
+    check_out(c, t, index.total)
+    check_out(c, index, index.total)
+    return new_contiguous(index.ndim, index.sizes, t.dtype, result_device(c))
+
+
+cdef object take_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 1)
+    check_long(c, index, False)
+    if t.total == 0 and index.total:
+        raise IndexError(f"{op_name(c)}(): shape {shape_str(t)} has no elements to take")
+    return new_contiguous(index.ndim, index.sizes, t.dtype, result_device(c))
+
+
+cdef object take_along_dim_body(Call* c):
+    """gather() after broadcasting all dimensions but one; without a dimension, of all elements in a row."""
+    cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 1)
+    cdef Layout lay
+    cdef dim_t kept
+    cdef int d
+    if is_none(c, 2):
+        check_long(c, index, False)
+        return call("gather", (reshape_to(t, 1, &t.total), 0, reshape_to(index, 1, &index.total)))
+    if t.ndim != index.ndim:
+        raise RuntimeError(f"{op_name(c)}(): the indices must have as many dimensions as the input, got shapes "
+                           f"{shape_str(index)} and {shape_str(t)}")
+    check_long(c, index, False)
+    d = dim_arg(c, 2, t.ndim)
+    lay.ndim = t.ndim
+    copy_dims(lay.sizes, t.sizes, t.ndim)
+    if t.ndim:
+        lay.sizes[d] = index.sizes[d]
+    if broadcast_into(&lay, index.ndim, index.sizes):
+        raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast apart from "
+                           f"dimension {d}")
+    index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))
+    if t.ndim:
+        lay.sizes[d] = t.sizes[d]
+    return call("gather", (t.expand(dims_tuple(lay.ndim, lay.sizes)), d, index))
+
+
+define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT,
+       "The indices of a dimension that a vector names.")
+define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT,
+       "At each place of the index, the element that it names along a dimension.")
+define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT, "Elements by their position in a row of all.")
+define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT,
+       "gather() with broadcasting.")
+
+
+# Results whose shape depends on values -------------------------------------------------------------
+
+cdef object _unknown(Call* c):
+    """The meta kernel of these ops: an error where there is no data; otherwise the device makes the result."""
+    if result_device(c) is META:
+        raise data_dependent(op_name(c), META, tensor_arg(c, 0).shape)
+    return None
+
+
+cdef object nonzero_meta(Call* c):
+    return _unknown(c)
+
+
+cdef object masked_select_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), mask = tensor_arg(c, 1)
+    cdef Layout lay
+    if mask.dtype.code != BOOL and mask.dtype.code != U8:
+        raise RuntimeError(f"{op_name(c)}(): the mask must be bool, not {mask.dtype.name}")
+    lay.ndim = t.ndim
+    copy_dims(lay.sizes, t.sizes, t.ndim)
+    if broadcast_into(&lay, mask.ndim, mask.sizes):
+        raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(mask)} do not broadcast")
+    return _unknown(c)
+
+
+cdef object nonzero_static_meta(Call* c):
+    """nonzero() cut or filled up to a given length."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[2]
+    cdef dim_t strides[2]
+    sizes[0], sizes[1] = int_arg(c, 1), t.ndim
+    if sizes[0] < 0:
+        raise RuntimeError(f"{op_name(c)}(): the size must not be negative, got {sizes[0]}")
+    # Column by column, as PyTorch has it.
+    strides[0], strides[1] = 1, sizes[0]
+    return new_strided(2, sizes, strides, by_code(I64), result_device(c))
+
+
+define("nonzero(Tensor input, *, bool as_tuple=False) -> Tensor", nonzero_meta, DATA | NO_GRAD | OUT,
+       "The positions of the elements that are not 0, as rows, or as a tuple of columns.")
+define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD, "nonzero().")
+define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT,
+       "The elements where a mask is true, in a row.")
+define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT,
+       "nonzero() cut or filled up to `size` rows.")
+
+
+cdef object unravel_body(Call* c):
+    """Positions in a row as positions along the dimensions of a shape: views of one tensor."""
+    cdef Tensor indices = tensor_arg(c, 0)
+    cdef object shape = arg(c, 1)
+    if isinstance(shape, int):
+        shape = (shape,)
+    return call("unbind", (call("_unravel_index", (indices, tuple(shape))), -1))
+
+
+cdef object unravel_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t shape[MAX_DIMS]
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t total = 1
+    cdef int i, n = dims_arg(c, 1, shape)
+    if t.dtype.kind != by_code(I64).kind:
+        raise ValueError(f"unravel_index(): the indices must be integers, not {t.dtype.name}")
+    for i in range(n):
+        if shape[i] < 0:
+            raise ValueError(f"unravel_index(): the shape must not have negative sizes, got {list(dims_tuple(n, shape))}")
+        total = mul_dims(total, shape[i])
+    if t.ndim >= MAX_DIMS:
+        raise RuntimeError(f"at most {MAX_DIMS} dimensions are supported")
+    copy_dims(sizes, t.sizes, t.ndim)
+    sizes[t.ndim] = n
+    return new_contiguous(t.ndim + 1, sizes, by_code(I64), result_device(c))
+
+
+define("unravel_index(Tensor indices, any shape) -> Tensor[]", unravel_body, COMPOSITE | FUNCTION_ONLY,
+       "Positions in a row as positions along the dimensions of a shape.")
+define("_unravel_index(Tensor indices, int[] shape) -> Tensor", unravel_meta, FUNCTION_ONLY)

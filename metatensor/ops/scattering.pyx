@@ -1,0 +1,306 @@
+"""Writing elements by index tensors or masks: scatter, index_add and kin, put, masked_scatter, index_put."""
+from metatensor._core.dtype cimport BOOL, I32, I64, U8
+from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg, is_none, op_name,
+    result_device, tensor_arg, tensors_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, MAX_DIMS, dim_t
+from metatensor.ops.factory cimport check_fill, make_like
+from metatensor.ops.gathering cimport check_gather, check_long, check_out
+
+
+cdef int _same_dtype(Call* c, Tensor t, Tensor src) except -1:
+    if t.dtype is not src.dtype:
+        raise RuntimeError(f"{op_name(c)}(): the source must have the input's dtype, {t.dtype.name}, not {src.dtype.name}")
+    return 0
+
+
+cdef Tensor _dense(Call* c, Tensor t):
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+# scatter ----------------------------------------------------------------------------------
+
+cdef int _check_scatter(Call* c, Tensor t, Tensor index, Tensor src) except -1:
+    """The index must fit into the source, and apart from the dimension into the input."""
+    cdef int d = dim_arg(c, 1, t.ndim), i
+    check_gather(c, t, index, d)
+    check_out(c, index, t.total)
+    if src is None:
+        return 0
+    check_out(c, src, t.total)
+    _same_dtype(c, t, src)
+    if index.total == 0:
+        return 0
+    if max(src.ndim, 1) != max(index.ndim, 1):
+        raise RuntimeError(f"{op_name(c)}(): the index must have as many dimensions as the source, got shapes "
+                           f"{shape_str(index)} and {shape_str(src)}")
+    for i in range(min(index.ndim, src.ndim)):
+        if index.sizes[i] > src.sizes[i]:
+            raise RuntimeError(f"{op_name(c)}(): the index of shape {shape_str(index)} does not fit in the source of "
+                               f"shape {shape_str(src)}")
+    return 0
+
+
+cdef int _check_reduce(Call* c, int slot, tuple known) except -1:
+    if not is_none(c, slot) and arg(c, slot) not in known:
+        raise RuntimeError(f"{op_name(c)}(): reduce must be one of {', '.join(known)}, got {arg(c, slot)!r}")
+    return 0
+
+
+cdef tuple SIMPLE = ("add", "multiply")
+cdef tuple REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+cdef object scatter_meta(Call* c):
+    """scatter, scatter_add, scatter_reduce: (input, dim, index, src, ...)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    _check_scatter(c, t, tensor_arg(c, 2), tensor_arg(c, 3))
+    return _dense(c, t)
+
+
+cdef object scatter_mode_meta(Call* c):
+    _check_reduce(c, 4, SIMPLE)
+    return scatter_meta(c)
+
+
+cdef object scatter_value_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    _check_scatter(c, t, tensor_arg(c, 2), None)
+    check_fill(c, t.dtype, arg(c, 3))
+    return _dense(c, t)
+
+
+cdef object scatter_value_mode_meta(Call* c):
+    _check_reduce(c, 4, SIMPLE)
+    return scatter_value_meta(c)
+
+
+cdef object scatter_reduce_meta(Call* c):
+    _check_reduce(c, 4, REDUCTIONS)
+    return scatter_meta(c)
+
+
+define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT,
+       "The elements of `src` written to the places that the index names along a dimension.")
+define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
+       INPLACE | OUT)
+# After the overloads with a tensor: a tensor of one element would do as a number too.
+define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT)
+define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+       scatter_value_mode_meta, INPLACE | OUT)
+define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT,
+       "The elements of `src` added to the places that the index names along a dimension.")
+define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
+       scatter_reduce_meta, INPLACE | OUT, "The elements of `src` reduced into the places that the index names: sum, "
+       "prod, mean, amax or amin.")
+
+
+# index_add and its kin --------------------------------------------------------------------------
+
+cdef int _check_vector(Call* c, Tensor index) except -1:
+    if index.ndim > 1:
+        raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(index)}")
+    check_long(c, index, True)
+    return 0
+
+
+cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source) except -1:
+    """One slice of the source for each index, of the input's shape apart from the dimension."""
+    cdef int d = dim_arg(c, 1, t.ndim), i
+    _check_vector(c, index)
+    check_out(c, index, t.total)
+    check_out(c, source, t.total)
+    _same_dtype(c, t, source)
+    if source.ndim == 0:
+        if index.total != 1:
+            raise RuntimeError(f"{op_name(c)}(): a 0-d source goes with one index, got {index.total}")
+        return 0
+    if t.ndim and source.ndim != t.ndim:
+        raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} must have as many dimensions as the "
+                           f"input of shape {shape_str(t)}")
+    if d >= source.ndim or source.sizes[d] != index.total:
+        raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} must have one slice in dimension {d} "
+                           f"for each of the {index.total} indices")
+    for i in range(t.ndim):
+        if i != d and t.sizes[i] != source.sizes[i]:
+            raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} does not fit in shape "
+                               f"{shape_str(t)} apart from dimension {d}")
+    return 0
+
+
+cdef object index_add_meta(Call* c):
+    """index_add, index_copy: (input, dim, index, source, ...)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    _check_slices(c, t, tensor_arg(c, 2), tensor_arg(c, 3))
+    return _dense(c, t)
+
+
+cdef object index_reduce_meta(Call* c):
+    _check_reduce(c, 4, ("prod", "mean", "amax", "amin"))
+    return index_add_meta(c)
+
+
+cdef object index_fill_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), value
+    dim_arg(c, 1, t.ndim)
+    if tensor_arg(c, 2).ndim > 1:
+        raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(tensor_arg(c, 2))}")
+    if tensor_arg(c, 2).dtype.code != I64 and tensor_arg(c, 2).dtype.code != I32:
+        raise IndexError(f"{op_name(c)}(): the index must be int64 or int32, not {tensor_arg(c, 2).dtype.name}")
+    if isinstance(arg(c, 3), Tensor):
+        value = tensor_arg(c, 3)
+        if value.ndim:
+            raise RuntimeError(f"{op_name(c)}(): the value must be a number or a 0-d tensor, got shape {shape_str(value)}")
+        if value.dtype.kind == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
+            raise RuntimeError(f"{op_name(c)}(): a complex value cannot be written to {t.dtype.name}")
+    else:
+        check_fill(c, t.dtype, arg(c, 3))
+    return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+
+
+define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", index_add_meta,
+       INPLACE | OUT, "Slices of the source added to those of a dimension that a vector names.")
+define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_add_meta, INPLACE | OUT,
+       "Slices of the source written to those of a dimension that a vector names.")
+define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
+       index_reduce_meta, INPLACE | OUT, "Slices of the source reduced into those that a vector names: prod, mean, amax or "
+       "amin.")
+define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE,
+       "Slices of a dimension that a vector names, filled with a number.")
+
+
+# put, masked_scatter, index_put ------------------------------------------------------------------------
+
+cdef object put_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 1), source = tensor_arg(c, 2)
+    check_long(c, index, False)
+    _same_dtype(c, t, source)
+    if index.total != source.total:
+        raise RuntimeError(f"{op_name(c)}(): the index has {index.total} elements, the source {source.total}")
+    if t.total == 0 and index.total:
+        raise IndexError(f"{op_name(c)}(): shape {shape_str(t)} has no elements to write to")
+    return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+
+
+cdef object masked_scatter_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0), mask = tensor_arg(c, 1)
+    cdef Layout lay
+    if mask.dtype.code != BOOL:
+        raise RuntimeError(f"{op_name(c)}(): the mask must be bool, not {mask.dtype.name}")
+    _same_dtype(c, t, tensor_arg(c, 2))
+    lay.ndim = t.ndim
+    copy_dims(lay.sizes, t.sizes, t.ndim)
+    if broadcast_into(&lay, mask.ndim, mask.sizes):
+        raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(mask)} do not broadcast")
+    return new_contiguous(lay.ndim, lay.sizes, t.dtype, result_device(c))
+
+
+define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE,
+       "Elements of the source written to positions in a row of all.")
+define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE,
+       "The elements of the source, in order, written where a mask is true.")
+
+
+cdef object index_put_meta(Call* c):
+    """(input, index tensors or masks, their first dimensions, values): writes; masks without data pass unchecked."""
+    cdef Tensor t = tensor_arg(c, 0), index, values = tensor_arg(c, 3)
+    cdef Layout lay
+    cdef dim_t sizes[MAX_DIMS]
+    cdef bint indexed[MAX_DIMS]
+    cdef int i, d, uses, k = 0, first = -1, previous = -2
+    cdef bint adjacent = True, masked = False
+    _same_dtype(c, t, values)
+    if t.storage.data is not None and values.storage.data is None and not values.storage.fake:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    lay.ndim = 0
+    for i in range(t.ndim):
+        indexed[i] = False
+    for index, dim in zip(tensors_arg(c, 1), arg(c, 2)):
+        d = dim
+        uses = index.ndim if index.dtype.code == BOOL or index.dtype.code == U8 else 1
+        if d < 0 or d + uses > t.ndim:
+            raise IndexError(f"{op_name(c)}(): too many indices for a tensor of shape {shape_str(t)}")
+        if index.dtype.code == BOOL or index.dtype.code == U8:
+            masked = True
+            for i in range(uses):
+                if index.sizes[i] != t.sizes[d + i]:
+                    raise IndexError(f"{op_name(c)}(): the mask of shape {shape_str(index)} does not match the tensor of "
+                                     f"shape {shape_str(t)} from dimension {d} on")
+        elif index.dtype.code != I64 and index.dtype.code != I32:
+            raise IndexError(f"{op_name(c)}(): index tensors must be int64, int32, uint8 or bool, not {index.dtype.name}")
+        elif broadcast_into(&lay, index.ndim, index.sizes):
+            raise IndexError(f"{op_name(c)}(): shape mismatch: index tensors do not broadcast")
+        for i in range(uses):
+            indexed[d + i] = True
+        if previous != -2 and d != previous + 1:
+            adjacent = False
+        if first < 0:
+            first = d
+        previous = d + uses - 1
+    if masked:
+        return t
+    if not adjacent:
+        first = 0
+    for i in range(t.ndim + 1):
+        if k == first:
+            for d in range(lay.ndim):
+                sizes[k] = lay.sizes[d]
+                k += 1
+        if i < t.ndim and not indexed[i]:
+            sizes[k] = t.sizes[i]
+            k += 1
+    if not can_broadcast(values.ndim, values.sizes, k, sizes):
+        raise RuntimeError(f"{op_name(c)}(): values of shape {shape_str(values)} do not broadcast to the indexed part, of "
+                           f"shape {[sizes[i] for i in range(k)]}")
+    return t
+
+
+define("_index_put_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
+       FUNCTION_ONLY | MIXED, "Write values to the positions that index tensors name.")
+define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
+       FUNCTION_ONLY | MIXED, "Add values to the positions that index tensors name.")
+
+
+cdef object _put(Call* c, Tensor t):
+    """index_put_ on `t` with indices as PyTorch gives them: a tensor, or None for all, for each dimension."""
+    cdef Tensor index
+    cdef int d = 0
+    if not isinstance(arg(c, 1), (list, tuple)):
+        raise TypeError(f"{op_name(c)}(): argument 'indices' (position 2) must be tuple of Tensors, not "
+                        f"{type(arg(c, 1)).__name__}")
+    indices = []
+    dims = []
+    for item in arg(c, 1):
+        if item is None:
+            d += 1
+            continue
+        if not isinstance(item, Tensor):
+            raise TypeError(f"{op_name(c)}(): argument 'indices' (position 2) must hold Tensors or None, not "
+                            f"{type(item).__name__}")
+        index = <Tensor>item
+        indices.append(index)
+        dims.append(d)
+        d += index.ndim if index.dtype.code == BOOL or index.dtype.code == U8 else 1
+    if d > t.ndim:
+        raise IndexError(f"{op_name(c)}(): too many indices for a tensor of shape {shape_str(t)}")
+    if not indices:
+        indices = [call("arange", (t.sizes[0],), {"device": t.storage.device})]
+        dims = [0]
+    return call("_index_put_accumulate_" if bool_arg(c, 3) else "_index_put_", (t, indices, tuple(dims), tensor_arg(c, 2)))
+
+
+cdef object index_put_in_place(Call* c):
+    return _put(c, tensor_arg(c, 0))
+
+
+cdef object index_put_body(Call* c):
+    return _put(c, <Tensor>call("clone", (tensor_arg(c, 0),)))
+
+
+define("index_put(Tensor input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_body,
+       COMPOSITE | MIXED, "A copy with values written to the positions that a tuple of index tensors names.")
+define("index_put_(Tensor(a!) input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_in_place,
+       COMPOSITE | MIXED, "Write values to the positions that a tuple of index tensors names.")
