@@ -10,6 +10,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_CONTIGUOUS, MAX_DIMS, dim_t
+from metatensor.ops.pointwise cimport canonical
 from metatensor.ops.spatial cimport (
     BOOLS, COMPLEXES, FLOATS, INTS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image,
     read_image, spatial_arg,
@@ -144,7 +145,7 @@ cdef int transposed_sizes(Call* c, Image* x, Tensor w, Slots* at, dim_t* sizes) 
                                             f"stride {dims_str(x.n, stride)} and dilation {dims_str(x.n, dilation)}")
         size = add_dims(mul_dims(x.sizes[i + 2] - 1, stride[i]), reach(w.sizes[i + 2], dilation[i]))
         size = add_dims(size, extra[i]) - mul_dims(2, padding[i])
-        if size <= 0:
+        if size < 0:
             fail(c, f"the output would have size {size} in spatial dimension {i}, for an input of "
                     f"{dims_str(x.n, x.sizes + 2)} and padding {dims_str(x.n, padding)}")
         sizes[i + 2] = size
@@ -170,7 +171,7 @@ cdef object convolve(Call* c, int n, Slots* at, bint transposed):
         forward_sizes(c, &x, w, at, sizes)
         if x.sizes[1] == 0:
             sizes[1] = 0
-    if n > 1:
+    if n > 1 and not (canonical(t) and canonical(w)):
         form = image_format(&x)
         if form == FORMAT_CONTIGUOUS:
             form = suggest_format(w.ndim, w.sizes, w.strides)

@@ -168,21 +168,23 @@ cdef object lp_pool3d(Call* c):
 
 # Windows fitted to an output size -------------------------------------------------------------
 
-cdef int output_sizes(Call* c, int slot, Image* x, bint single, dim_t* sizes) except -1:
-    """The wanted spatial sizes: an int where `single` allows it, or a list in which None keeps a size."""
+cdef int output_sizes(Call* c, int slot, Image* x, dim_t* sizes) except -1:
+    """The wanted spatial sizes: an int, or a list in which None keeps a size."""
     cdef object value = arg(c, slot)
     cdef int i
     sizes[0] = x.sizes[0]
     sizes[1] = x.sizes[1]
+    if type(value) is int and value >= 0:
+        for i in range(x.n):
+            sizes[i + 2] = value
+        return 0
     if isinstance(value, (tuple, list)):
         if len(value) != x.n:
             fail_slot(c, slot, f"must have {x.n} values, got {value}")
         values = value
-    elif single:
-        values = (value,) * x.n
     else:
-        values = None
-    if values is None or not all([v is None or (hasattr(v, "__index__") and not isinstance(v, bool)) for v in values]):
+        values = (value,) * x.n
+    if not all([v is None or (hasattr(v, "__index__") and not isinstance(v, bool)) for v in values]):
         raise TypeError(f"{op_name(c)}(): the output size must be an int or {x.n} of them, got {value!r}")
     for i in range(x.n):
         sizes[i + 2] = x.sizes[i + 2] if values[i] is None else values[i]
@@ -202,7 +204,7 @@ cdef object adaptive(Call* c, int n, bint average, bint indices):
                          f"size of {arg(c, 1)}")
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS)
-    output_sizes(c, 1, &x, True, sizes)
+    output_sizes(c, 1, &x, sizes)
     not_empty(c, t, &x, not average)
     form = image_format(&x)
     if n == 3:
@@ -274,7 +276,7 @@ cdef object fractional(Call* c, int n, bint indices):
     sizes[0] = x.sizes[0]
     sizes[1] = x.sizes[1]
     if not is_none(c, 2):
-        output_sizes(c, 2, &x, True, sizes)
+        output_sizes(c, 2, &x, sizes)
     elif not is_none(c, 3):
         ratio_sizes(c, &x, sizes)
     else:

@@ -1,4 +1,5 @@
 """Resampling of images: interpolation to another size, and sampling at given places."""
+from libc.math cimport floor
 from metatensor._core.dtype cimport U8
 
 from metatensor._core.op cimport (
@@ -45,31 +46,41 @@ cdef tuple per_dimension(Call* c, int slot, str name, int n):
     return (value,) * n
 
 
-cdef int resized(Call* c, Image* x, str mode, dim_t* sizes) except -1:
+cdef int wrong_type(Call* c, int slot, str name, int n) except -1:
+    raise TypeError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {arg(c, slot)!r}")
+
+
+cdef int resized(Call* c, Image* x, dim_t* sizes) except -1:
     """The sizes asked for, or those that the factors give, rounded down."""
-    cdef int i
+    cdef int i = 2
     if is_none(c, 1) == is_none(c, 2):
         raise ValueError(f"{op_name(c)}(): needs either size or scale_factor, got "
                          f"{'neither' if is_none(c, 1) else 'both'}")
     if not is_none(c, 1):
-        values = per_dimension(c, 1, "size", x.n)
-        if not all([hasattr(v, "__index__") and not isinstance(v, bool) for v in values]):
-            raise TypeError(f"{op_name(c)}(): argument 'size' must be an int or {x.n} of them, got {arg(c, 1)!r}")
         if not is_none(c, 5) and bool_arg(c, 5):
             raise ValueError(f"{op_name(c)}(): recompute_scale_factor says nothing where size is given")
-        for i in range(x.n):
-            sizes[i + 2] = values[i]
+        for v in per_dimension(c, 1, "size", x.n):
+            if type(v) is not int and (isinstance(v, bool) or not hasattr(v, "__index__")):
+                wrong_type(c, 1, "size", x.n)
+            sizes[i] = v
+            i += 1
     else:
-        values = per_dimension(c, 2, "scale_factor", x.n)
-        if not all([isinstance(v, (int, float)) for v in values]):
-            raise TypeError(f"{op_name(c)}(): argument 'scale_factor' must be a number or {x.n} of them, "
-                            f"got {arg(c, 2)!r}")
-        for i in range(x.n):
-            sizes[i + 2] = int(float(x.sizes[i + 2]) * float(values[i]) // 1)
-    for i in range(x.n):
-        if sizes[i + 2] <= 0 or x.sizes[i + 2] <= 0:
+        for v in per_dimension(c, 2, "scale_factor", x.n):
+            if not isinstance(v, (int, float)):
+                wrong_type(c, 2, "scale_factor", x.n)
+            sizes[i] = scaled(c, x.sizes[i], v)
+            i += 1
+    for i in range(2, x.n + 2):
+        if sizes[i] <= 0 or x.sizes[i] <= 0:
             fail(c, f"sizes must be positive: input {dims_str(x.n, x.sizes + 2)}, output {dims_str(x.n, sizes + 2)}")
     return 0
+
+
+cdef dim_t scaled(Call* c, dim_t size, double factor) except? -1:
+    cdef double product = floor(<double>size * factor)
+    if not -9e18 < product < 9e18:
+        fail(c, f"a size of {size} times {factor} is out of range")
+    return <dim_t>product
 
 
 cdef object interpolate(Call* c):
@@ -79,7 +90,7 @@ cdef object interpolate(Call* c):
     cdef dim_t sizes[5]
     check_mode(c, t, mode)
     read_image(c, t, t.ndim - 2, &x)
-    resized(c, &x, mode, sizes)
+    resized(c, &x, sizes)
     if t.dtype.code != U8 or mode == "area":
         need_dtype(c, t, FLOATS)
     if x.sizes[1] == 0 and mode != "area":
