@@ -88,12 +88,12 @@ def _show(value: Any) -> str:
 # Shapes to try together, by the number of tensors: alike, broadcasting, matrix products, convolutions.
 SHAPES: dict[int, list[tuple[tuple[int, ...], ...]]] = {
     0: [()],
-    1: [((2, 3),), ((4,),), ((),), ((3, 3),), ((2, 3, 4),), ((1, 2, 6, 6),), ((1, 2, 4, 4, 4),), ((0, 3),), ((3, 2),)],
+    1: [((2, 3),), ((4,),), ((),), ((3, 3),), ((2, 3, 4),), ((1, 2, 6, 6),), ((1, 2, 4, 4, 4),), ((0, 3),), ((3, 2),), ((1, 2, 3),)],
     2: [
         ((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((2, 3), (3, 4)), ((3, 3), (3,)), ((3,), (3,)), ((2, 3, 4), (2, 4, 3)),
         ((1, 2, 6), (4, 2, 3)), ((1, 2, 6), (2, 2, 3)), ((1, 2, 6, 6), (4, 2, 3, 3)), ((1, 2, 6, 6), (2, 2, 3, 3)),
         ((1, 2, 4, 4, 4), (2, 2, 3, 3, 3)), ((2, 3), ()), ((), (2, 3)), ((3, 3), (3, 3)), ((3,), (4, 3)), ((1, 2, 4, 4), (1, 4, 4, 2)),
-        ((1, 2, 3, 3),) * 2, ((1, 2, 2, 2, 2),) * 2, ((4,), (3, 2)),
+        ((1, 2, 3, 3),) * 2, ((1, 2, 2, 2, 2),) * 2, ((4,), (3, 2)), ((1, 2, 4, 4, 4), (1, 2, 2, 2, 3)),
     ],
     3: [
         ((2, 3), (2, 3), (2, 3)), ((2, 3), (3,), (2, 1)), ((2, 4), (2, 3), (3, 4)), ((2, 3, 5), (2, 3, 4), (2, 4, 5)),
@@ -106,10 +106,10 @@ MORE = [((2, 3),) * 8, ((3,),) * 8, ((2, 3, 4), *((3,),) * 7)]
 
 LISTS: list[tuple[tuple[int, ...], ...]] = [((2, 3), (2, 3)), ((3,), (3,)), ((2, 3), (3, 4))]
 
-INDEX_NAMES = {"index", "indices", "indices1", "indices2", "target"}
+INDEX_NAMES = {"index", "indices", "indices1", "indices2"}
 # What a sample leaves alone: where a result goes, and what changes nothing about its values.
 NOT_VARIED = {"device", "pin_memory", "layout", "requires_grad", "inplace", "non_blocking", "copy", "sparse"}
-FIRST_DTYPES = ("float32", "int64", "bool", "complex64", "index first")
+FIRST_DTYPES = ("float32", "target alike", "int64", "bool", "complex64", "index first")
 ATTEMPTS = 600
 
 
@@ -172,17 +172,19 @@ def _combinations(schema: Any, dtype: str) -> Iterator[Sample]:
 
 
 def _tensor_lists(dtype: str) -> list[list[Spec]]:
-    dtype = "float32" if dtype == "index first" else dtype
+    dtype = "float32" if " " in dtype else dtype
     return [[Spec(shape, dtype, seed) for seed, shape in enumerate(shapes)] for shapes in LISTS]
 
 
 def _spec(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Spec:
     if dtype == "index first":
         return Spec(shape, "float32", seed) if seed else Spec(shape, "int64", seed, "index")
-    if name in INDEX_NAMES:
+    if name in INDEX_NAMES or (name == "target" and dtype != "target alike"):
         return Spec(shape, "int64", seed, "index")
     if name in ("mask", "condition"):
         return Spec(shape, "bool", seed)
+    if dtype == "target alike":
+        return Spec(shape, "float32", seed)
     return Spec(shape, dtype, seed)
 
 

@@ -11,7 +11,10 @@ PAGE = (ROOT / "docs" / "writing-a-device.md").read_text()
 BLOCKS = re.findall(r"```(python|toml)\n(.*?)```", PAGE, re.S)
 
 
-@pytest.mark.parametrize("block", [text for _, text in BLOCKS if text.startswith("# plugins/")], ids=lambda text: text.splitlines()[1].strip())
+EXCERPTS = [text for _, text in BLOCKS if text.startswith("# plugins/")]
+
+
+@pytest.mark.parametrize("block", EXCERPTS, ids=lambda text: text.splitlines()[1].strip())
 def test_excerpts_are_the_files(block):
     head, _, text = block.partition("\n")
     assert text.rstrip("\n") in (ROOT / head.removeprefix("# ")).read_text()
@@ -24,8 +27,7 @@ def test_the_template_is_short():
 def test_methods_of_the_base_class_are_described():
     from metatensor.devices import DeviceBackend
 
-    required = {name for name, method in vars(DeviceBackend).items() if callable(method) and name in ("allocate", "copy", "to_host", "from_host", "kernel")}
-    assert all(f"`{name}(" in PAGE for name in required)
+    assert all(f"| `{name}(" in PAGE for name in ("allocate", "copy", "to_host", "from_host", "kernel"))
     assert all(hasattr(DeviceBackend, name) for name in re.findall(r"^\| `(\w+)\(", PAGE, re.M))
 
 
