@@ -1,0 +1,134 @@
+"""Triangles and diagonals of matrices, and places in sorted sequences."""
+from metatensor._core.dtype cimport I32, I64, by_code
+from metatensor._core.layout cimport add_dims
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, int_arg, is_none, op_name,
+    result_device, tensor_arg, wrap,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, dim_t
+from metatensor.ops.view cimport reshape_to
+
+
+cdef object triangle_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    int_arg(c, 1)
+    if t.ndim < 2:
+        raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object diag_embed_meta(Call* c):
+    """The last dimension as a diagonal of new matrices in the dimensions dim1 and dim2."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t offset = int_arg(c, 1), n
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int ndim = t.ndim + 1, d1 = wrap(c, int_arg(c, 2), ndim), d2 = wrap(c, int_arg(c, 3), ndim), i, k = 0
+    if d1 == d2:
+        raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {arg(c, 2)} and {arg(c, 3)}")
+    if t.ndim == 0 or ndim > MAX_DIMS:
+        raise RuntimeError(f"{op_name(c)}(): 1 to {MAX_DIMS - 1} dimensions are needed, got shape {shape_str(t)}")
+    n = add_dims(t.sizes[t.ndim - 1], offset if offset >= 0 else -offset)
+    for i in range(ndim):
+        if i == d1 or i == d2:
+            sizes[i] = n
+        else:
+            sizes[i] = t.sizes[k]
+            k += 1
+    return new_contiguous(ndim, sizes, t.dtype, result_device(c))
+
+
+cdef object diag_body(Call* c):
+    """A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector."""
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.ndim == 1:
+        return call("diag_embed", (t, arg(c, 1)))
+    if t.ndim == 2:
+        return call("diagonal_copy", (t, arg(c, 1)))
+    raise RuntimeError(f"{op_name(c)}(): a vector or a matrix is needed, got shape {shape_str(t)}")
+
+
+cdef object diagflat_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return call("diag_embed", (reshape_to(t, 1, &t.total), arg(c, 1)))
+
+
+define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT,
+       "The elements of matrices on and below a diagonal, 0 elsewhere.")
+define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT,
+       "The elements of matrices on and above a diagonal, 0 elsewhere.")
+define("diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diag_embed_meta, 0,
+       "Vectors as diagonals of matrices.")
+define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OUT,
+       "A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector.")
+define("diagflat(Tensor input, int offset=0) -> Tensor", diagflat_body, COMPOSITE,
+       "All elements as the diagonal of a matrix.")
+
+
+# Places in sorted sequences -------------------------------------------------------------------
+
+cdef int _check_order(Call* c, Tensor sequence, int side, int sorter) except -1:
+    if side >= 0 and not is_none(c, side):
+        if arg(c, side) not in ("left", "right"):
+            raise RuntimeError(f"{op_name(c)}(): side must be 'left' or 'right', got {arg(c, side)!r}")
+        if arg(c, side) == "left" and bool_arg(c, side - 1):
+            raise RuntimeError(f"{op_name(c)}(): side='left' contradicts right=True")
+    if sequence.dtype.kind == KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): complex numbers have no order")
+    if sorter >= 0 and not is_none(c, sorter):
+        if tensor_arg(c, sorter).dtype.code != I64:
+            raise RuntimeError(f"{op_name(c)}(): the sorter must be int64, not {tensor_arg(c, sorter).dtype.name}")
+        if tensor_arg(c, sorter).ndim != sequence.ndim:
+            raise RuntimeError(f"{op_name(c)}(): the sorter must have the sequence's shape, {shape_str(sequence)}, got "
+                               f"{shape_str(tensor_arg(c, sorter))}")
+        for i in range(sequence.ndim):
+            if tensor_arg(c, sorter).sizes[i] != sequence.sizes[i]:
+                raise RuntimeError(f"{op_name(c)}(): the sorter must have the sequence's shape, {shape_str(sequence)}, "
+                                   f"got {shape_str(tensor_arg(c, sorter))}")
+    return 0
+
+
+cdef object searchsorted_meta(Call* c):
+    """(sorted_sequence, input, out_int32, right, side, sorter)"""
+    cdef Tensor sequence = tensor_arg(c, 0), values
+    cdef int i
+    _check_order(c, sequence, 4, 5)
+    if sequence.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): the sorted sequence must have at least 1 dimension")
+    dtype = by_code(I32 if bool_arg(c, 2) else I64)
+    if not isinstance(arg(c, 1), Tensor):
+        if sequence.ndim != 1:
+            raise RuntimeError(f"{op_name(c)}(): a number can be placed in a vector only, got shape {shape_str(sequence)}")
+        return new_contiguous(0, NULL, dtype, result_device(c))
+    values = tensor_arg(c, 1)
+    if values.dtype is not sequence.dtype:
+        raise RuntimeError(f"{op_name(c)}(): sequence and values must have one dtype, got {sequence.dtype.name} and "
+                           f"{values.dtype.name}")
+    if sequence.ndim != 1:
+        fits = values.ndim == sequence.ndim
+        for i in range(sequence.ndim - 1):
+            fits = fits and values.sizes[i] == sequence.sizes[i]
+        if not fits:
+            raise RuntimeError(f"{op_name(c)}(): apart from the last dimension the values of shape {shape_str(values)} must "
+                               f"have the sequence's shape, {shape_str(sequence)}")
+    return new_contiguous(values.ndim, values.sizes, dtype, result_device(c))
+
+
+cdef object bucketize_meta(Call* c):
+    """(input, boundaries, out_int32, right)"""
+    cdef Tensor boundaries = tensor_arg(c, 1), values
+    _check_order(c, boundaries, -1, -1)
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"{op_name(c)}(): the boundaries must be a vector, got shape {shape_str(boundaries)}")
+    dtype = by_code(I32 if bool_arg(c, 2) else I64)
+    if not isinstance(arg(c, 0), Tensor):
+        return new_contiguous(0, NULL, dtype, result_device(c))
+    values = tensor_arg(c, 0)
+    return new_contiguous(values.ndim, values.sizes, dtype, result_device(c))
+
+
+define("searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, bool right=False, "
+       "str? side=None, Tensor? sorter=None) -> Tensor", searchsorted_meta, OUT | NO_GRAD | FUNCTION_ONLY,
+       "Where values would be inserted in sorted sequences along the last dimension.")
+define("bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
+       bucketize_meta, OUT | NO_GRAD | FUNCTION_ONLY, "Which interval between sorted boundaries a value falls in.")
