@@ -137,7 +137,7 @@ def test_shapes_like_torch(call, shapes):
     with torch.device("meta"):
         try:
             theirs = run(torch)
-        except NotImplementedError:
+        except RuntimeError:  # reads values
             with torch.device("cpu"):
                 theirs = run(torch)
     assert [o[:2] for o in ours] == [t[:2] for t in theirs]

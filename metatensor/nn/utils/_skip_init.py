@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import metatensor as mt
@@ -17,9 +16,11 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     The module is built on meta and then moved with `Module.to_empty`. RuntimeError for a class that is not a Module
     or whose constructor has no ``device`` argument.
     """
+    from inspect import signature  # slow to import, and nothing else here needs it
+
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise RuntimeError(f"skip_init: expected a class of modules, got {module_cls!r}")
-    if "device" not in inspect.signature(module_cls).parameters:
+    if "device" not in signature(module_cls).parameters:
         raise RuntimeError(f"skip_init: {module_cls.__name__} has no argument 'device'")
     device = kwargs.pop("device", None)
     module = module_cls(*args, device="meta", **kwargs)
