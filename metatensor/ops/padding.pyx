@@ -57,6 +57,7 @@ cdef object border_pad(Call* c, str mode):
     cdef dim_t pad[2 * MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t before, after
+    cdef bint something = False
     cdef int i, d, first, n = len(arg(c, 1)) // 2
     if not is_none(c, 3) and arg(c, 3) != 0:
         fail_slot(c, 3, f"is only for mode='constant', not {mode!r}")
@@ -80,8 +81,11 @@ cdef object border_pad(Call* c, str mode):
         if mode == "circular" and (before > t.sizes[d] or after > t.sizes[d]):
             fail_slot(c, 1, f"must not wrap around more than once in dimension {d} of an input of shape "
                             f"{shape_str(t)}, got {dims_str(2 * n, pad)}")
-        if sizes[d] < (0 if mode == "circular" else 1):
+        if sizes[d] < 0:
             fail_slot(c, 1, f"leaves size {sizes[d]} in dimension {d} of an input of shape {shape_str(t)}")
+        something = something or sizes[d] > 0
+    if not something and mode != "circular":
+        fail_slot(c, 1, f"leaves nothing of an input of shape {shape_str(t)}")
     if mode != "circular" and n > 1 and on_cpu(c):
         return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))

@@ -127,10 +127,18 @@ cdef object avg_pool(Call* c, int n):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Image x
     cdef dim_t sizes[5]
+    cdef dim_t kernel[3]
+    cdef int i
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
     window_sizes(c, &x, 1, 3, -1, 4, sizes)
+    if n == 3:
+        # Here PyTorch lets no padding make up for what an image lacks.
+        window_arg(c, 1, 3, kernel, 1)
+        for i in range(3):
+            if x.sizes[i + 2] < kernel[i]:
+                fail(c, f"the window {dims_str(3, kernel)} is larger than the input {dims_str(3, x.sizes + 2)}")
     if n > 1 and not is_none(c, 6) and arg(c, 6) == 0:
         fail_slot(c, 6, "must not be zero")
     return new_image(c, &x, sizes, t.dtype, image_format(&x) if n < 3 else FORMAT_CONTIGUOUS)

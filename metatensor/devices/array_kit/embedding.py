@@ -17,6 +17,8 @@ def check_range(indices: Any, size: int, what: str) -> None:
 
 def _rows(kit: Any, out: Any, weight: Any, indices: Any) -> Any:
     check_range(indices, len(weight), "embedding")
+    if not out.size:
+        return None
     if kit.on_host and out.flags.c_contiguous and out.dtype == weight.dtype:
         # The range is checked: "clip" lets NumPy write straight into the result.
         kit.xp.take(weight, indices, axis=0, out=out, mode="clip")
