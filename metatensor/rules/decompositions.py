@@ -63,6 +63,4 @@ def to_copy(input: Any, *options: Any) -> Any:
 
     dtype = options[0] if len(options) == 4 else input.dtype
     device, memory_format = options[-3], options[-1]
-    return metatensor.empty_like(
-        input, dtype=dtype, device=device or input.device, memory_format=memory_format
-    ).copy_(input)
+    return metatensor.empty_like(input, dtype=dtype, device=device or input.device, memory_format=memory_format).copy_(input)

@@ -1,0 +1,25 @@
+"""Copies, and bytes from the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.registry import kernel
+
+
+@kernel("clone", "_to_copy.move", half="native")
+def clone(kit: Any, out: Any, input: Any, *_: Any) -> None:
+    out[...] = input
+
+
+@kernel("_to_copy")
+def to_copy(kit: Any, out: Any, input: Any, *_: Any) -> Any:
+    return input
+
+
+@kernel("_from_host", half="native")
+def from_host(kit: Any, out: Any, data: Any, *_: Any) -> None:
+    if out.size:
+        out[...] = kit.upload(np.frombuffer(data, np.uint8).view(out.dtype).reshape(out.shape))

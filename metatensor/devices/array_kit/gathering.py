@@ -1,0 +1,87 @@
+"""Elements read by index arrays and masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.devices.array_kit.registry import kernel
+
+__all__ = ["place"]
+
+
+def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
+    """The key of an array of ``ndim`` dimensions: index arrays (or masks, from their first dimension on) at ``dims``."""
+    key: list[Any] = []
+    for index, dim in zip(indices, dims, strict=True):
+        key += [slice(None)] * (dim - sum(item.ndim if is_mask(item) else 1 for item in key))
+        key.append(index.astype(bool) if index.dtype.name == "uint8" else index)
+    return tuple(key)
+
+
+def is_mask(item: Any) -> bool:
+    """Whether a part of a key stands for as many dimensions as it has."""
+    return not isinstance(item, slice) and item.dtype.kind == "b"
+
+
+@kernel("_index", half="native")
+def index(kit: Any, out: Any, input: Any, indices: Any, dims: Any) -> None:
+    out[...] = input[place(input.ndim, indices, dims)]
+
+
+@kernel("index_select", half="native")
+def index_select(kit: Any, out: Any, input: Any, dim: int, index: Any) -> None:
+    out[...] = kit.xp.take(input.reshape(input.shape or (1,)), index.reshape(-1), axis=dim).reshape(out.shape)
+
+
+@kernel("gather", half="native")
+def gather(kit: Any, out: Any, input: Any, dim: int, index: Any, sparse_grad: bool) -> None:
+    if not index.size:
+        return
+    index, input = index.reshape(index.shape or (1,)), input.reshape(input.shape or (1,))
+    part = tuple([slice(None) if i == dim % input.ndim else slice(size) for i, size in enumerate(index.shape)])
+    out[...] = kit.xp.take_along_axis(input[part], index, axis=dim).reshape(out.shape)
+
+
+@kernel("take", half="native")
+def take(kit: Any, out: Any, input: Any, index: Any) -> None:
+    out[...] = input.reshape(-1)[index]
+
+
+def positions(kit: Any, input: Any) -> Any:
+    """The positions of the elements that are not 0, as rows."""
+    if input.ndim == 0:
+        return kit.xp.empty((int(input != 0), 0), "i8")
+    return kit.xp.stack(kit.xp.nonzero(input), axis=1)
+
+
+@kernel("nonzero", "argwhere")
+def nonzero(kit: Any, out: Any, input: Any, as_tuple: bool = False) -> Any:
+    if as_tuple:
+        return tuple(kit.xp.nonzero(input.reshape(input.shape or (1,))))
+    return positions(kit, input)
+
+
+@kernel("nonzero_static")
+def nonzero_static(kit: Any, out: Any, input: Any, size: int, fill_value: int) -> None:
+    rows = positions(kit, input)[:size]
+    out[...] = fill_value
+    out[: rows.shape[0]] = rows
+
+
+@kernel("masked_select", half="native")
+def masked_select(kit: Any, out: Any, input: Any, mask: Any) -> Any:
+    input, mask = kit.xp.broadcast_arrays(input, mask.astype(bool))
+    return input[mask]
+
+
+@kernel("_unravel_index")
+def unravel_index(kit: Any, out: Any, indices: Any, shape: Any) -> None:
+    rest = indices.astype("i8")
+    total = 1
+    for size in shape:
+        total *= size
+    if rest.size and (int(rest.max()) >= total or int(rest.min()) < 0):
+        raise ValueError(f"unravel_index(): an index is out of bounds for the shape {tuple(shape)}")
+    for i in range(len(shape) - 1, -1, -1):
+        out[..., i] = rest % max(shape[i], 1)
+        rest = rest // max(shape[i], 1)

@@ -1,0 +1,63 @@
+"""Values of ranges, identity matrices and grids of indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.devices.array_kit.factory import fit
+from metatensor.devices.array_kit.registry import kernel
+
+
+@kernel("arange")
+def arange(kit: Any, out: Any, end: Any, *_: Any) -> Any:
+    return kit.xp.arange(out.size)
+
+
+@kernel("arange.start")
+def arange_start(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -> Any:
+    if out.dtype.name == "int64":
+        start, step = int(start), int(step)
+    return kit.xp.arange(out.size) * step + start
+
+
+def spaced(kit: Any, dtype: Any, start: Any, end: Any, steps: int) -> Any:
+    """Evenly spaced numbers, counted from both ends so that both are exact; integers are spaced in float64."""
+    xp = kit.xp
+    dtype = xp.dtype("f8") if dtype.kind in "iu" else dtype
+    start, end = xp.asarray(start).astype(dtype), xp.asarray(end).astype(dtype)
+    if steps < 2:
+        return xp.broadcast_to(start, (steps,))
+    step = (end - start) / dtype.type(steps - 1)
+    i = xp.arange(steps)
+    return xp.where(i < steps // 2, start + step * i.astype(dtype), end - step * (steps - 1 - i).astype(dtype))
+
+
+@kernel("linspace")
+def linspace(kit: Any, out: Any, start: Any, end: Any, steps: int, *_: Any) -> Any:
+    return spaced(kit, out.dtype, start, end, steps)
+
+
+@kernel("logspace")
+def logspace(kit: Any, out: Any, start: Any, end: Any, steps: int, base: float, *_: Any) -> Any:
+    exponents = spaced(kit, out.dtype, start, end, steps)
+    return kit.xp.power(exponents.dtype.type(base), exponents)
+
+
+@kernel("eye", "eye.m")
+def eye(kit: Any, out: Any, *_: Any) -> Any:
+    return kit.xp.eye(*out.shape)
+
+
+@kernel("tril_indices")
+def tril_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -> Any:
+    return kit.xp.stack(kit.xp.tril_indices(row, offset, col))
+
+
+@kernel("triu_indices")
+def triu_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -> Any:
+    return kit.xp.stack(kit.xp.triu_indices(row, offset, col))
+
+
+@kernel("scalar_tensor")
+def scalar_tensor(kit: Any, out: Any, s: Any, *_: Any) -> None:
+    out[...] = fit(out.dtype, s)

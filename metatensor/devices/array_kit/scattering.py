@@ -1,0 +1,189 @@
+"""Elements written by index arrays and masks. Where several are written to one place, reductions count them all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metatensor.devices.array_kit.factory import fit
+from metatensor.devices.array_kit.gathering import place
+from metatensor.devices.array_kit.registry import kernel
+
+
+def begin(kit: Any, out: Any, input: Any) -> None:
+    """Start from the input's values; in place they are there already."""
+    same = kit.xp.may_share_memory(out, input) and out.shape == input.shape and out.strides == input.strides
+    if not same:
+        out[...] = input
+
+
+def grid(kit: Any, index: Any, dim: int) -> tuple[Any, ...]:
+    """The key that addresses, for each element of ``index``, its own position with ``dim`` replaced by its value."""
+    dim %= index.ndim
+    return tuple(
+        [
+            index if i == dim else kit.xp.arange(size).reshape([-1 if k == i else 1 for k in range(index.ndim)])
+            for i, size in enumerate(index.shape)
+        ]
+    )
+
+
+def along(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
+    """The key of the slices of ``dim`` that a vector names."""
+    return (slice(None),) * (dim % ndim) + (index.reshape(-1),)
+
+
+def vectors(*arrays: Any) -> list[Any]:
+    """0-d arrays as views of one element."""
+    return [array.reshape((1,)) if array.ndim == 0 else array for array in arrays]
+
+
+def check(index: Any, size: int, name: str) -> None:
+    """IndexError where an index is outside 0..size - 1, negative ones included."""
+    if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
+        raise IndexError(f"{name}(): an index is out of bounds for a dimension of size {size}")
+
+
+IDENTITY = {"sum": 0, "mean": 0, "prod": 1}
+
+
+def extreme(dtype: Any, reduce: str) -> Any:
+    """What amax or amin of nothing is."""
+    if dtype.kind == "b":
+        return reduce == "amin"
+    if dtype.kind == "f":
+        return -np.inf if reduce == "amax" else np.inf
+    limits = np.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def reduce_at(kit: Any, out: Any, key: Any, values: Any, reduce: str, include_self: bool = True) -> None:
+    """Reduce ``values`` into ``out[key]``, with what is there or without."""
+    xp = kit.xp
+    values = xp.broadcast_to(values, out[key].shape)
+    if not include_self:
+        out[key] = IDENTITY[reduce] if reduce in IDENTITY else extreme(out.dtype, reduce)
+    if reduce in ("sum", "mean"):
+        xp.add.at(out, key, values)
+    elif reduce == "prod":
+        xp.multiply.at(out, key, values)
+    else:
+        (xp.maximum if reduce == "amax" else xp.minimum).at(out, key, values)
+    if reduce == "mean":
+        counts = xp.full(out.shape, 1 if include_self else 0, "i8")
+        xp.add.at(counts, key, 1)
+        counts = xp.maximum(counts, 1)
+        out[...] = xp.floor_divide(out, counts) if out.dtype.kind in "iu" else out / counts
+
+
+def scatter(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> None:
+    """All of the scatter family: ``reduce`` is "set" or a reduction, ``src`` an array or a number."""
+    begin(kit, out, input)
+    if not index.size:
+        return
+    out, index = vectors(out, index)
+    check(index, out.shape[dim], "scatter")
+    if isinstance(src, (kit.xp.ndarray, np.generic)):
+        (src,) = vectors(src)
+        values = src[tuple([slice(size) for size in index.shape])]
+    else:
+        values = kit.xp.asarray(fit(out.dtype, src)).astype(out.dtype)
+    key = grid(kit, index, dim)
+    if reduce == "set":
+        out[key] = values
+    else:
+        reduce_at(kit, out, key, values, reduce, include_self)
+
+
+@kernel("scatter", "scatter.value")
+def scatter_set(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any) -> None:
+    scatter(kit, out, input, dim, index, src, "set")
+
+
+@kernel("scatter.reduce", "scatter.value_reduce")
+def scatter_mode(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any, reduce: str) -> None:
+    scatter(kit, out, input, dim, index, src, "sum" if reduce == "add" else "prod")
+
+
+@kernel("scatter_add")
+def scatter_add(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any) -> None:
+    scatter(kit, out, input, dim, index, src, "sum")
+
+
+@kernel("scatter_reduce")
+def scatter_reduce(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> None:
+    scatter(kit, out, input, dim, index, src, reduce, include_self)
+
+
+@kernel("index_add")
+def index_add(kit: Any, out: Any, input: Any, dim: int, index: Any, source: Any, alpha: Any) -> None:
+    begin(kit, out, input)
+    out, source = vectors(out, source)
+    check(index, out.shape[dim], "index_add")
+    if alpha != 1:
+        source = source * kit.xp.asarray(fit(out.dtype, alpha)).astype(out.dtype)
+    kit.xp.add.at(out, along(out.ndim, dim, index), source)
+
+
+@kernel("index_copy")
+def index_copy(kit: Any, out: Any, input: Any, dim: int, index: Any, source: Any) -> None:
+    begin(kit, out, input)
+    out, source = vectors(out, source)
+    check(index, out.shape[dim], "index_copy")
+    out[along(out.ndim, dim, index)] = source
+
+
+@kernel("index_reduce")
+def index_reduce(kit: Any, out: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool) -> None:
+    begin(kit, out, input)
+    out, source = vectors(out, source)
+    check(index, out.shape[dim], "index_reduce")
+    reduce_at(kit, out, along(out.ndim, dim, index), source, reduce, include_self)
+
+
+@kernel("index_fill")
+def index_fill(kit: Any, out: Any, input: Any, dim: int, index: Any, value: Any) -> None:
+    begin(kit, out, input)
+    (out,) = vectors(out)
+    if not isinstance(value, (kit.xp.ndarray, np.generic)):
+        value = fit(out.dtype, value)
+    out[along(out.ndim, dim, index)] = value
+
+
+@kernel("put")
+def put(kit: Any, out: Any, input: Any, index: Any, source: Any, accumulate: bool) -> None:
+    begin(kit, out, input)
+    if not index.size:
+        return
+    total = out.size
+    if int(index.min()) < -total or int(index.max()) >= total:
+        raise IndexError(f"put(): an index is out of bounds for {total} elements")
+    (flat,) = vectors(out)
+    key = kit.xp.unravel_index(index.reshape(-1) % total, flat.shape)
+    if accumulate:
+        kit.xp.add.at(flat, key, source.reshape(-1))
+    else:
+        flat[key] = source.reshape(-1)
+
+
+@kernel("masked_scatter")
+def masked_scatter(kit: Any, out: Any, input: Any, mask: Any, source: Any) -> None:
+    begin(kit, out, kit.xp.broadcast_to(input, out.shape))
+    mask = kit.xp.broadcast_to(mask, out.shape)
+    count = int(kit.xp.count_nonzero(mask))
+    if count > source.size:
+        raise RuntimeError(f"masked_scatter(): the mask has {count} true elements, the source only {source.size}")
+    out[mask] = source.reshape(-1)[:count]
+
+
+@kernel("_index_put_", half="native")
+def index_put(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: Any) -> None:
+    out[place(out.ndim, indices, dims)] = values
+
+
+@kernel("_index_put_accumulate_")
+def index_put_accumulate(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: Any) -> None:
+    begin(kit, out, input)
+    key = place(out.ndim, indices, dims)
+    kit.xp.add.at(out, key, values)
