@@ -1,8 +1,10 @@
 """Making a parameter, and running one call without recording gradients, compiled."""
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_XINCREF
+from metatensor._core.layout cimport mul_dims
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.types cimport dim_t
 from metatensor.nn._base cimport checked, owned, pack_keywords, pack_positional
 from metatensor.nn._cpython cimport (
     PyObject_Vectorcall, PyVectorcall_NARGS, Py_TYPE, mt_enable_vectorcall, mt_new_instance, vectorcallfunc,
@@ -53,6 +55,20 @@ def without_grad(function, *args, **kwargs):
         return function(*args, **kwargs)
     finally:
         state.grad_enabled = was
+
+
+def fans(Tensor tensor not None):
+    """How many inputs each output of a weight (out, in, ...) has, and the other way round, as a pair.
+
+    Raises ValueError for fewer than 2 dimensions.
+    """
+    cdef dim_t field = 1
+    cdef int i
+    if tensor.ndim < 2:
+        raise ValueError(f"fan in and fan out need at least 2 dimensions, got shape {list(tensor.shape)}")
+    for i in range(2, tensor.ndim):
+        field = mul_dims(field, tensor.sizes[i])
+    return mul_dims(tensor.sizes[1], field), mul_dims(tensor.sizes[0], field)
 
 
 def install(parameter_class):

@@ -7,6 +7,7 @@ and not among its plain attributes.
 """
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
 from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport T_NONLEAF
 from metatensor.nn._base cimport ModuleBase, attributes, exact, member, reads_plainly
 from metatensor.nn._cpython cimport PyDict_GetItemWithError, PyType_IsSubtype, Py_TYPE, _PyType_Lookup
 
@@ -148,7 +149,7 @@ def module_delattr(ModuleBase self not None, name):
 cdef int set_parameter(ModuleBase self, str name, object value) except -1:
     """`register_parameter`, the subclass's own where it has one."""
     if _PyType_Lookup(Py_TYPE(<PyObject*>self), <PyObject*>REGISTER_PARAMETER) == <PyObject*>register_parameter_method:
-        register_parameter(self, name, value)
+        store_parameter(self, group(self, PARAMETERS), name, value)
     else:
         self.register_parameter(name, value)
     return 0
@@ -167,16 +168,21 @@ def register_parameter(ModuleBase self not None, name, param):
     cdef object members = group(self, PARAMETERS)
     if members is None:
         raise not_initialised(self, name, param)
+    if param is not None and kind_of(param) != PARAMETER:
+        raise wrong_kind(self, new_name(self, members, name, "parameter"), param, "parameter", "a Parameter")
+    store_parameter(self, members, name, param)
+
+
+cdef int store_parameter(ModuleBase self, object members, object name, object param) except -1:
+    """The rest of `register_parameter`, for a parameter or None."""
     cdef str key = new_name(self, members, name, "parameter")
-    if param is not None:
-        if kind_of(param) != PARAMETER:
-            raise wrong_kind(self, key, param, "parameter", "a Parameter")
-        if not param.is_leaf:
-            raise ValueError(
-                f"cannot register '{key}' of {type(self).__name__}: a parameter must be a leaf, not the result "
-                "of an operation; compute it in forward() from parameters instead"
-            )
+    if param is not None and (<Tensor>param).flags & T_NONLEAF:
+        raise ValueError(
+            f"cannot register '{key}' of {type(self).__name__}: a parameter must be a leaf, not the result "
+            "of an operation; compute it in forward() from parameters instead"
+        )
     members[key] = run_hooks(parameter_hooks, self, key, param)
+    return 0
 
 
 def register_buffer(ModuleBase self not None, name, tensor, bint persistent=True):

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 import metatensor as mt
+from metatensor.nn._parameter import fans as _calculate_fan_in_and_fan_out
 from metatensor.nn._parameter import fill, without_grad
 
 __all__ = [
@@ -154,17 +155,6 @@ def _dirac(tensor: mt.Tensor, groups: int) -> mt.Tensor:
         index = (channels + group * per_group, channels, *centre)
         tensor[index] = 1
     return tensor
-
-
-def _calculate_fan_in_and_fan_out(tensor: mt.Tensor) -> tuple[int, int]:
-    """How many inputs each output of a weight (out, in, ...) has, and the other way round."""
-    shape = tensor.shape
-    if len(shape) == 2:
-        return shape[1], shape[0]
-    if len(shape) < 2:
-        raise ValueError(f"fan in and fan out need at least 2 dimensions, got shape {list(shape)}")
-    field = math.prod(shape[2:])
-    return shape[1] * field, shape[0] * field
 
 
 def _calculate_correct_fan(tensor: mt.Tensor, mode: str) -> int:
