@@ -119,3 +119,22 @@ def test_a_rule_cannot_be_registered_twice():
 def test_tables_do_not_contradict_each_other():
     assert not costless.FREE & costless.UNCOUNTED
     assert not set(flops.RULES) & (costless.FREE | costless.UNCOUNTED)
+
+
+# Built-in operators of which nobody knows the cost: pairs of all rows, and a recursion over time.
+GAPS = {"cdist", "pdist", "nn.functional.ctc_loss"}
+
+
+def test_every_built_in_operator_is_classified():
+    from metatensor._core.op import registry
+
+    composite = 8
+    primitives = {op.name: op for op in registry.values() if op.variant == 0 and not op.flags & composite and "::" not in op.name}
+    gaps = {name for name, op in primitives.items() if flops.classify(op)[0] == flops.GAP}
+    assert gaps == GAPS
+
+
+def test_no_table_names_an_operator_that_does_not_exist():
+    from metatensor._core.op import registry
+
+    assert {*flops.RULES, *costless.FREE, *costless.UNCOUNTED} - set(registry) == set()
