@@ -44,9 +44,9 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
     return call("reshape", (call("mm", (left, right)), shape))
 
 
-cdef list contracted_dims(Call* c, object dims, Tensor t):
+cdef list contracted_dims(Call* c, list dims, Tensor t):
     found = []
-    for d in ((dims,) if isinstance(dims, int) else dims):
+    for d in dims:
         d = wrap(c, d, t.ndim)
         if d in found:
             raise RuntimeError(f"tensordot(): dimension {d} appears more than once in {list(dims)}")
@@ -70,9 +70,12 @@ cdef object tensordot_body(Call* c):
     else:
         if not isinstance(dims, (list, tuple)) or len(dims) != 2:
             raise RuntimeError(f"tensordot(): dims must be an int or two lists of dimensions, got {dims!r}")
-        dims_a, dims_b = contracted_dims(c, dims[0], a), contracted_dims(c, dims[1], b)
-    if len(dims_a) != len(dims_b):
-        raise RuntimeError(f"tensordot(): dims must name as many dimensions of a as of b, got {dims_a} and {dims_b}")
+        dims_a, dims_b = [[d] if isinstance(d, int) else list(d) for d in dims]
+        if len(dims_a) != len(dims_b):
+            raise RuntimeError(f"tensordot(): dims must name as many dimensions of a as of b, got {dims_a} and {dims_b}")
+        if dims_a and (a.ndim == 0 or b.ndim == 0):
+            raise IndexError("tensordot(): dimensions were given for a tensor that has none")
+        dims_a, dims_b = contracted_dims(c, dims_a, a), contracted_dims(c, dims_b, b)
     same_dtype(c, a, b, "a", "b")
     return contracted("tensordot", a, b, dims_a, dims_b)
 
@@ -96,6 +99,9 @@ cdef object vecdot_meta(Call* c):
     cdef int i, n = 0, dim
     require_floating(c, x.dtype)
     same_dtype(c, x, y, "x", "y")
+    if x.ndim == 1 and y.ndim == 1 and x.sizes[0] != y.sizes[0]:
+        raise RuntimeError(f"{op_name(c)}(): two vectors must have as many elements, got shapes {shape_str(x)} and "
+                           + shape_str(y))
     lay.ndim = x.ndim
     copy_dims(lay.sizes, x.sizes, x.ndim)
     if broadcast_into(&lay, y.ndim, y.sizes):

@@ -134,8 +134,7 @@ cdef tuple from_sublists(list given):
 
 cdef Tensor to_plan(Tensor t, list axes, int k):
     """An operand with a dimension for each of the plan's, of size 1 where it has none."""
-    cdef list order = [], shape = [], kept = list(range(t.ndim))
-    cdef bint missing = False
+    cdef list order = [], kept = list(range(t.ndim))
     for group in axes:
         if len(group) > 1:
             # A repeated subscript is the diagonal; it goes to the end.
@@ -146,20 +145,14 @@ cdef Tensor to_plan(Tensor t, list axes, int k):
                                  f"{t.sizes[second]} that differ; it has shape {shape_str(t)}")
                 t = call("diagonal", (t, 0, first, second))
                 kept = [a for a in kept if a != group[0] and a != d] + [group[0]]
+    # Missing dimensions go last before all are brought in order: PyTorch's strides of results depend on that.
     for group in axes:
         if group:
             order.append(kept.index(group[0]))
         else:
-            missing = True
-    if order != list(range(t.ndim)):
-        t = call("permute", (t, order))
-    if missing:
-        d = 0
-        for group in axes:
-            shape.append(t.sizes[<int>d] if group else 1)
-            d += 1 if group else 0
-        t = call("reshape", (t, shape))
-    return t
+            order.append(t.ndim)
+            t = call("unsqueeze", (t, -1))
+    return permuted(t, order)
 
 
 cdef Tensor contract(Tensor a, Tensor b, set sum_dims):

@@ -6,9 +6,8 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
-from metatensor.ops.pointwise cimport (
-    Operands, elementwise_result, no_operands, promoted, shape_operand, type_operand,
-)
+from metatensor.ops.operands cimport Operands, no_operands, promoted, shape_operand, type_operand
+from metatensor.ops.pointwise cimport elementwise_result
 
 
 # Checks ---------------------------------------------------------------------------------
@@ -255,6 +254,8 @@ cdef object addr_meta(Call* c):
     shapes[0], shapes[1], shapes[2], shapes[3] = sizes[0], 1, 1, sizes[1]
     strides[0], strides[1], strides[2], strides[3] = a.strides[0], 1, b.sizes[0] * b.strides[0], b.strides[0]
     o.n = 3
+    o.contiguous = False
+    o.first = NULL
     o.ndims[1] = o.ndims[2] = 2
     o.sizes[1], o.sizes[2] = shapes, shapes + 2
     o.strides[1], o.strides[2] = strides, strides + 2

@@ -9,9 +9,8 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIGUOUS, dim_t
-from metatensor.ops.pointwise cimport (
-    Operands, elementwise_result, no_operands, shape_operand,
-)
+from metatensor.ops.operands cimport Operands, no_operands, shape_operand
+from metatensor.ops.pointwise cimport elementwise_like, elementwise_result
 from metatensor.ops.reduction cimport require_floating
 
 
@@ -146,11 +145,7 @@ define("nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? wei
 
 cdef Tensor normalized_like(Call* c, Tensor t):
     """What batch_norm makes: a cpu keeps the memory format, other devices the order of dimensions."""
-    cdef dim_t strides[MAX_DIMS]
-    if is_cpu(result_device(c)):
-        return in_format(c, t)
-    preserve_strides(t.ndim, t.sizes, t.strides, strides)
-    return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
+    return in_format(c, t) if is_cpu(result_device(c)) else elementwise_like(t, t.dtype, result_device(c))
 
 
 cdef dim_t channels_of(Tensor t):
@@ -321,10 +316,17 @@ cdef object native_batch_norm_body(Call* c):
     """(input, weight, bias, running_mean, running_var, training, momentum, eps)"""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t n = 0
-    cdef Tensor out, mean, rstd
-    out = call("nn.functional._batch_norm_eval", (t, arg(c, 3), arg(c, 4), arg(c, 1), arg(c, 2), arg(c, 7))) \
-        if not bool_arg(c, 5) else \
-        call("nn.functional.batch_norm", (t, arg(c, 3), arg(c, 4), arg(c, 1), arg(c, 2), True, arg(c, 6), arg(c, 7)))
+    cdef object out
+    cdef Tensor mean, rstd
+    if not bool_arg(c, 5):
+        out = call("nn.functional._batch_norm_eval", (t, arg(c, 3), arg(c, 4), arg(c, 1), arg(c, 2), arg(c, 7)))
+    elif is_none(c, 3) or is_none(c, 4):
+        out = call("nn.functional._batch_norm_stats", (t, arg(c, 1), arg(c, 2), arg(c, 7)))
+    else:
+        out, mean, rstd = call("nn.functional._batch_norm_train", (t, arg(c, 3), arg(c, 4), arg(c, 1), arg(c, 2),
+                                                                   arg(c, 6), arg(c, 7)))
+        call("copy_", (arg(c, 3), mean))
+        call("copy_", (arg(c, 4), rstd))
     if bool_arg(c, 5) or not is_cpu(result_device(c)):
         mean, rstd = call("nn.functional._batch_statistics", (t, arg(c, 1), arg(c, 7)))
     else:
@@ -377,7 +379,6 @@ cdef object group_norm_meta(Call* c):
     if groups == 0:
         raise ZeroDivisionError(f"{op_name(c)}(): num_groups must not be 0")
     need_real_float(c, t)
-    check_groups(c, t, t.sizes[1], groups, 2)
     if t.total:
         values = t.sizes[0] * t.sizes[1] // groups
         for i in range(2, t.ndim):
@@ -385,6 +386,7 @@ cdef object group_norm_meta(Call* c):
         if values == 1:
             raise ValueError(f"{op_name(c)}(): more than 1 value per group is needed, got input of shape {shape_str(t)} "
                              f"and {groups} groups")
+    check_groups(c, t, t.sizes[1], groups, 2)
     if is_cpu(result_device(c)):
         return in_format(c, t)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
@@ -441,6 +443,8 @@ cdef object normalize_meta(Call* c):
         if not chosen[i] and t.sizes[i]:
             step *= t.sizes[i]
     o.strides[1] = strides
+    o.contiguous = False
+    o.first = NULL
     return elementwise_result(c, &o, t.dtype)
 
 

@@ -1,13 +1,14 @@
 """Norms and distances: real results of floating-point or complex inputs."""
 from metatensor._core.dtype cimport DType, promotion, to_real
-from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
+from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, count
 from metatensor._core.op cimport (
     COMPOSITE, INPLACE, OUT, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
     float_arg, is_none, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
-from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted
+from metatensor.ops.operands cimport Operands, no_operands, operand, promoted
+from metatensor.ops.pointwise cimport broadcast_result
 from metatensor.ops.reduction cimport reduced, require_floating
 
 
@@ -58,10 +59,6 @@ cdef object matrix_norm_meta(Call* c):
         raise RuntimeError(f"{op_name(c)}(): input must have at least 2 dimensions, got shape {shape_str(t)}")
     if n != 2:
         raise RuntimeError(f"{op_name(c)}(): dim must name 2 dimensions, got {n}")
-    first = wrap(c, dims[0], t.ndim)
-    second = wrap(c, dims[1], t.ndim)
-    if first == second:
-        raise RuntimeError(f"{op_name(c)}(): dim must name different dimensions, got {first} twice")
     if isinstance(order, str):
         known = order in ("fro", "nuc")
         by_values = order == "nuc"
@@ -70,6 +67,10 @@ cdef object matrix_norm_meta(Call* c):
         by_values = known and abs(order) == 2
     if not known:
         raise RuntimeError(f"{op_name(c)}(): ord {order!r} is none of 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
+    first = wrap(c, dims[0], t.ndim)
+    second = wrap(c, dims[1], t.ndim)
+    if first == second:
+        raise RuntimeError(f"{op_name(c)}(): dim must name different dimensions, got {first} twice")
     if by_values and t.dtype.itemsize < 4 + 4 * (t.dtype.kind == KIND_COMPLEX) and is_none(c, 4):
         raise RuntimeError(f"{op_name(c)}(): ord {order!r} needs singular values, which {t.dtype.name} does not have")
     if t.total == 0 and not isinstance(order, str):
@@ -168,6 +169,10 @@ cdef object dist_meta(Call* c):
     broadcast_result(c, &o, &lay)
     d = promoted(c, &o)
     require_floating(c, d)
+    if count(lay.ndim, lay.sizes) == 0 and not isinstance(arg(c, 2), complex) \
+            and (arg(c, 2) < 0 or arg(c, 2) == float("inf")):
+        raise RuntimeError(f"{op_name(c)}(): the {arg(c, 2)} norm has no value over no elements; the shapes are "
+                           f"{shape_str(tensor_arg(c, 0))} and {shape_str(tensor_arg(c, 1))}")
     return new_contiguous(0, NULL, to_real(d), result_device(c))
 
 

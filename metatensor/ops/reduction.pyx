@@ -215,8 +215,8 @@ cdef object max_dim_meta(Call* c):
     """(input, int dim, keepdim) -> (values, indices)"""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
-    require_ordered(c, t)
     require_nonempty(c, t, dim)
+    require_ordered(c, t)
     return values_indices(c, t, dim, bool_arg(c, 2))
 
 

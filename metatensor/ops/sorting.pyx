@@ -125,11 +125,11 @@ cdef object median_dim_meta(Call* c):
     """(input, dim, keepdim)"""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
+    require_nonempty(c, t, dim)
     if op_flags(c) & OPTION_A:
         require_real(c, t)
     else:
         require_number(c, t)
-    require_nonempty(c, t, dim)
     return selected(c, t, dim, bool_arg(c, 2))
 
 
@@ -138,8 +138,8 @@ cdef object kthvalue_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t k = int_arg(c, 1), size
     cdef int dim = dim_arg(c, 2, t.ndim)
-    require_number(c, t)
     require_nonempty(c, t, dim)
+    require_number(c, t)
     size = t.sizes[dim] if t.ndim else 1
     if k < 1 or k > size:
         raise RuntimeError(f"kthvalue(): k must be between 1 and {size}, the size of dimension {dim} of input "

@@ -1,0 +1,30 @@
+"""Random arrays, and the comparison of the values that a call makes of them with PyTorch's."""
+
+import numpy as np
+
+import metatensor as mt
+from ops.pairs import pair, same
+
+
+def numbers(dtype, shape, seed=0):
+    """Random numbers as a NumPy array; half kinds as float32, integers small enough to multiply."""
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if "int" in dtype:
+        return rng.integers(0 if dtype == "uint8" else -5, 6, shape).astype(dtype)
+    if dtype.startswith("complex"):
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    return rng.normal(size=shape).astype("float64" if dtype == "float64" else "float32")
+
+
+def agree(function, *arrays, dtype=None, device="cpu", tolerance=None):
+    """Fail unless ``function(module, *tensors)`` gives PyTorch's values; what PyTorch refuses is not asked."""
+    import torch
+
+    pairs = [pair(a, dtype, device) for a in arrays]
+    try:
+        theirs = function(torch, *[b for _, b in pairs])
+    except RuntimeError:
+        return
+    same(function(mt, *[a for a, _ in pairs]), theirs, tolerance)
