@@ -173,7 +173,9 @@ cdef object conj_body(Call* c):
 cdef object resolve_body(Call* c):
     """A tensor that is stored conjugated (or negated) as it is read; others as they are."""
     cdef Tensor t = tensor_arg(c, 0)
-    return call("clone", (t,)) if t.flags & (T_CONJ if op_name(c) == "resolve_conj" else T_NEG) else t
+    if op_name(c) == "resolve_conj":
+        return call("conj_physical", (call("_conj", (t,)),)) if t.flags & T_CONJ else t
+    return call("neg", (call("_neg_view", (t,)),)) if t.flags & T_NEG else t
 
 
 cdef object view_as_real_meta(Call* c):

@@ -155,6 +155,8 @@ cdef object index_select_meta(Call* c):
     check_long(c, index, True)
     if t.ndim == 0 and index.total != 1:
         raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has one element to select, the index has shape {shape_str(index)}")
+    check_out(c, t, t.total)
+    check_out(c, index, index.total)
     copy_dims(sizes, t.sizes, t.ndim)
     if t.ndim:
         sizes[d] = index.total
@@ -193,6 +195,8 @@ cdef object take_meta(Call* c):
     check_long(c, index, False)
     if t.total == 0 and index.total:
         raise IndexError(f"{op_name(c)}(): shape {shape_str(t)} has no elements to take")
+    check_out(c, t, index.total)
+    check_out(c, index, index.total)
     return new_contiguous(index.ndim, index.sizes, t.dtype, result_device(c))
 
 
@@ -254,6 +258,8 @@ cdef object masked_select_meta(Call* c):
     copy_dims(lay.sizes, t.sizes, t.ndim)
     if broadcast_into(&lay, mask.ndim, mask.sizes):
         raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(mask)} do not broadcast")
+    check_out(c, t, 1)
+    check_out(c, mask, 1)
     return _unknown(c)
 
 

@@ -1,0 +1,126 @@
+"""Questions about tensors as functions, answered from metadata; and a diagonal filled in place."""
+from metatensor._core.layout cimport add_dims, mul_dims
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, MIXED, Call, arg, bool_arg, call, define, op_name, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, dim_t
+from metatensor.ops.pointwise cimport Operands, no_operands, operand_arg, promoted
+
+
+cdef object numel_host(Call* c):
+    return tensor_arg(c, 0).total
+
+
+cdef object is_kind_host(Call* c):
+    """is_complex, is_floating_point"""
+    return tensor_arg(c, 0).dtype.kind == (KIND_COMPLEX if op_name(c) == "is_complex" else KIND_FLOAT)
+
+
+cdef object is_signed_host(Call* c):
+    return tensor_arg(c, 0).dtype.is_signed
+
+
+cdef object is_flagged_host(Call* c):
+    """is_conj, is_neg, is_inference"""
+    cdef str name = op_name(c)
+    return tensor_arg(c, 0).flags & (T_CONJ if name == "is_conj" else T_NEG if name == "is_neg" else T_INFERENCE) != 0
+
+
+cdef object get_device_host(Call* c):
+    return tensor_arg(c, 0).storage.device.number
+
+
+cdef object never_host(Call* c):
+    """is_pinned, is_shared: no backend has such memory."""
+    return False
+
+
+cdef bint _same_sizes(Tensor a, Tensor b) noexcept:
+    cdef int i
+    if a.ndim != b.ndim:
+        return False
+    for i in range(a.ndim):
+        if a.sizes[i] != b.sizes[i]:
+            return False
+    return True
+
+
+cdef object is_same_size_host(Call* c):
+    return _same_sizes(tensor_arg(c, 0), tensor_arg(c, 1))
+
+
+cdef object is_set_to_host(Call* c):
+    """Whether two tensors show the same storage in the same way."""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef int i
+    if a.storage is not b.storage or a.offset != b.offset or not _same_sizes(a, b):
+        return False
+    for i in range(a.ndim):
+        if a.strides[i] != b.strides[i]:
+            return False
+    return True
+
+
+cdef object dim_order_host(Call* c):
+    """The dimensions from the outermost to the innermost in memory."""
+    cdef Tensor t = tensor_arg(c, 0)
+    order = [(-t.strides[i], i) for i in range(t.ndim)]
+    order.sort()
+    return tuple([i for _, i in order])
+
+
+cdef object result_type_host(Call* c):
+    """The dtype that arithmetic between two tensors or numbers has."""
+    cdef Operands o
+    no_operands(&o)
+    operand_arg(&o, c, 0)
+    operand_arg(&o, c, 1)
+    return promoted(c, &o)
+
+
+define("numel(Tensor input) -> int", numel_host, HOST | FUNCTION_ONLY, "The number of elements.")
+define("is_complex(Tensor input) -> bool", is_kind_host, HOST | FUNCTION_ONLY, "Whether the dtype is complex.")
+define("is_floating_point(Tensor input) -> bool", is_kind_host, HOST | FUNCTION_ONLY, "Whether the dtype is a real float.")
+define("is_signed(Tensor input) -> bool", is_signed_host, HOST | FUNCTION_ONLY, "Whether the dtype has negative values.")
+define("is_conj(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether the elements read conjugated.")
+define("is_neg(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether the elements read negated.")
+define("is_inference(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether made in inference mode.")
+define("get_device(Tensor input) -> int", get_device_host, HOST | FUNCTION_ONLY, "The index of the device, or -1.")
+define("is_pinned(Tensor input) -> bool", never_host, HOST | METHOD_ONLY, "Whether the memory is page-locked: never.")
+define("is_shared(Tensor input) -> bool", never_host, HOST | METHOD_ONLY, "Whether other processes share the memory: never.")
+define("is_same_size(Tensor input, Tensor other) -> bool", is_same_size_host, HOST | MIXED, "Whether two shapes are equal.")
+define("is_set_to(Tensor input, Tensor tensor) -> bool", is_set_to_host, HOST | METHOD_ONLY | MIXED,
+       "Whether two tensors show one storage in the same way.")
+define("dim_order(Tensor input) -> any", dim_order_host, HOST | METHOD_ONLY,
+       "The dimensions from the outermost to the innermost in memory.")
+define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", result_type_host,
+       HOST | FUNCTION_ONLY | MIXED, "The dtype that arithmetic between two tensors or numbers has.")
+
+
+cdef object fill_diagonal_body(Call* c):
+    """The main diagonal, and with `wrap` its repetitions in a tall matrix, one row apart."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t stride = 0, n, period
+    cdef int i
+    if t.ndim < 2:
+        raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
+    n = t.sizes[0]
+    for i in range(t.ndim):
+        if t.ndim > 2 and t.sizes[i] != t.sizes[0]:
+            raise RuntimeError(f"{op_name(c)}(): beyond 2 dimensions all must have one size, got shape {shape_str(t)}")
+        n = min(n, t.sizes[i])
+        stride = add_dims(stride, t.strides[i])
+    call("as_strided", (t, (n,), (stride,), t.offset)).fill_(arg(c, 1))
+    if bool_arg(c, 2) and t.ndim == 2 and t.sizes[0] > t.sizes[1] + 1:
+        period = t.sizes[1] + 1
+        i = 1
+        while i * period < t.sizes[0]:
+            n = min(t.sizes[1], t.sizes[0] - i * period)
+            call("as_strided", (t, (n,), (stride,), add_dims(t.offset, mul_dims(i * period, t.strides[0])))).fill_(arg(c, 1))
+            i += 1
+    return t
+
+
+define("fill_diagonal_(Tensor(a!) input, Scalar fill_value, bool wrap=False) -> Tensor", fill_diagonal_body,
+       COMPOSITE | METHOD_ONLY, "Fill the main diagonal.")
