@@ -37,11 +37,11 @@ def describe(value: Any, depth: int = DEPTH) -> Any:
 
 
 def spec_text(described: Any) -> str:
-    """What `describe` returned, in one line."""
+    """What `describe` returned, in one line; empty for nothing at all."""
     if isinstance(described, dict):
-        return "{" + ", ".join(f"{key}: {spec_text(item)}" for key, item in described.items()) + "}"
+        return "{" + ", ".join(f"{key}: {spec_text(item) or None}" for key, item in described.items()) + "}"
     if isinstance(described, list):
-        return "(" + ", ".join(spec_text(item) for item in described) + ")"
+        return "(" + ", ".join(spec_text(item) or "None" for item in described) + ")"
     return "" if described is None else str(described)
 
 

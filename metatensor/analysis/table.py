@@ -71,7 +71,7 @@ def _walk(group: Group, times: int, depth: int) -> Iterator[tuple[int, tuple[str
     """A line for each group down to ``depth``: how deep it is, and its cells. Figures are of all that it stands for."""
     row = group.row
     names = group.names
-    name = names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
+    name = _names(names)
     times *= len(names)
     kind = f"{row.kind} x {len(names)}" if len(names) > 1 else row.kind
     parameters = f"{row.parameters * times:,}" if row.parameters else ""
@@ -80,6 +80,13 @@ def _walk(group: Group, times: int, depth: int) -> Iterator[tuple[int, tuple[str
     if row.depth < depth:
         for child in group.children:
             yield from _walk(child, times, depth)
+
+
+def _names(names: list[str]) -> str:
+    """``0-47`` for numbers, ``query, key, value`` for words."""
+    if len(names) > 1 and names[0].isdecimal() and names[-1].isdecimal():
+        return f"{names[0]}-{names[-1]}"
+    return ", ".join(names) if len(names) < 4 else f"{names[0]}, ..., {names[-1]}"
 
 
 def lines(report: Report, depth: int | None = None) -> list[tuple[int, tuple[str, ...]]]:

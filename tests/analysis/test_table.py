@@ -42,6 +42,22 @@ def test_different_neighbours_are_not():
     assert names == ["Sequential", "0", "1", "2-3"]
 
 
+def test_words_are_listed_numbers_are_a_range():
+    class Projections(nn.Module):
+        def __init__(self, names):
+            super().__init__()
+            for name in names:
+                setattr(self, name, nn.Linear(4, 4))
+
+        def forward(self, x):
+            return [layer(x) for layer in self.children()]
+
+    for names, text in (("q k v", "q, k, v"), ("a b c d", "a, ..., d")):
+        with mt.device("meta"):
+            model = Projections(names.split())
+        assert lines(estimate(model, meta(1, 4)))[1][1][0] == text
+
+
 def test_depth():
     report = estimate(layers(1, 2), meta(1, 4))
     assert [level for level, _ in lines(report, depth=0)] == [0]
@@ -96,4 +112,4 @@ def test_descriptions():
     described = describe(value)
     assert described == {"a": ["float32[2]", [None, 1.5]], "b": "object", "3": "x"}
     assert describe(Result(meta(3), "x")) == {"logits": "float32[3]", "note": "x"}
-    assert spec_text(described) == "{a: (float32[2], (, 1.5)), b: object, 3: x}"
+    assert spec_text(described) == "{a: (float32[2], (None, 1.5)), b: object, 3: x}"
