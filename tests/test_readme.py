@@ -1,4 +1,8 @@
-"""The README's Python blocks run, in order, as one program."""
+"""The Python blocks of the README and of each page run, in order, as one program.
+
+A block whose first line names a file, ``# plugins/disk/metatensor_disk.py``, is an excerpt instead: its
+lines must stand in that file, in that order.
+"""
 
 import re
 from pathlib import Path
@@ -7,16 +11,27 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+EXCERPT = re.compile(r"# (\S+/\S+\.py)\n")
+PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", PAGES)
 def test_python_blocks_run(page):
     text = (ROOT / page).read_text()
-    scope = {"__name__": "readme"}
+    scope = {"__name__": "page"}
     for match in BLOCK.finditer(text):
-        line = text[: match.start()].count("\n") + 2
-        code = compile("\n" * (line - 1) + match[1], str(ROOT / page), "exec")
-        exec(code, scope)
+        excerpt = EXCERPT.match(match[1])
+        if excerpt:
+            check_excerpt(ROOT / excerpt[1], match[1][excerpt.end() :])
+        else:
+            line = text[: match.start()].count("\n") + 2
+            exec(compile("\n" * (line - 1) + match[1], str(ROOT / page), "exec"), scope)
+
+
+def check_excerpt(path, block):
+    lines = iter(path.read_text().splitlines())
+    for wanted in filter(str.strip, block.splitlines()):
+        assert wanted.strip() == "..." or wanted in lines, f"{path} has no line {wanted!r} there"
 
 
 def test_promised_targets_exist():

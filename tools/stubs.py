@@ -11,6 +11,7 @@ by hand beside them, and ``tests/test_stubs.py`` holds both to what the modules 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import keyword
 import sys
@@ -168,11 +169,19 @@ def head(path: Path) -> str:
     return source.read_text() if source.exists() else ""
 
 
+def written_by_hand(opening: str) -> set[str]:
+    """Names that a head declares, at its top level or in its last class: they are not generated again."""
+    body = ast.parse(opening).body
+    if body and isinstance(body[-1], ast.ClassDef):
+        body = body + body[-1].body
+    names = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return names | {n.target.id for n in body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+
+
 def ops_of(owner: Any) -> list[tuple[str, Any]]:
     """The operators among the attributes of a module, by name."""
     records, _ = core()
-    found = [(name, value) for name, value in vars(owner).items() if isinstance(value, records.Op)]
-    return sorted((name, value) for name, value in found if not name.startswith("__"))
+    return sorted((name, value) for name, value in vars(owner).items() if isinstance(value, records.Op))
 
 
 def tensor_stub() -> str:
@@ -181,7 +190,10 @@ def tensor_stub() -> str:
     tensor = importlib.import_module("metatensor._core.tensor").Tensor
     named: dict[str, str] = {}
     body = []
+    by_hand = written_by_hand(head(TENSOR))
     for name, value in sorted(vars(tensor).items()):
+        if name in by_hand:
+            continue
         if isinstance(value, records.OpMethod):
             body.append(indented(definitions(name, value.op, named, method=True)))
         elif isinstance(value, records.OpProperty):
@@ -193,7 +205,8 @@ def tensor_stub() -> str:
 def module_stub(path: Path, module: Any) -> str:
     """A module of functions."""
     named: dict[str, str] = {}
-    body = "".join(definitions(name, op, named) for name, op in ops_of(module))
+    by_hand = written_by_hand(head(path))
+    body = "".join(definitions(name, op, named) for name, op in ops_of(module) if name not in by_hand)
     return NOTICE + LENIENT + ALIASES + (head(path) or COMMON) + "\n" + "\n".join([*named.values(), ""]) + body
 
 

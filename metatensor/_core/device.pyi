@@ -5,8 +5,6 @@ from typing import Any, TypeVar, final, overload
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-META: Device
-
 @final
 class Device:
     """Where a tensor's data is: a type such as "cpu" or "cuda", and perhaps an index."""

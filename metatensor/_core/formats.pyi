@@ -20,7 +20,6 @@ contiguous_format: MemoryFormatTag
 preserve_format: MemoryFormatTag
 channels_last: MemoryFormatTag
 channels_last_3d: MemoryFormatTag
-STRIDED: LayoutTag
 strided: LayoutTag
 sparse_coo: LayoutTag
 sparse_csr: LayoutTag
