@@ -309,12 +309,16 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
                 dim1 = dim0
             elif verdict < 0:
                 break
+    for i in range(ndim):
+        if perm[i] != ndim - 1 - i:
+            break
+    else:
+        return row_major(ndim, out.sizes, out.strides)
     step = 1
     for i in range(ndim):
         d0 = perm[i]
         out.strides[d0] = step
-        if out.sizes[d0] > 1:
-            step = mul_dims(step, out.sizes[d0])
+        step = mul_dims(step, out.sizes[d0])    # 0 from an empty dimension on, as PyTorch has it
     return 0
 
 

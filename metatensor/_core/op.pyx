@@ -15,6 +15,9 @@ from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
 
 from metatensor._core.schema import parse
 
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+
 cdef extern from *:
     """
     #include <structseq.h>
@@ -487,7 +490,11 @@ cdef int hold(Call* c, object value) except -1:
 # Reading arguments --------------------------------------------------------------------
 
 cdef dim_t int_arg(Call* c, int i) except? -1:
-    return <object>c.args[i]
+    cdef int beyond = 0
+    cdef dim_t value = PyLong_AsLongLongAndOverflow(<object>c.args[i], &beyond)
+    if beyond:
+        raise RuntimeError(f"{op_name(c)}(): {<object>c.args[i]} is beyond 64 bits")
+    return value
 
 
 cdef double float_arg(Call* c, int i) except? -1:
