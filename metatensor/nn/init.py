@@ -234,11 +234,27 @@ def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: mt.Generator | No
 def _orthogonal(tensor: mt.Tensor, gain: float, generator: Any) -> mt.Tensor:
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    drawn = mt.empty((rows, columns), dtype=tensor.dtype, device=tensor.device).normal_(0, 1, generator=generator)
-    wide = rows < columns
-    q, r = mt.linalg.qr(drawn.t() if wide else drawn)
-    q = q * r.diagonal().sign()  # makes the factorisation unique, and so the distribution uniform
-    return tensor.copy_((q.t() if wide else q).reshape(tensor.shape)).mul_(gain)
+    dtype = tensor.dtype if tensor.itemsize >= 4 else mt.float32
+    drawn = mt.empty((rows, columns), dtype=dtype, device=tensor.device).normal_(0, 1, generator=generator)
+    tall = rows > columns
+    result = _orthonormal_rows(drawn.t().contiguous() if tall else drawn)
+    return tensor.copy_((result.t() if tall else result).reshape(tensor.shape)).mul_(gain)
+
+
+def _orthonormal_rows(matrix: mt.Tensor) -> mt.Tensor:
+    """Gram-Schmidt in place: each row less its parts along the rows above, brought to length 1.
+
+    The parts are taken out twice, because once leaves too much of them in float32. What results is uniformly
+    distributed where the rows are normal: it is the Q of a QR factorisation whose R has a positive diagonal.
+    """
+    for i in range(matrix.shape[0]):
+        row = matrix[i]
+        if i:
+            above = matrix[:i]
+            for _ in range(2):
+                row = row - (above @ row) @ above
+        matrix[i] = row / mt.linalg.vector_norm(row)
+    return matrix
 
 
 def sparse_(
