@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, F32, DType, by_code
-from metatensor._core.layout cimport dims_equal, preserve_strides, set_format, suggest_format
+from metatensor._core.layout cimport dims_equal, is_row_major, preserve_strides, set_format, suggest_format
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, bool_arg, call, define, dim_list, dims_arg, find, int_arg,
     is_none, op_name, result_device, tensor_arg,
@@ -443,7 +443,7 @@ cdef object normalize_meta(Call* c):
         if not chosen[i] and t.sizes[i]:
             step *= t.sizes[i]
     o.strides[1] = strides
-    o.contiguous = False
+    o.contiguous = t.flags & T_CONTIGUOUS and is_row_major(t.ndim, t.sizes, strides)
     o.first = NULL
     return elementwise_result(c, &o, t.dtype)
 

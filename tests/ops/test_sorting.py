@@ -103,10 +103,11 @@ def test_errors(call, error, text):
 # Values ---------------------------------------------------------------------------------
 
 
-def with_nan(shape):
+def with_nan(shape, infinite=True):
     x = numbers("float32", shape)
     x.reshape(-1)[::7] = np.nan
-    x.reshape(-1)[3::11] = np.inf
+    if infinite:
+        x.reshape(-1)[3::11] = np.inf
     return x
 
 
@@ -141,10 +142,17 @@ def test_selected_values(dtype, device):
 @pytest.mark.torch
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
 def test_quantile_values(interpolation, device):
-    x, q = numbers("float32", (3, 7)), np.array([0.0, 0.31, 0.5, 1.0], np.float32)
+    x, holes = numbers("float32", (3, 7)), with_nan((3, 7), infinite=False)
+    q = np.array([0.0, 0.31, 0.5, 1.0], np.float32)
     agree(lambda m, t, q: m.quantile(t, q, 1, interpolation=interpolation), x, q, device=device)
-    agree(lambda m, t, q: m.nanquantile(t, q, 1, True, interpolation=interpolation), with_nan((3, 7)), q, device=device)
-    agree(lambda m, t: m.quantile(t, 0.3, interpolation=interpolation), with_nan((3, 7)), device=device)
+    agree(lambda m, t, q: m.nanquantile(t, q, 1, True, interpolation=interpolation), holes, q, device=device)
+    agree(lambda m, t: m.quantile(t, 0.3, interpolation=interpolation), holes, device=device)
+
+
+def test_infinite_quantiles(device):
+    """Where PyTorch gives NaN: an infinite element is its own quantile."""
+    x = mt.tensor([1.0, float("inf"), float("inf")], device=device)
+    assert mt.quantile(x, 1.0).item() == mt.quantile(x, 0.5).item() == mt.quantile(x, 0.2).item() == float("inf")
 
 
 @pytest.mark.torch
