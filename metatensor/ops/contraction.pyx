@@ -15,20 +15,24 @@ cdef Tensor permuted(Tensor t, list order):
 
 # tensordot and inner -------------------------------------------------------------------
 
+cdef int check_contracted(str op, Tensor a, int i, Tensor b, int j) except -1:
+    if a.sizes[i] != b.sizes[j] and a.sizes[i] != 1 and b.sizes[j] != 1:
+        raise RuntimeError(f"{op}(): contracted dimensions must have one size, got {a.sizes[i]} (dimension {i} of "
+                           f"{shape_str(a)}) and {b.sizes[j]} (dimension {j} of {shape_str(b)})")
+    return 0
+
+
 cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
     """Sum of products over pairs of dimensions; a size of 1 repeats."""
     cdef list free_a, free_b, shape
     cdef int i, j
     for i, j in zip(dims_a, dims_b):
-        if a.sizes[i] == b.sizes[j]:
-            continue
-        if a.sizes[i] == 1:
-            b = call("sum", (b, j, True), {"dtype": b.dtype})
-        elif b.sizes[j] == 1:
-            a = call("sum", (a, i, True), {"dtype": a.dtype})
-        else:
-            raise RuntimeError(f"{op}(): contracted dimensions must have one size, got {a.sizes[i]} (dimension {i} of "
-                               f"{shape_str(a)}) and {b.sizes[j]} (dimension {j} of {shape_str(b)})")
+        check_contracted(op, a, i, b, j)
+        if a.sizes[i] != b.sizes[j]:
+            if a.sizes[i] == 1:
+                b = call("sum", (b, j, True), {"dtype": b.dtype})
+            else:
+                a = call("sum", (a, i, True), {"dtype": a.dtype})
     free_a = [i for i in range(a.ndim) if i not in dims_a]
     free_b = [i for i in range(b.ndim) if i not in dims_b]
     shape = [a.sizes[<int>i] for i in free_a] + [b.sizes[<int>i] for i in free_b]
@@ -44,20 +48,11 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
     return call("reshape", (call("mm", (left, right)), shape))
 
 
-cdef list contracted_dims(Call* c, list dims, Tensor t):
-    found = []
-    for d in dims:
-        d = wrap(c, d, t.ndim)
-        if d in found:
-            raise RuntimeError(f"tensordot(): dimension {d} appears more than once in {list(dims)}")
-        found.append(d)
-    return found
-
-
 cdef object tensordot_body(Call* c):
     """(a, b, dims): a number of dimensions, or those of a and those of b."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef object dims = arg(c, 2)
+    cdef int k
     if isinstance(dims, Tensor):
         dims = dims.tolist()
     if isinstance(dims, (list, tuple)) and len(dims) == 1 and isinstance(dims[0], int):
@@ -75,7 +70,12 @@ cdef object tensordot_body(Call* c):
             raise RuntimeError(f"tensordot(): dims must name as many dimensions of a as of b, got {dims_a} and {dims_b}")
         if dims_a and (a.ndim == 0 or b.ndim == 0):
             raise IndexError("tensordot(): dimensions were given for a tensor that has none")
-        dims_a, dims_b = contracted_dims(c, dims_a, a), contracted_dims(c, dims_b, b)
+        for k in range(len(dims_a)):
+            dims_a[k], dims_b[k] = wrap(c, dims_a[k], a.ndim), wrap(c, dims_b[k], b.ndim)
+            check_contracted("tensordot", a, dims_a[k], b, dims_b[k])
+        for dims in (dims_a, dims_b):
+            if len(set(dims)) < len(dims):
+                raise RuntimeError(f"tensordot(): a dimension appears more than once in {dims}")
     same_dtype(c, a, b, "a", "b")
     return contracted("tensordot", a, b, dims_a, dims_b)
 

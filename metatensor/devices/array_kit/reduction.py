@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
 # Adding rows one by one loses a bit for each doubling of their number; from here on it is worth the wider sum.
@@ -96,15 +97,13 @@ def nansum(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool, dtype: Any) 
 
 @kernel("mean")
 def mean(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    if input.dtype != out.dtype:
-        input = input.astype(out.dtype)
-    return mean_of(kit.xp, input, axes_of(dim, input.ndim), keepdim)
+    return mean_of(kit.xp, cast(input, out.dtype), axes_of(dim, input.ndim), keepdim)
 
 
 @kernel("nanmean")
 def nanmean(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     xp, axes = kit.xp, axes_of(dim, input.ndim)
-    input = input.astype(out.dtype, copy=False)
+    input = cast(input, out.dtype)
     missing = xp.isnan(input)
     there = xp.sum(~missing, axis=axes, keepdims=keepdim)
     return total(xp, xp.where(missing, input.dtype.type(0), input), axes, keepdim) / there.astype(input.dtype)
@@ -126,7 +125,7 @@ def trace(kit: Any, out: Any, input: Any) -> Any:
 @kernel("logsumexp")
 def logsumexp(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> Any:
     xp, axes = kit.xp, axes_of(dim, input.ndim)
-    input = input.astype(out.dtype, copy=False)
+    input = cast(input, out.dtype)
     if not count_of(input, axes):
         return xp.full(out.shape, -math.inf, out.dtype)
     largest = xp.max(input.real, axis=axes, keepdims=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -34,7 +35,7 @@ def log_softmax_of(xp: Any, array: Any, dim: int) -> Any:
 
 
 def _typed(out: Any, input: Any) -> Any:
-    return input.astype(out.dtype, copy=False)
+    return cast(input, out.dtype)
 
 
 def implied_dim(ndim: int) -> int:
