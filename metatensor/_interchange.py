@@ -2,7 +2,8 @@
 
 from metatensor._core.device import backend_for
 from metatensor._core.storage import copy_storage
-from metatensor._core.tensor import Tensor, tensor_from_storage
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.tensor import Tensor
 
 
 def _need_data(tensor, what):

@@ -13,7 +13,7 @@ from metatensor._core.op cimport (
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport Storage, resize_storage
 from metatensor._core.tensor cimport (
-    Tensor, check_bounds, detach_from, new_contiguous, new_strided, set_layout, shape_str,
+    Tensor, detach_from, new_contiguous, new_strided, set_layout, shape_str,
 )
 from metatensor._core.layout cimport Layout
 from metatensor._core.thread cimport thread_state

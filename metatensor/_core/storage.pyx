@@ -132,7 +132,7 @@ def set_data(Storage s, data):
 def storage_bytes(Storage s not None):
     """The bytes of a storage that holds data."""
     from metatensor._core.dtype import dtype_by_name
-    from metatensor._core.tensor import tensor_from_storage
+    from metatensor._core.placing import tensor_from_storage
     flat = tensor_from_storage(s, dtype_by_name("uint8"), (s.size_bytes,), (1,))
     return bytes(backend_of(s.device).to_host(flat))
 
@@ -140,7 +140,7 @@ def storage_bytes(Storage s not None):
 def rebuild_storage(device, nbytes, data, fake=False):
     """A storage from what `Storage.__reduce__` or a copy of a storage gives."""
     from metatensor._core.dtype import dtype_by_name
-    from metatensor._core.tensor import tensor_from_storage
+    from metatensor._core.placing import tensor_from_storage
     cdef Storage s = make_storage(device, nbytes)
     s.fake = fake
     if data is not None:

@@ -41,7 +41,6 @@ cdef Tensor alias(Tensor t)
 cdef Tensor over_storage(Storage s, DType dtype, int ndim, const dim_t* sizes, const dim_t* strides,
                          dim_t offset)
 cdef int set_layout(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset) except -1
-cdef int check_bounds(Storage s, DType d, Layout* lay, str op) except -1
 cdef int wrap_dim(Tensor t, object dim, str op) except -1
 cdef Tensor detached(Tensor t)
 cdef int set_requires_grad(Tensor t, object value) except -1
@@ -52,8 +51,8 @@ cdef int detach_from(Tensor t, Tensor source) except -1
 
 # What lower layers fill in at import, so that slots of Tensor reach them without a look-up.
 cdef enum Slot:
-    S_ADD, S_SUB, S_RSUB, S_MUL, S_DIV, S_RDIV, S_FLOORDIV, S_RFLOORDIV, S_MOD, S_RMOD
-    S_POW, S_RPOW, S_MATMUL, S_RMATMUL, S_AND, S_OR, S_XOR, S_LSHIFT, S_RLSHIFT, S_RSHIFT, S_RRSHIFT
+    S_ADD, S_SUB, S_RSUB, S_MUL, S_DIV, S_FLOORDIV, S_MOD, S_POW, S_MATMUL
+    S_AND, S_OR, S_XOR, S_LSHIFT, S_RSHIFT
     S_NEG, S_POS, S_ABS, S_INVERT
     S_EQ, S_NE, S_LT, S_LE, S_GT, S_GE
     S_IADD, S_ISUB, S_IMUL, S_IDIV, S_IFLOORDIV, S_IMOD, S_IPOW, S_IAND, S_IOR, S_IXOR

@@ -6,14 +6,12 @@ As ``mt.ops`` it is also the way to custom operators: ``mt.ops.acme.rope``.
 import importlib
 import pkgutil
 
+from metatensor._core.op import missing_slots
+
 for _module in pkgutil.iter_modules(__path__):
-    try:
-        importlib.import_module(f"{__name__}.{_module.name}")
-    except Exception as _e:  # TEMPORARY while families are being written
-        import sys
-        import traceback
-        traceback.print_exc()
-        print("BROKEN FAMILY", _module.name, _e, file=sys.stderr)
+    importlib.import_module(f"{__name__}.{_module.name}")
+if missing_slots():
+    raise ImportError(f"no operator fills the slots {missing_slots()} of Tensor")
 
 
 def __getattr__(name):

@@ -78,19 +78,19 @@ cdef object cross_entropy(Call* c):
     cdef DType d = t.dtype
     cdef bint probabilities = t.ndim == target.ndim and dims_equal(t.sizes, target.sizes, t.ndim)
     if probabilities:
-        if t.ndim == 0:
-            raise IndexError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
         if target.dtype.kind != KIND_FLOAT:
             fail_slot(c, 1, f"has the input's shape, so it holds probabilities and must be floating-point, got "
                             f"{target.dtype.name}")
+        if t.ndim == 0:
+            raise IndexError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
         if int_arg(c, 4) >= 0:
             fail_slot(c, 4, "is not supported for class probabilities")
         d = promote(d, target.dtype)
-    else:
-        check_class_indices(c, t, target)
     if not 0 <= smoothing <= 1:
         fail_slot(c, 7, f"must lie in [0, 1], got {smoothing}")
     need_dtype(c, t, FLOATS)
+    if not probabilities:
+        check_class_indices(c, t, target)
     class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], None if probabilities else t.dtype)
     return per_sample(c, t, d, reduction)
 

@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_like, shape_str
-from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_REQUIRES_GRAD
 from metatensor.ops.pointwise cimport canonical, elementwise_like
 from metatensor.ops.spatial cimport fail
 
@@ -36,6 +36,7 @@ cdef object drop(Call* c, bint training, int generator):
     cdef Tensor t = tensor_arg(c, 0)
     cdef double p = probability(c)
     if not training or p == 0 or t.total == 0:
+        c.flags &= ~T_REQUIRES_GRAD     # nothing is computed: a leaf stays one
         return t
     if p < 1 and (t.dtype.kind == KIND_INT or t.dtype.kind == KIND_BOOL):
         fail(c, f"the result is scaled and cannot be {t.dtype.name}")
@@ -47,11 +48,17 @@ cdef object dropout(Call* c):
     return drop(c, bool_arg(c, 2), 4 if op_flags(c) & FUNCTIONAL_API else 3)
 
 
-cdef object feature_dropout(Call* c):
-    """Whole channels: dimensions 0 and 1 are batch and channel."""
-    if tensor_arg(c, 0).ndim < 2 and bool_arg(c, 2) and float_arg(c, 1) != 0:
-        fail(c, f"needs at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
+cdef object drop_channels(Call* c, int least):
+    """Whole channels of an input that has at least `least` dimensions, where anything is drawn."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef double p = probability(c)
+    if t.ndim < least and t.total and 0 < p < 1 and bool_arg(c, 2):
+        fail(c, f"needs at least {least} dimensions, got shape {shape_str(t)}")
     return dropout(c)
+
+
+cdef object feature_dropout(Call* c):
+    return drop_channels(c, 2)
 
 
 cdef object dropout1d(Call* c):
@@ -64,11 +71,7 @@ cdef object dropout1d(Call* c):
 
 cdef object dropout3d(Call* c):
     """An input without a batch has its channels in dimension 0."""
-    cdef Tensor t = tensor_arg(c, 0)
-    probability(c)
-    if t.ndim == 0:
-        fail(c, "expected an input with channels, got a tensor without dimensions")
-    return dropout(c)
+    return drop_channels(c, 1)
 
 
 cdef object native_dropout(Call* c):

@@ -4,7 +4,8 @@ from metatensor._core.op cimport (
     FUNCTION_ONLY, INPLACE, METHOD_ONLY, VIEW, Call, arg, define, dim_arg, dims_arg, int_arg, is_none, op_name,
     tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, check_bounds, new_view, shape_str
+from metatensor._core.placing cimport check_bounds
+from metatensor._core.tensor cimport Tensor, new_view, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, slice_dim, view_of
 

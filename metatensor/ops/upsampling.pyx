@@ -50,8 +50,8 @@ cdef int wrong_type(Call* c, int slot, str name, int n) except -1:
     raise TypeError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {arg(c, slot)!r}")
 
 
-cdef int resized(Call* c, Image* x, dim_t* sizes) except -1:
-    """The sizes asked for, or those that the factors give, rounded down."""
+cdef int resized(Call* c, Image* x, dim_t least, dim_t* sizes) except -1:
+    """The sizes asked for, or those that the factors give, rounded down; at least `least`."""
     cdef int i = 2
     if is_none(c, 1) == is_none(c, 2):
         raise ValueError(f"{op_name(c)}(): needs either size or scale_factor, got "
@@ -71,7 +71,7 @@ cdef int resized(Call* c, Image* x, dim_t* sizes) except -1:
             sizes[i] = scaled(c, x.sizes[i], v)
             i += 1
     for i in range(2, x.n + 2):
-        if sizes[i] <= 0 or x.sizes[i] <= 0:
+        if sizes[i] < least or x.sizes[i] <= 0:
             fail(c, f"sizes must be positive: input {dims_str(x.n, x.sizes + 2)}, output {dims_str(x.n, sizes + 2)}")
     return 0
 
@@ -90,7 +90,7 @@ cdef object interpolate(Call* c):
     cdef dim_t sizes[5]
     check_mode(c, t, mode)
     read_image(c, t, t.ndim - 2, &x)
-    resized(c, &x, sizes)
+    resized(c, &x, 0 if mode == "area" else 1, sizes)
     if t.dtype.code != U8 or mode == "area":
         need_dtype(c, t, FLOATS)
     if x.sizes[1] == 0 and mode != "area":

@@ -10,8 +10,8 @@ counted. An operator is one of
   sorting, look-ups): 0 by convention, and reports list it as such;
 * a **gap**: nobody has said anything about it. Reports list it; it is never taken for 0 in silence.
 
-Views, element-wise and random operators say what they are where they are declared; the other built-in ones that cost
-nothing stand in `metatensor.rules.costless`. What is in neither place is a gap.
+Views, element-wise and random operators, and those that only answer questions, say so where they are declared; the
+other built-in ones that cost nothing stand in `metatensor.rules.costless`. What is in neither place is a gap.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ GAP = "gap"
 VIEW_FLAG = 4
 ELEMENTWISE_FLAG = 32
 RANDOM_FLAG = 64
+HOST_FLAG = 2048
 
 
 def mm(out: Any, input: Any, mat2: Any, **_: Any) -> int:
@@ -171,8 +172,8 @@ def classify(op: Any) -> tuple[str, Rule | None]:
         return COUNTED, rule
     if "::" in name:  # not one of ours: nothing is known unless it was registered
         return GAP, None
-    if op.flags & VIEW_FLAG or name in costless.FREE:
+    if name in costless.FREE or op.flags & VIEW_FLAG:
         return FREE, None
-    if op.flags & (ELEMENTWISE_FLAG | RANDOM_FLAG) or name in costless.UNCOUNTED:
+    if name in costless.UNCOUNTED or op.flags & (ELEMENTWISE_FLAG | RANDOM_FLAG):
         return UNCOUNTED, None
-    return GAP, None
+    return (FREE if op.flags & HOST_FLAG else GAP), None

@@ -118,7 +118,9 @@ def _candidates(argument: Any) -> list[Any]:
     base = argument.type.rstrip("?").partition("[")[0]
     by_type: dict[str, list[Any]] = {
         "int": [1, 0, 2, 3], "float": [0.5, 2.0], "Scalar": [2, 0.5], "bool": [False, True], "str": ["sum"],
-        "dtype": [dtype_by_name("float32")], "any": [2, (2, 2), (3, 3, 3)],
+        "dtype": [dtype_by_name("float32")],
+        # Only the kernel knows what it takes; sizes go by their name.
+        "any": [2, (2, 2), (3, 3, 3)] if argument.name.endswith("size") else [],
     }
     if "[" in argument.type:
         if base in ("float", "bool"):

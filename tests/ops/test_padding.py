@@ -25,7 +25,9 @@ def test_constant(shape, pad, value):
 def test_borders(mode, n, batch, data):
     shape = [2, 3][1 - batch :] + data.draw(st.lists(st.integers(1, 5), min_size=n, max_size=n))
     pad = data.draw(st.lists(st.integers(-2, 4), min_size=2 * n, max_size=2 * n))
-    agree(lambda lib, t: lib.nn.functional.pad(t, pad, mode=mode), *tensors_of(0, shape))
+    # Where something is cut off and something wrapped around, PyTorch leaves memory uninitialised.
+    filled = mode != "circular" or min(pad) >= 0
+    agree(lambda lib, t: lib.nn.functional.pad(t, pad, mode=mode), *tensors_of(0, shape), values=filled)
 
 
 @pytest.mark.torch
@@ -56,7 +58,7 @@ def test_dtypes(dtype):
 
 
 @pytest.mark.torch
-@given(st.sampled_from([(), (2,), (2, 2)]), st.integers(1, 3), st.integers(1, 10), st.integers(0, 6), st.integers(1, 6))
+@given(st.sampled_from([(), (2,), (2, 2)]), st.integers(1, 3), st.integers(1, 10), st.integers(1, 6), st.integers(1, 6))
 @settings(max_examples=80)
 def test_pixel_shuffles(lead, factor, channels, height, width):
     image = tensors_of(0, (*lead, channels, height, width))

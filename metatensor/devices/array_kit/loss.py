@@ -14,7 +14,7 @@ __all__ = ["reduced"]
 def reduced(loss: Any, reduction: str) -> Any:
     """The loss itself, its mean, its sum, or its sum over the first dimension's size."""
     if reduction == "mean":
-        return loss.mean()
+        return loss.mean() if loss.size else math.nan
     if reduction == "sum":
         return loss.sum()
     return loss.sum() / loss.shape[0] if reduction == "batchmean" else loss
@@ -65,7 +65,9 @@ def smooth_l1_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, re
 
 @kernel("nn.functional.huber_loss")
 def huber_loss(kit: Any, out: Any, input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
-    return _weighted(_huber(kit.xp, _difference(out, input, target), delta), weight, reduction)
+    loss = _huber(kit.xp, _difference(out, input, target), delta)
+    # Unlike for the others, the mean is over the number of elements.
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
 # Likelihoods ----------------------------------------------------------------------------------
