@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from metatensor._core.device import backend_for
+from metatensor._core.placing import tensor_from_storage
 from metatensor._core.schema import parse
 from metatensor._core.storage import make_storage
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.tensor import Tensor
 from metatensor.testing.samples import Sample
 from metatensor.testing.values import difference, to_values
