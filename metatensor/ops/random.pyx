@@ -2,14 +2,15 @@
 
 Every op takes one ticket from its generator; values are made of (seed, ticket, index of the element) alone.
 """
+from cpython.object cimport PyObject
 from metatensor._core.dtype cimport (
     BF16, C32, C64, F16, F32, F64, I64, DType, by_code, default_float,
 )
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport Layout, can_broadcast, set_format
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, define, dims_arg, dtype_arg, float_arg, int_arg,
-    is_none, op_name, result_device, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, call, define, dims_arg, dtype_arg, float_arg,
+    hold, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
@@ -31,7 +32,7 @@ cdef int need_floats(Call* c, DType d, bint complexes) except -1:
     raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
 
 
-cdef object MAX_LONG = (1 << 63) - 1
+cdef object MAX_LONG = 9223372036854775807
 
 
 # Factories ------------------------------------------------------------------------------
@@ -83,16 +84,30 @@ cdef object rand_like(Call* c):
     return leaf(c, like(c, t, d, 7), 6)
 
 
+cdef object beyond(DType d):
+    """One more than the largest integer up to which `d` holds all of them."""
+    cdef object one = 1     # not a C integer, which a shift would overflow
+    cdef int code = d.code
+    if d.kind == KIND_BOOL:
+        return 2
+    if d.kind == KIND_INT:
+        return one << (8 * d.itemsize - (1 if d.is_signed else 0))
+    return (one << (24 if code == F32 else 53 if code == F64 else 11 if code == F16 else 8)) + 1
+
+
+cdef int need_integers(Call* c, DType d) except -1:
+    if d.kind != KIND_INT and d.kind != KIND_BOOL and not is_float(d):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    return 0
+
+
 cdef bint in_range(DType d, object value) except -1:
     """Whether every integer up to `value` in size can be held exactly."""
-    cdef int code = d.code
     if d.kind == KIND_BOOL:
         return 0 <= value <= 1
     if d.kind == KIND_INT:
-        bits = 8 * d.itemsize - (1 if d.is_signed else 0)
-        return (-(1 << bits) if d.is_signed else 0) <= value < 1 << bits
-    bits = 24 if code == F32 else 53 if code == F64 else 11 if code == F16 else 8
-    return -(1 << bits) <= value <= 1 << bits
+        return (-beyond(d) if d.is_signed else 0) <= value < beyond(d)
+    return -beyond(d) < value < beyond(d)
 
 
 cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
@@ -103,8 +118,7 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
             return 0
     if low >= high:
         fail(c, f"'low' must be less than 'high', got {low} and {high}")
-    if d.kind != KIND_INT and d.kind != KIND_BOOL and not is_float(d):
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    need_integers(c, d)
     if not in_range(d, low):
         fail(c, f"low={low} is out of the range of {d.name}")
     if not in_range(d, high - 1):
@@ -211,10 +225,8 @@ cdef object geometric_(Call* c):
 
 cdef object random_(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    if t.dtype.kind != KIND_INT and t.dtype.kind != KIND_BOOL and not is_float(t.dtype):
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
-    take_ticket(c, 1)
-    return t
+    need_integers(c, t.dtype)
+    return call("random_", (t, 0, beyond(t.dtype)), {"generator": arg(c, 1)})
 
 cdef object random_to(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
@@ -224,8 +236,12 @@ cdef object random_to(Call* c):
 
 cdef object random_from(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    low = arg(c, 1)
-    check_bounds(c, t.dtype, low, low + 1 if is_none(c, 2) else arg(c, 2))
+    need_integers(c, t.dtype)
+    if is_none(c, 2):
+        top = beyond(t.dtype)
+        hold(c, top)
+        c.args[2] = <PyObject*>top
+    check_bounds(c, t.dtype, arg(c, 1), arg(c, 2))
     take_ticket(c, 3)
     return t
 
@@ -390,7 +406,7 @@ define(f"log_normal_(Tensor(a!) input, float mean=1.0, float std=2.0, *, {_gener
        RANDOM, "Fill with exponentials of normal values; mean and std are those of the logarithms.")
 define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geometric_,
        RANDOM, "Fill with numbers of trials up to the first success.")
-define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_, RANDOM,
+define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_, COMPOSITE | RANDOM,
        "Fill with integers: over the dtype's whole range, below `to`, or from `from` on.")
 define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", random_to, RANDOM)
 define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)

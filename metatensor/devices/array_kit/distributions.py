@@ -58,6 +58,7 @@ def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
         digits = 11 if name == "complex32" else _DIGITS[np.dtype(parts).name]
     else:
         parts, digits = (np.float64 if name == "float64" else np.float32), _DIGITS[name]
+    half = kit.formats[format] if format in ("float16", "bfloat16") else None
     shift, scale, span = np.uint64(64 - digits), parts(2.0**-digits), parts(high - low)
 
     def draw(count: int, first: int) -> Any:
@@ -65,8 +66,9 @@ def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
         if (low, high) == (0, 1):
             return values
         values = values * span + parts(low)
-        # Adding may round up to the end, which stays outside.
-        return kit.xp.where(values >= high, parts(low), values) if high > low else values
+        # Adding, or storing, may round up to the end, which stays outside.
+        stored = values if half is None else half.decode(kit.xp, half.encode(kit.xp, values))
+        return kit.xp.where(stored >= high, parts(low), values) if high > low else values
 
     if not name.startswith("complex"):
         _fill(kit, out, draw, format)
@@ -180,37 +182,14 @@ def randint_like_low(kit: Any, out: Any, input: Any, low: int, high: int, ticket
     _fill_integers(kit, out, ticket, low, high)
 
 
-def _largest(out: Any) -> int:
-    """The largest integer up to which the dtype holds all of them."""
-    if out.dtype.kind == "b":
-        return 1
-    name = _half(out) if out.dtype.kind not in "iu" or out.dtype == np.uint16 else None
-    if out.dtype.kind in "iu" and name is None:
-        return int(np.iinfo(out.dtype).max)
-    return 1 << _DIGITS[name or out.dtype.name]
-
-
-@kernel("random_", half="native")
-def random_(kit: Any, out: Any, input: Any, ticket: Any) -> None:
-    _random(kit, out, ticket, 0, _largest(out) + 1)
-
-
-@kernel("random_.to", half="native")
+@kernel("random_.to")
 def random_to(kit: Any, out: Any, input: Any, to: int, ticket: Any) -> None:
-    _random(kit, out, ticket, 0, to)
+    _fill_integers(kit, out, ticket, 0, to)
 
 
-@kernel("random_.from", half="native")
-def random_from(kit: Any, out: Any, input: Any, low: int, to: int | None, ticket: Any) -> None:
-    _random(kit, out, ticket, low, _largest(out) + 1 if to is None else to)
-
-
-def _random(kit: Any, out: Any, ticket: Any, low: int, high: int) -> None:
-    format = _half(out) if out.dtype.kind not in "iub" else None
-    if format is None:
-        _fill_integers(kit, out, ticket, low, high)
-    else:
-        _fill(kit, out, lambda n, first: _integers(kit, ticket, low, high, n, first).astype(np.float32), format)
+@kernel("random_.from")
+def random_from(kit: Any, out: Any, input: Any, low: int, to: int, ticket: Any) -> None:
+    _fill_integers(kit, out, ticket, low, to)
 
 
 @kernel("randperm")
