@@ -35,15 +35,17 @@ def installed():
 
 
 def test_the_cpu_device():
-    report = check_device("cpu", kernels=False)
+    report = check_device("cpu")
     assert report.ok and "0 failed" in str(report)
-    assert "conversions between dtypes" in report.passed
+    assert "conversions between dtypes" in report.passed and "kernel add" in report.passed
+    assert len(report.kernels) > 10 * len(report.not_sampled)
 
 
+@pytest.mark.slow
 def test_the_disk_device(tmp_path, monkeypatch):
     pytest.importorskip("metatensor_disk")
     monkeypatch.setenv("METATENSOR_DISK_DIR", str(tmp_path))
-    assert check_device("disk", kernels=False).ok
+    assert check_device("disk").ok
 
 
 def test_a_device_that_is_not_the_hosts(installed):
