@@ -111,8 +111,8 @@ class Library:
         scope: dict[str, Any] = {}
         exec(compile(source, f"<{case.name}>", "exec"), scope)
         values = [self.input(name) for name in names]
-        timed = scope["loop"]
-        return lambda n: timed(n, *values)
+        made = scope["loop"]
+        return lambda n: made(n, *values)
 
 
 def free_names(call: str) -> Iterable[str]:
@@ -139,10 +139,7 @@ def interleaved(loops: dict[str, Callable[[int], None]], rounds: int, budget: fl
     try:
         for _ in range(rounds):
             for name, loop in loops.items():
-                n = counts[name]
-                start = time.perf_counter()
-                loop(n)
-                samples[name].append((time.perf_counter() - start) / n)
+                samples[name].append(timed(loop, counts[name]) / counts[name])
     finally:
         if enabled:
             gc.enable()
@@ -150,14 +147,19 @@ def interleaved(loops: dict[str, Callable[[int], None]], rounds: int, budget: fl
 
 
 def calls_within(loop: Callable[[int], None], budget: float) -> int:
+    """How many calls fit into a budget, by the best of three tries: one that was interrupted says too few."""
     n = 1
     while True:
-        start = time.perf_counter()
-        loop(n)
-        spent = time.perf_counter() - start
+        spent = min(timed(loop, n) for _ in range(3))
         if spent >= budget / 4 or n >= 1 << 20:
-            return max(1, int(n * budget / max(spent, 1e-9)))
+            return max(1, int(n * budget / spent))
         n *= 4
+
+
+def timed(loop: Callable[[int], None], n: int) -> float:
+    start = time.perf_counter()
+    loop(n)
+    return max(time.perf_counter() - start, 1e-9)
 
 
 def suite(cases: list[Case]) -> type:
