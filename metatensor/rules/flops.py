@@ -3,7 +3,7 @@
 The convention, PyTorch's as well: a multiply-add is two, and only matrix products, convolutions and attention are
 counted. An operator is one of
 
-* **counted**: `RULES` has a function of its result and its arguments (`out` first, then the arguments as the schema
+* **counted**: `FLOPS` has a function of its result and its arguments (`out` first, then the arguments as the schema
   names them) that returns the number;
 * **free**: it moves or makes no numbers at all (views, factories, copies): 0 by nature;
 * **uncounted**: it computes, but in proportion to its elements (pointwise, reductions, normalisation, pooling,
@@ -22,7 +22,7 @@ from typing import Any
 
 from metatensor.rules import costless
 
-__all__ = ["COUNTED", "FREE", "GAP", "RULES", "UNCOUNTED", "Rule", "classify", "register"]
+__all__ = ["COUNTED", "FLOPS", "FREE", "GAP", "UNCOUNTED", "Rule", "classify"]
 
 Rule = Callable[..., int]
 
@@ -126,7 +126,7 @@ def attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) ->
     return 2 * prod(out.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
-RULES: dict[str, Rule] = {
+FLOPS: dict[str, Rule] = {
     "mm": mm,
     "_int_mm": mm,
     "bmm": bmm,
@@ -153,21 +153,13 @@ RULES: dict[str, Rule] = {
     "nn.functional.conv_transpose3d": transposed_convolution,
     "nn.functional.scaled_dot_product_attention": attention,
 }
-"""Operator name to its rule. `register` adds to it."""
-
-
-def register(name: str, rule: Rule) -> Rule:
-    """Count operator ``name`` (``"acme::rope"``) by ``rule(out, *args, **kwargs)``; RuntimeError where it has a rule."""
-    if name in RULES:
-        raise RuntimeError(f"operator {name!r} already has a FLOP rule")
-    RULES[name] = rule
-    return rule
+"""Operator name to its rule; `metatensor.library.flops` adds to it."""
 
 
 def classify(op: Any) -> tuple[str, Rule | None]:
     """What is known of the cost of ``op``, an `Op`: `COUNTED` and its rule, or `FREE`, `UNCOUNTED` or `GAP` and None."""
     name = op.name
-    rule = RULES.get(name)
+    rule = FLOPS.get(name)
     if rule is not None:
         return COUNTED, rule
     if "::" in name:  # not one of ours: nothing is known unless it was registered

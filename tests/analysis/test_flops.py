@@ -111,14 +111,32 @@ def test_against_pytorch(function, shapes, expected):
     assert counter.get_total_flops() == expected
 
 
+def test_the_rule_of_a_custom_operator():
+    @mt.op("flops_test::pairs")
+    def pairs(x: mt.Tensor, *, twice: bool = False) -> mt.Spec:
+        """Products of all pairs of rows."""
+        return mt.Spec((x.shape[0], x.shape[0]), x.dtype)
+
+    assert [gap.op for gap in estimate(pairs, meta(4, 8)).gaps] == ["flops_test::pairs"]
+
+    @pairs.flops
+    def rule(out, x, *, twice=False):
+        return 2 * out.numel() * x.shape[1] * (2 if twice else 1)
+
+    assert estimate(pairs, meta(4, 8)).flops == 256
+    report = estimate(pairs, meta(4, 8), twice=True)
+    assert report.flops == 512
+    assert report.gaps == []
+
+
 def test_a_rule_cannot_be_registered_twice():
-    with pytest.raises(RuntimeError, match="'mm' already has a FLOP rule"):
-        flops.register("mm", lambda out, *args: 0)
+    with pytest.raises(RuntimeError, match="mm"):
+        mt.library.flops("mm")(lambda out, *args: 0)
 
 
 def test_tables_do_not_contradict_each_other():
     assert not costless.FREE & costless.UNCOUNTED
-    assert not set(flops.RULES) & (costless.FREE | costless.UNCOUNTED)
+    assert not set(flops.FLOPS) & (costless.FREE | costless.UNCOUNTED)
 
 
 # Built-in operators of which nobody knows the cost: pairs of all rows, and a recursion over time.
@@ -137,4 +155,4 @@ def test_every_built_in_operator_is_classified():
 def test_no_table_names_an_operator_that_does_not_exist():
     from metatensor._core.op import registry
 
-    assert {*flops.RULES, *costless.FREE, *costless.UNCOUNTED} - set(registry) == set()
+    assert {*flops.FLOPS, *costless.FREE, *costless.UNCOUNTED} - set(registry) == set()
