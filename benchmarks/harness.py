@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -126,9 +127,12 @@ def free_names(call: str) -> Iterable[str]:
 def interleaved(loops: dict[str, Callable[[int], None]], rounds: int, budget: float) -> dict[str, float]:
     """Median seconds per call of each loop.
 
-    The loops take turns, so that whatever else the machine does falls on all of them alike; each
-    turn makes as many calls as fit into ``budget`` seconds.
+    The loops take turns, so that whatever else the machine does falls on all of them alike, and in
+    an order drawn anew for each round, so that nothing periodic falls on one of them alone. A turn
+    makes as many calls as fit into ``budget`` seconds.
     """
+    order = list(loops)
+    draw = random.Random(0)
     counts = {}
     for name, loop in loops.items():
         loop(2)
@@ -138,8 +142,9 @@ def interleaved(loops: dict[str, Callable[[int], None]], rounds: int, budget: fl
     gc.disable()
     try:
         for _ in range(rounds):
-            for name, loop in loops.items():
-                samples[name].append(timed(loop, counts[name]) / counts[name])
+            draw.shuffle(order)
+            for name in order:
+                samples[name].append(timed(loops[name], counts[name]) / counts[name])
     finally:
         if enabled:
             gc.enable()

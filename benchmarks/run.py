@@ -100,7 +100,7 @@ def object_ratio(found: list[Library], rounds: int, budget: float) -> dict[str, 
         for _ in range(n):
             object()
 
-    return interleaved({"a + b": add, "object()": make}, 3 * rounds, budget)
+    return interleaved({"a + b": add, "object()": make}, rounds, 5 * budget)
 
 
 def geomean(ratios: Iterable[float]) -> float:
@@ -200,7 +200,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 if a limit is missed")
     args = parser.parse_args()
     parts = set(args.part or (["ops"] if args.ops else PARTS))
-    rounds, budget = (5, 0.0005) if args.quick else (11, 0.001)
+    rounds, budget = (9, 0.0003) if args.quick else (31, 0.0004)
 
     warnings.simplefilter("ignore")
     found = libraries()
