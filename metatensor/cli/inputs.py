@@ -40,31 +40,37 @@ def parse_value(text: str) -> Any:
     """A value as Python writes it, in which ``dtype[sizes]`` makes a meta tensor. Raises `InputError`."""
     if not text.strip():
         raise InputError("an input is empty; expected something like int64[1,1024]")
-    return _value(_parse(text), text)
+    try:
+        return _value(_parse(text), text)
+    except RecursionError:
+        raise InputError(f"{_shown(text)} is nested too deeply") from None
 
 
 def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments, as between the parentheses of a call: ``12, width=768``."""
     call = _parse(f"f({text})", text)
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise InputError(f"{text!r} is not a list of arguments such as 12, width=768")
+        raise InputError(f"{_shown(text)} is not a list of arguments such as 12, width=768")
     if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(arg, ast.Starred) for arg in call.args):
-        raise InputError(f"{text!r}: * and ** are not supported")
+        raise InputError(f"{_shown(text)}: * and ** are not supported")
     names = [keyword.arg for keyword in call.keywords]
     if len(set(names)) < len(names):
-        raise InputError(f"{text!r} names an argument twice")
-    return [_value(arg, text) for arg in call.args], {str(word.arg): _value(word.value, text) for word in call.keywords}
+        raise InputError(f"{_shown(text)} names an argument twice")
+    try:
+        return [_value(arg, text) for arg in call.args], {str(word.arg): _value(word.value, text) for word in call.keywords}
+    except RecursionError:
+        raise InputError(f"{_shown(text)} is nested too deeply") from None
 
 
 def _parse(source: str, text: str | None = None) -> ast.expr:
     text = source if text is None else text
     if len(text) > 10_000:
-        raise InputError(f"{text[:40]!r}...: an input may have 10,000 characters, this one has {len(text):,}")
+        raise InputError(f"{_shown(text)}: an input may have 10,000 characters, this one has {len(text):,}")
     try:
         return ast.parse(_NO_SIZES.sub(r"\1[()]", source.strip()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
-        raise InputError(f"{text!r} cannot be read: {reason}; expected something like int64[1,1024]") from None
+        raise InputError(f"{_shown(text)} cannot be read: {reason}; expected something like int64[1,1024]") from None
 
 
 def _value(node: ast.expr, text: str) -> Any:
@@ -83,29 +89,34 @@ def _value(node: ast.expr, text: str) -> Any:
         if isinstance(number, (int, float, complex)):
             return -number if isinstance(node.op, ast.USub) else number
     if isinstance(node, ast.Name) and dtype_named(node.id) is not None:
-        raise InputError(f"{text!r}: {node.id} lacks a shape; a tensor is written {node.id}[1,1024], or {node.id}[] for one number")
+        raise InputError(f"{_shown(text)}: {node.id} lacks a shape; a tensor is written {node.id}[1,1024], or {node.id}[] for one number")
     raise InputError(
-        f"{text!r}: {ast.unparse(node)!r} is neither a tensor such as int64[1,1024] nor a plain Python value; "
+        f"{_shown(text)}: {ast.unparse(node)!r} is neither a tensor such as int64[1,1024] nor a plain Python value; "
         "a text needs quotes"
     )
 
 
 def _tensor(node: ast.Subscript, text: str) -> mt.Tensor:
     if not isinstance(node.value, ast.Name):
-        raise InputError(f"{text!r}: {ast.unparse(node.value)!r} is not the name of a dtype")
+        raise InputError(f"{_shown(text)}: {ast.unparse(node.value)!r} is not the name of a dtype")
     dtype = dtype_named(node.value.id)
     if dtype is None:
-        raise InputError(f"{text!r}: {node.value.id!r} is not a dtype; there are float32, bfloat16, int64, bool and more")
+        raise InputError(f"{_shown(text)}: {node.value.id!r} is not a dtype; there are float32, bfloat16, int64, bool and more")
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     shape = []
     for item in items:
         if not isinstance(item, ast.Constant) or type(item.value) is not int:
-            raise InputError(f"{text!r}: the size {ast.unparse(item)!r} must be an integer from 0 on")
+            raise InputError(f"{_shown(text)}: the size {ast.unparse(item)!r} must be an integer from 0 on")
         shape.append(item.value)
     try:
         return mt.empty(shape, dtype=dtype, device="meta")
     except (RuntimeError, TypeError, OverflowError) as error:
-        raise InputError(f"{text!r}: {error}") from None
+        raise InputError(f"{_shown(text)}: {error}") from None
+
+
+def _shown(text: str) -> str:
+    """A text in a message, cut to what fits in a line."""
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def dtype_named(name: str) -> Any:

@@ -102,6 +102,15 @@ def test_bad_inputs_get_clear_errors(text, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["-" * 3000 + "1", "(1," * 80 + ")" * 80, "-" * 9000 + "x", "[" * 5000, "a." * 4000 + "b"])
+def test_deep_nesting(text):
+    for parse in (parse_value, parse_arguments):
+        try:
+            parse(text)
+        except InputError:
+            pass
+
+
 def test_arguments():
     assert parse_arguments("") == ([], {})
     assert parse_arguments("12, 'a', width=768, deep=(1, 2),") == ([12, "a"], {"width": 768, "deep": (1, 2)})
