@@ -92,7 +92,7 @@ def time_case(case: Case, found: list[Library], rounds: int, budget: float) -> d
 
 
 def object_ratio(found: list[Library], rounds: int, budget: float) -> dict[str, float]:
-    """Seconds of ``a + b`` on meta and of ``object()``, in turns."""
+    """Seconds of ``a + b`` on meta and of ``object()``, in many short turns."""
     add = found[0].loop(Case("pointwise", "a + b", "a + b"))
     assert add is not None
 
@@ -100,7 +100,7 @@ def object_ratio(found: list[Library], rounds: int, budget: float) -> dict[str, 
         for _ in range(n):
             object()
 
-    return interleaved({"a + b": add, "object()": make}, rounds, 5 * budget)
+    return interleaved({"a + b": add, "object()": make}, 10 * rounds, budget / 2)
 
 
 def geomean(ratios: Iterable[float]) -> float:
