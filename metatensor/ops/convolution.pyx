@@ -145,7 +145,7 @@ cdef int transposed_sizes(Call* c, Image* x, Tensor w, Slots* at, dim_t* sizes) 
                                             f"stride {dims_str(x.n, stride)} and dilation {dims_str(x.n, dilation)}")
         size = add_dims(mul_dims(x.sizes[i + 2] - 1, stride[i]), reach(w.sizes[i + 2], dilation[i]))
         size = add_dims(size, extra[i]) - mul_dims(2, padding[i])
-        if size < 0:
+        if size <= 0:
             fail(c, f"the output would have size {size} in spatial dimension {i}, for an input of "
                     f"{dims_str(x.n, x.sizes + 2)} and padding {dims_str(x.n, padding)}")
         sizes[i + 2] = size
