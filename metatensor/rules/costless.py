@@ -40,7 +40,7 @@ POINTWISE = """
     prelu rsub searchsorted signbit tril_ triu_
 """
 REDUCTION = """
-    all allclose amax amin aminmax any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum dist equal
+    all allclose amax amin aminmax any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum dist equal hash_tensor
     index_add index_reduce is_nonzero item kthvalue linalg.matrix_norm linalg.norm linalg.vector_norm log_softmax
     logcumsumexp logsumexp max mean median min mode msort nan_to_num nanmean nanmedian nanquantile nansum
     nn.functional.log_softmax nn.functional.softmax nn.functional.softmin norm prod quantile renorm scatter_add
