@@ -88,7 +88,7 @@ cdef object matrix_meta(Call* c):
     """mT, mH, adjoint: the last two dimensions exchanged, the latter two conjugated."""
     cdef Tensor t = tensor_arg(c, 0), view
     cdef bint conj = op_name(c) != "mT"
-    if t.ndim < 2 and not (op_name(c) == "adjoint" and t.ndim == 0):
+    if t.ndim == 1:
         raise RuntimeError(f"{op_name(c)}(): a matrix or a batch of matrices is needed, got shape {shape_str(t)}")
     view = alias(t) if t.ndim == 0 else swapped(t, t.ndim - 2, t.ndim - 1)
     return _flip_conj(view) if conj else view

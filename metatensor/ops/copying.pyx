@@ -5,12 +5,11 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport can_broadcast, is_channels_last
 from metatensor._core.op cimport (
-    COMPOSITE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op, arg, bool_arg, call, define, hold,
-    is_none, op_name, result_device, tensor_arg,
+    COMPOSITE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op, arg, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
 from metatensor._core.types cimport (
-    FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONJ, T_CONTIGUOUS, T_NEG, T_NONLEAF,
+    FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONTIGUOUS, T_NONLEAF,
     T_REQUIRES_GRAD, T_VIEW,
 )
 from metatensor.ops.factory cimport check_fill, format_arg, make_like
@@ -73,17 +72,6 @@ cdef object copy_meta(Call* c):
         raise RuntimeError(f"{op_name(c)}(): shape {shape_str(src)} does not broadcast to {shape_str(t)}")
     if t.storage.data is not None:
         _need_data(src)
-        if t.flags & T_CONJ:
-            # What is stored is the conjugate of what is to be read.
-            conjugate = call("conj", (src,))
-            hold(c, conjugate)
-            c.args[1] = <PyObject*>conjugate
-            c.flags |= T_CONJ
-        if t.flags & T_NEG:
-            negative = call("_neg_view", (<object>c.args[1],))
-            hold(c, negative)
-            c.args[1] = <PyObject*>negative
-            c.flags |= T_NEG
     return t
 
 

@@ -55,10 +55,10 @@ cdef object narrow_meta(Call* c):
     cdef int d
     if t.ndim == 0:
         raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has no dimension to narrow")
-    d = dim_arg(c, 1, t.ndim)
-    size = t.sizes[d]
     if length < 0:
         raise RuntimeError(f"{op_name(c)}(): the length must not be negative, got {length}")
+    d = dim_arg(c, 1, t.ndim)
+    size = t.sizes[d]
     if start < -size or start > size:
         raise IndexError(f"{op_name(c)}(): start {start} is out of range for dimension {d} of shape {shape_str(t)}")
     if start < 0:
@@ -254,9 +254,9 @@ cdef object chunk_meta(Call* c):
     cdef dim_t n = int_arg(c, 1), i
     cdef int d
     _need_dim(c, t)
-    d = dim_arg(c, 2, t.ndim)
     if n <= 0:
         raise RuntimeError(f"{op_name(c)}(): the number of chunks must be positive, got {n}")
+    d = dim_arg(c, 2, t.ndim)
     if t.sizes[d] == 0:
         _few(c, n)
         return tuple([part(t, d, 0, 0) for i in range(n)])

@@ -6,12 +6,12 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.host cimport decode, encode, infer_dtype, measure, read_number
 from metatensor._core.layout cimport preserve_strides, row_major
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, bool_arg, call, define, dims_arg, is_none,
+    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, bool_arg, define, dims_arg, is_none,
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_strided
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
 )
 from metatensor.ops.view cimport dims_tuple
 
@@ -25,10 +25,6 @@ cdef object _host_bytes(Call* c, Tensor t):
     """The elements in C order, as a bytes-like object. DataDependentError where there are none."""
     if t.storage.data is None:
         raise data_dependent(op_name(c), t.storage.device, t.shape)
-    if t.flags & T_CONJ:
-        t = <Tensor>call("resolve_conj", (t,))
-    if t.flags & T_NEG:
-        t = <Tensor>call("resolve_neg", (t,))
     return backend_of(t.storage.device).to_host(t)
 
 

@@ -206,12 +206,12 @@ cdef object unflatten_body(Call* c):
     cdef dim_t inner[MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
     cdef int d, n, i
-    if t.ndim == 0:
-        raise IndexError(f"{op_name(c)}(): dimension {arg(c, 1)} is out of range for a tensor without dimensions")
-    d = dim_arg(c, 1, t.ndim)
     n = dims_arg(c, 2, inner)
     if n == 0:
         raise RuntimeError(f"{op_name(c)}(): the sizes must not be empty")
+    d = dim_arg(c, 1, t.ndim)
+    if t.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has no dimension to split")
     if infer_size(n, inner, t.sizes[d]):
         raise RuntimeError(f"{op_name(c)}(): sizes {list(dims_tuple(n, inner))} do not multiply up to the size of "
                            f"dimension {d}, {t.sizes[d]}, of shape {shape_str(t)}")

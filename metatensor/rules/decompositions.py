@@ -34,10 +34,6 @@ def copy_(dst: Any, src: Any, non_blocking: bool = False) -> Any:
     from metatensor._core.device import backend_for
 
     backend = backend_for(dst.device)
-    if src.is_conj():
-        src = src.resolve_conj()
-    if src.is_neg():
-        src = src.resolve_neg()
     if dst.device.type != src.device.type:
         import metatensor
 
