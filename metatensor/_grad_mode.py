@@ -1,9 +1,11 @@
 """Switching the recording of gradients on and off, for this thread."""
 
 import functools
-import inspect
 
 from metatensor._core.thread import _set_grad_enabled, _set_inference, is_grad_enabled
+
+
+_GENERATOR = 0x20  # inspect.CO_GENERATOR; importing inspect takes longer than all of this
 
 
 class _Switch:
@@ -22,7 +24,7 @@ class _Switch:
         return type(self)()
 
     def __call__(self, func):
-        if inspect.isgeneratorfunction(func):
+        if getattr(getattr(func, "__code__", None), "co_flags", 0) & _GENERATOR:
 
             @functools.wraps(func)
             def generator(*args, **kwargs):

@@ -22,6 +22,8 @@ from metatensor._core import errors
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject* o) noexcept
+    Py_ssize_t PySequence_Fast_GET_SIZE(object o) noexcept
+    PyObject** PySequence_Fast_ITEMS(object o) noexcept
     object PyTuple_New(Py_ssize_t n)
     void PyTuple_SET_ITEM(object t, Py_ssize_t i, object v) noexcept
     bint PyFloat_CheckExact(PyObject* o) noexcept
@@ -171,13 +173,15 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
 
 cdef int _accept_ints(SlotSpec* s, object value, Call* c, int i) except -1:
     cdef object converted
-    cdef bint plain = True
+    cdef PyObject** items
+    cdef Py_ssize_t k, n
     if isinstance(value, (list, tuple)):
-        for v in value:
-            if type(v) is not int:
-                plain = False
+        items = PySequence_Fast_ITEMS(value)
+        n = PySequence_Fast_GET_SIZE(value)
+        for k in range(n):
+            if not PyLong_CheckExact(items[k]):
                 break
-        if plain:
+        else:
             return 1
         converted = []
         for v in value:

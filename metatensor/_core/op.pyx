@@ -16,6 +16,8 @@ from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
 from metatensor._core.schema import parse
 
 cdef extern from "Python.h":
+    Py_ssize_t PySequence_Fast_GET_SIZE(object o) noexcept
+    PyObject** PySequence_Fast_ITEMS(object o) noexcept
     long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
 
 cdef extern from *:
@@ -505,17 +507,26 @@ cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
     """Read an int list into `to` (room for MAX_DIMS); returns its length."""
     cdef object value = <object>c.args[i]
     cdef SlotSpec* s = &(<Overload>c.overload).slots[i]
-    cdef int n = 0
+    cdef PyObject** items = NULL
+    cdef Py_ssize_t length
+    cdef int n, k, beyond = 0
     if isinstance(value, int):
         n = max(s.repeat, 1)
         for k in range(n):
             to[k] = value
         return n
-    for x in value:
-        if n == MAX_DIMS:
-            raise RuntimeError(f"{op_name(c)}(): argument '{<object>s.name}' has more than {MAX_DIMS} values")
-        to[n] = x
-        n += 1
+    if not isinstance(value, (tuple, list)):
+        value = tuple(value)
+        hold(c, value)
+    length = PySequence_Fast_GET_SIZE(value)
+    items = PySequence_Fast_ITEMS(value)
+    if length > MAX_DIMS:
+        raise RuntimeError(f"{op_name(c)}(): argument '{<object>s.name}' has more than {MAX_DIMS} values")
+    n = <int>length
+    for k in range(n):
+        to[k] = PyLong_AsLongLongAndOverflow(<object>items[k], &beyond)
+        if beyond:
+            raise RuntimeError(f"{op_name(c)}(): {value[k]} in argument '{<object>s.name}' is beyond 64 bits")
     if s.repeat > 1 and n == 1:
         for k in range(1, s.repeat):
             to[k] = to[0]

@@ -1,5 +1,4 @@
 """Schema text to argument slots: "add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor"."""
-import ast
 import re
 
 cimport cython
@@ -80,6 +79,7 @@ cdef Argument _argument(str part, bint kwonly, str text):
     a.kwonly = kwonly
     a.required = not eq
     if eq:
+        import ast      # slow to import, and not needed before the first call
         try:
             a.default = ast.literal_eval(default.strip())
         except (ValueError, SyntaxError):

@@ -3,13 +3,14 @@
 As ``mt.ops`` it is also the way to custom operators: ``mt.ops.acme.rope``.
 """
 
-import importlib
-import pkgutil
+import os
+from importlib import import_module
 
 from metatensor._core.op import missing_slots
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _family in sorted({_file.partition(".")[0] for _file in os.listdir(__path__[0])
+                       if _file.endswith((".so", ".pyd"))}):
+    import_module(f"{__name__}.{_family}")
 if missing_slots():
     raise ImportError(f"no operator fills the slots {missing_slots()} of Tensor")
 
