@@ -151,9 +151,9 @@ cdef object norm_body(Call* c):
     return call("linalg.vector_norm", (t, 2 if p is None else p, dim, arg(c, 3)), dtype)
 
 
-define("linalg.norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+define("linalg.norm(Tensor A, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
        linalg_norm_body, COMPOSITE | OUT, "Vector or matrix norm, as the number of dimensions says.")
-define("norm(Tensor input, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
+define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
        norm_body, COMPOSITE | OUT, "Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms.")
 
 
@@ -223,7 +223,7 @@ cdef object renorm_meta(Call* c):
 
 define("dist(Tensor input, Tensor other, Scalar p=2) -> Tensor", dist_meta, OUT,
        "The `p`-norm of input - other.")
-define("cdist(Tensor x1, Tensor x2, float p=2.0, any compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
+define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
        cdist_meta, 0, "Distance of each row of `x1` to each row of `x2`: [..., n, k] and [..., m, k] to [..., n, m].")
 define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT,
        "Scale down the slices along `dim` whose `p`-norm is above `maxnorm` to it.")

@@ -13,5 +13,7 @@ cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device dev
 cdef DType sum_dtype(Call* c, int slot, Tensor t)
 # IndexError where the named dimension is empty: what has no identity cannot be computed over nothing.
 cdef int require_nonempty(Call* c, Tensor t, int dim) except -1
+# The same for several; where `named` says that none was named, RuntimeError for an empty tensor.
+cdef int require_some(Call* c, Tensor t, int named, const bint* chosen) except -1
 cdef int require_real(Call* c, Tensor t) except -1
 cdef int require_floating(Call* c, DType dtype) except -1

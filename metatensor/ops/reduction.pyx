@@ -55,6 +55,17 @@ cdef int require_elements(Call* c, Tensor t) except -1:
     return 0
 
 
+cdef int require_some(Call* c, Tensor t, int named, const bint* chosen) except -1:
+    cdef int i
+    if t.total == 0:
+        if not named:
+            require_elements(c, t)
+        for i in range(t.ndim):
+            if chosen[i]:
+                require_nonempty(c, t, i)
+    return 0
+
+
 cdef int require_real(Call* c, Tensor t) except -1:
     if t.dtype.kind == KIND_COMPLEX:
         raise NotImplementedError(f"{op_name(c)}(): complex numbers have no order; input is {t.dtype.name}")
@@ -170,14 +181,9 @@ define("count_nonzero(Tensor input, int[1]? dim=None) -> Tensor", count_meta, OU
 cdef object amax_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
-    cdef int i, named = dim_list(c, 1, t.ndim, chosen)
+    cdef int named = dim_list(c, 1, t.ndim, chosen)
     require_real(c, t)
-    if t.total == 0:
-        if not named:
-            require_elements(c, t)
-        for i in range(t.ndim):
-            if chosen[i]:
-                require_nonempty(c, t, i)
+    require_some(c, t, named, chosen)
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not t.dtype:
         raise RuntimeError(f"{op_name(c)}(): out must have the dtype of input, {t.dtype.name}, "
                            f"got {(<Tensor>c.out).dtype.name}")
@@ -188,12 +194,12 @@ cdef object aminmax_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint keepdim = bool_arg(c, 2)
     cdef int dim = -1
-    require_real(c, t)
     if is_none(c, 1):
         require_elements(c, t)
     else:
         dim = dim_arg(c, 1, t.ndim)
         require_nonempty(c, t, dim)
+    require_real(c, t)
     return make_returns(c, (reduced_dim(t, dim, keepdim, t.dtype, result_device(c)),
                             reduced_dim(t, dim, keepdim, t.dtype, result_device(c))))
 

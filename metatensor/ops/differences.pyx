@@ -1,0 +1,207 @@
+"""Differences and integrals along a dimension, made of other ops: diff, gradient and the trapezoid rules."""
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, int_arg, is_none, op_name, tensor_arg, wrap,
+)
+from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.types cimport KIND_BOOL, dim_t
+
+
+cdef Tensor part(Tensor t, int dim, object start, object stop):
+    """``t[start:stop]`` along a dimension; counted from the end where negative, open where None."""
+    cdef dim_t size = t.sizes[dim], first, last
+    first = 0 if start is None else start if start >= 0 else size + start
+    last = size if stop is None else stop if stop >= 0 else size + stop
+    first = max(0, min(first, size))
+    return call("narrow", (t, dim, first, max(0, min(last, size) - first)))
+
+
+# diff ------------------------------------------------------------------------------
+
+cdef object diff_body(Call* c):
+    """(input, n, dim, prepend, append)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t n = int_arg(c, 1)
+    cdef int dim
+    cdef list parts
+    if t.ndim == 0:
+        raise RuntimeError("diff(): input must have at least 1 dimension")
+    if n < 0:
+        raise RuntimeError(f"diff(): n must not be negative, got {n}")
+    dim = dim_arg(c, 2, t.ndim)
+    if n == 0:
+        return call("clone", (t,))
+    parts = [x for x in (arg(c, 3), t, arg(c, 4)) if x is not None]
+    if len(parts) > 1:
+        for x in parts:
+            if (<Tensor>x).ndim != t.ndim:
+                raise RuntimeError(f"diff(): prepend and append must have as many dimensions as input, got shapes "
+                                   f"{shape_str(<Tensor>x)} and {shape_str(t)}")
+        t = call("cat", (parts, dim))
+    n = min(n, t.sizes[dim])
+    for _ in range(n):
+        t = call("logical_xor" if t.dtype.kind == KIND_BOOL else "sub", (part(t, dim, 1, None), part(t, dim, 0, -1)))
+    return t
+
+
+define("diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", diff_body,
+       COMPOSITE | OUT, "Differences of neighbours along `dim`, taken `n` times.")
+
+
+# Trapezoids ---------------------------------------------------------------------------
+
+cdef object steps_of(Call* c, Tensor y, Tensor x, int dim):
+    """The distances between sample points, shaped to go with y."""
+    cdef list shape
+    cdef int i
+    if y.dtype.kind == KIND_BOOL or x.dtype.kind == KIND_BOOL:
+        raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
+    if x.ndim == 1:
+        if x.sizes[0] != y.sizes[dim]:
+            raise RuntimeError(f"{op_name(c)}(): there must be one x for each sample, got shapes {shape_str(y)} for y "
+                               f"(dimension {dim}) and {shape_str(x)} for x")
+        x = call("reshape", (x, [x.sizes[0] if i == dim else 1 for i in range(y.ndim)]))
+    elif x.ndim < y.ndim:
+        shape = [1] * (y.ndim - x.ndim) + [x.sizes[i] for i in range(x.ndim)]
+        x = call("reshape", (x, shape))
+    return call("sub", (part(x, dim, 1, None), part(x, dim, 0, -1)))
+
+
+cdef object trapezoid_body(Call* c):
+    """(y, x, dx, dim)"""
+    cdef Tensor y = tensor_arg(c, 0)
+    cdef int dim = dim_arg(c, 3, y.ndim)
+    cdef object sums
+    if y.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): y must have at least 1 dimension")
+    if y.sizes[dim] == 0:
+        return call("sum", (y, dim), {"dtype": y.dtype})
+    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+    if is_none(c, 1):
+        if y.dtype.kind == KIND_BOOL:
+            raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
+        return call("mul", (call("sum", (sums, dim)), arg(c, 2) / 2.0))
+    sums = call("mul", (sums, steps_of(c, y, tensor_arg(c, 1), dim)))
+    return call("div", (call("sum", (sums, dim)), 2.0))
+
+
+cdef object cumulative_body(Call* c):
+    """(y, x, dx, dim)"""
+    cdef Tensor y = tensor_arg(c, 0)
+    cdef int dim = dim_arg(c, 3, y.ndim)
+    cdef object sums
+    if y.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): y must have at least 1 dimension")
+    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+    if is_none(c, 1):
+        if y.dtype.kind == KIND_BOOL:
+            raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
+        return call("cumsum", (call("mul", (sums, arg(c, 2) / 2.0)), dim))
+    sums = call("mul", (steps_of(c, y, tensor_arg(c, 1), dim), sums))
+    return call("div", (call("cumsum", (sums, dim)), 2.0))
+
+
+define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
+       COMPOSITE | FUNCTION_ONLY, "Integral of samples `y` along `dim`, at points `x` or `dx` apart.")
+define("trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
+       COMPOSITE | FUNCTION_ONLY, "The same as `trapezoid`.")
+define("cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", cumulative_body,
+       COMPOSITE | FUNCTION_ONLY, "Integrals of samples `y` up to each one along `dim`.")
+
+
+# gradient -------------------------------------------------------------------------------
+
+
+
+cdef Tensor difference(Tensor t, int dim, object a, object b, object c, object d):
+    return call("sub", (part(t, dim, a, b), part(t, dim, c, d)))
+
+
+cdef Tensor even_gradient(Tensor t, int dim, object step, int edge_order):
+    """Central differences of samples `step` apart; one-sided ones at the ends."""
+    cdef object first, last, middle
+    if edge_order == 1:
+        first = call("div", (difference(t, dim, 1, 2, 0, 1), step))
+        last = call("div", (difference(t, dim, -1, None, -2, -1), step))
+    else:
+        # By the parabola through the three outer samples.
+        first = combined(t, dim, (0, 1, 2), (-1.5, 2.0, -0.5), step)
+        last = combined(t, dim, (-3, -2, -1), (0.5, -2.0, 1.5), step)
+    middle = call("div", (difference(t, dim, 2, None, 0, -2), 2.0 * step))
+    return call("cat", ([first, middle, last], dim))
+
+
+cdef object combined(Tensor t, int dim, tuple places, tuple weights, object step):
+    cdef object total = None, term
+    for place, weight in zip(places, weights):
+        term = call("mul", (part(t, dim, place, None if place == -1 else place + 1), weight / step))
+        total = term if total is None else call("add", (total, term))
+    return total
+
+
+cdef Tensor uneven_gradient(Tensor t, int dim, Tensor points, int edge_order):
+    """The same at given points, by the parabola through a sample and its neighbours."""
+    cdef list shape = [1] * t.ndim
+    cdef Tensor gaps
+    cdef object h, g, first, last, middle, slope
+    shape[dim] = -1
+    gaps = call("reshape", (call("diff", (points,)), shape))
+    slope = call("div", (call("diff", (t, 1, dim)), gaps))
+    # At an inner point: each side's slope, weighted by the other side's gap.
+    h, g = part(gaps, dim, 0, -1), part(gaps, dim, 1, None)
+    middle = call("div", (call("add", (call("mul", (part(slope, dim, 0, -1), g)),
+                                       call("mul", (part(slope, dim, 1, None), h)))), call("add", (h, g))))
+    first, last = part(slope, dim, 0, 1), part(slope, dim, -1, None)
+    if edge_order == 2:
+        first = extrapolated(slope, gaps, dim, 0, 1)
+        last = extrapolated(slope, gaps, dim, -1, -2)
+    return call("cat", ([first, middle, last], dim))
+
+
+cdef object extrapolated(Tensor slope, Tensor gaps, int dim, int near, int far):
+    """The slope at an end: the outer one less what it changes over half of its gap."""
+    cdef object s = one(slope, dim, near), r = one(slope, dim, far), h = one(gaps, dim, near), g = one(gaps, dim, far)
+    return call("add", (s, call("div", (call("mul", (call("sub", (s, r)), h)), call("add", (h, g))))))
+
+
+cdef Tensor one(Tensor t, int dim, int place):
+    return part(t, dim, place, None if place == -1 else place + 1)
+
+
+cdef object gradient_body(Call* c):
+    """(input, spacing, dim, edge_order): a list with one result for each dimension."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef object spacing = arg(c, 1), given = arg(c, 2)
+    cdef int edge_order = int_arg(c, 3), d
+    cdef list dims = [], results = []
+    if edge_order != 1 and edge_order != 2:
+        raise RuntimeError(f"gradient(): edge_order must be 1 or 2, got {edge_order}")
+    given = list(range(t.ndim)) if given is None else [given] if isinstance(given, int) else list(given)
+    if spacing is None:
+        spacing = 1
+    if isinstance(spacing, Tensor) or not isinstance(spacing, (list, tuple)):
+        spacing = [spacing] * len(given)
+    if len(spacing) != len(given):
+        raise RuntimeError(f"gradient(): spacing must be one number or one for each of the {len(given)} dimensions, got "
+                           f"{len(spacing)}")
+    for i in given:
+        d = wrap(c, i, t.ndim)
+        if d in dims:
+            raise RuntimeError(f"gradient(): dimension {d} appears more than once in {given}")
+        dims.append(d)
+    for d in dims:
+        if t.sizes[d] < edge_order + 1:
+            raise RuntimeError(f"gradient(): each dimension must have at least {edge_order + 1} elements, got shape "
+                               + shape_str(t))
+    for i in range(len(dims)):
+        if isinstance(spacing[i], Tensor) and (<Tensor>spacing[i]).ndim == 1:
+            if (<Tensor>spacing[i]).sizes[0] != t.sizes[<int>dims[i]]:
+                raise RuntimeError(f"gradient(): there must be one point for each element of dimension {dims[i]} of "
+                                   f"{shape_str(t)}, got {(<Tensor>spacing[i]).sizes[0]}")
+            results.append(uneven_gradient(t, dims[i], spacing[i], edge_order))
+        else:
+            results.append(even_gradient(t, dims[i], spacing[i], edge_order))
+    return results
+
+
+define("gradient(Tensor input, *, any? spacing=1, any? dim=None, int edge_order=1) -> Tensor[]", gradient_body,
+       COMPOSITE | FUNCTION_ONLY, "Slopes of samples along each of `dim`, `spacing` apart or at points given for each.")

@@ -1,0 +1,91 @@
+"""Covariance, correlation and hashes of tensors."""
+from metatensor._core.dtype cimport U64, by_code
+from metatensor._core.op cimport (
+    COMPOSITE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_list, int_arg, is_none, op_name, result_device,
+    tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor.ops.reduction cimport reduced, require_real, require_some
+
+
+cdef int check_weights(Call* c, Tensor w, str name, dim_t observations) except -1:
+    if w.ndim > 1:
+        raise RuntimeError(f"cov(): {name} must have at most 1 dimension, got shape {shape_str(w)}")
+    if name == "fweights" and w.dtype.kind != KIND_INT:
+        raise RuntimeError(f"cov(): fweights must be integers, got {w.dtype.name}")
+    if name == "aweights" and w.dtype.kind != KIND_FLOAT:
+        raise RuntimeError(f"cov(): aweights must be floating-point, got {w.dtype.name}")
+    if w.total != observations:
+        raise RuntimeError(f"cov(): {name} must have {observations} elements, one for each observation, got {w.total}")
+    if w.storage.data is not None and call("any", (call("lt", (w, 0)),)).item():
+        raise RuntimeError(f"cov(): {name} must not be negative")
+    return 0
+
+
+cdef object cov_body(Call* c):
+    """(input [variables, observations], correction, fweights, aweights)"""
+    cdef Tensor t = tensor_arg(c, 0), w = None
+    cdef dim_t observations
+    cdef object factor, total, mean, weighted, correction = arg(c, 1)
+    if t.ndim > 2:
+        raise RuntimeError(f"{op_name(c)}(): input must have at most 2 dimensions, got shape {shape_str(t)}")
+    if t.dtype.kind < KIND_INT:
+        raise RuntimeError(f"{op_name(c)}(): bool input is not supported")
+    if t.ndim < 2:
+        t = call("reshape", (t, (1, -1 if t.total else 0)))
+    observations = t.sizes[1]
+    if not is_none(c, 2):
+        w = tensor_arg(c, 2)
+        check_weights(c, w, "fweights", observations)
+    if not is_none(c, 3):
+        check_weights(c, tensor_arg(c, 3), "aweights", observations)
+        w = tensor_arg(c, 3) if w is None else call("mul", (w, tensor_arg(c, 3)))
+    if w is None:
+        mean = call("div", (call("sum", (t, 1)), observations))
+        factor = max(observations - correction, 0)
+    else:
+        total = call("sum", (w,))
+        mean = call("div", (call("sum", (call("mul", (t, w)), 1)), total))
+        if not is_none(c, 3) and correction != 0:
+            weighted = call("div", (call("sum", (call("mul", (w, tensor_arg(c, 3))),)), total))
+            factor = call("sub", (total, call("mul", (weighted, correction))))
+        else:
+            factor = call("sub", (total, correction))
+        factor = call("clamp", (factor, 0))
+    t = call("sub", (t, call("unsqueeze", (mean, 1))))
+    weighted = t if w is None else call("mul", (t, w))
+    weighted = call("conj", (call("t", (weighted,)),))
+    return call("squeeze", (call("div", (call("mm", (t, weighted)), factor)),))
+
+
+cdef object corrcoef_body(Call* c):
+    cdef Tensor t = call("cov", (tensor_arg(c, 0),)), d
+    cdef object real
+    if t.ndim == 0:
+        return call("div", (t, t))      # 1, or NaN where there is no deviation
+    d = call("diagonal", (t,))
+    real = call("sqrt", (call("real", (d,)) if d.dtype.kind == KIND_COMPLEX else d,))
+    t = call("div", (call("div", (t, call("unsqueeze", (real, 1)))), call("unsqueeze", (real, 0))))
+    if t.dtype.kind == KIND_COMPLEX:
+        return call("complex", (call("clamp", (call("real", (t,)), -1, 1)), call("clamp", (call("imag", (t,)), -1, 1))))
+    return call("clamp", (t, -1, 1))
+
+
+cdef object hash_meta(Call* c):
+    """(input, dim, keepdim, mode)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
+    require_some(c, t, dim_list(c, 1, t.ndim, chosen), chosen)
+    require_real(c, t)
+    if int_arg(c, 3) != 0:
+        raise RuntimeError(f"hash_tensor(): mode must be 0, got {int_arg(c, 3)}")
+    return reduced(t, chosen, bool_arg(c, 2), by_code(U64), result_device(c))
+
+
+define("cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", cov_body,
+       COMPOSITE, "Covariance of variables (rows) over observations (columns), counted or weighted.")
+define("corrcoef(Tensor input) -> Tensor", corrcoef_body, COMPOSITE,
+       "Correlation of variables (rows) over observations (columns), from -1 to 1.")
+define("hash_tensor(Tensor input, int[1]? dim=(), *, bool keepdim=False, int mode=0) -> Tensor", hash_meta,
+       OUT | NO_GRAD, "Exclusive or of the 64-bit patterns of the elements over `dim`: uint64.")
