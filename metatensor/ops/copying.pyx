@@ -22,10 +22,8 @@ from metatensor._core.formats import contiguous_format, preserve_format
 
 cdef bint in_format(Call* c, Tensor t, int memory_format) except -1:
     """Whether a tensor is dense in a memory format."""
-    if memory_format == FORMAT_CONTIGUOUS:
+    if memory_format == FORMAT_CONTIGUOUS or memory_format == FORMAT_PRESERVE:
         return t.flags & T_CONTIGUOUS != 0
-    if memory_format == FORMAT_PRESERVE:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
     if t.ndim != (4 if memory_format == FORMAT_CHANNELS_LAST else 5):
         return False
     return is_channels_last(t.ndim, t.sizes, t.strides)
@@ -39,6 +37,8 @@ cdef object contiguous_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
         return t
+    if arg(c, 1) is preserve_format:
+        raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
     return call("clone", (t,), {"memory_format": contiguous_format if is_none(c, 1) else arg(c, 1)})
 
 

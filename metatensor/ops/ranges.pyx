@@ -57,8 +57,8 @@ cdef object _arange(Call* c, object start, object end, object step, int first):
             if not isfinite(v):
                 raise RuntimeError(f"{op_name(c)}(): unsupported range from {start} to {end} in steps of {step}")
         # int64 counts in integers, other dtypes in floats, as in PyTorch.
-        start, end, step = int(start), int(end), int(step)
-        if step == 0:
+        start, end, step, given = int(start), int(end), int(step), step
+        if step == 0 and given != 0:
             raise ValueError(f"{op_name(c)}(): the step is 0 as an int64")
         floats = False
     n = _float_length(c, start, end, step) if floats else _int_length(c, start, end, step)

@@ -21,10 +21,12 @@ def arange_start(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -
 
 
 def spaced(kit: Any, dtype: Any, start: Any, end: Any, steps: int) -> Any:
-    """Evenly spaced numbers, counted from both ends so that both are exact; integers are spaced in float64."""
+    """Evenly spaced numbers, counted from both ends so that both are exact; integers, cut first, in float64."""
     xp = kit.xp
-    dtype = xp.dtype("f8") if dtype.kind in "iu" else dtype
     start, end = xp.asarray(start).astype(dtype), xp.asarray(end).astype(dtype)
+    if dtype.kind in "iu":
+        dtype = xp.dtype("f8")
+        start, end = start.astype(dtype), end.astype(dtype)
     if steps < 2:
         return xp.broadcast_to(start, (steps,))
     step = (end - start) / dtype.type(steps - 1)

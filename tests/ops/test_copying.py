@@ -1,0 +1,107 @@
+"""Copies and conversions: what they share, where they go, strides against PyTorch, transfers between devices."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import metatensor as mt
+from ops.layouts import conform, layouts
+
+FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+
+
+def shares(a, b):
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+@pytest.mark.torch
+@settings(max_examples=300)
+@given(layouts(max_dims=5, min_size=1, max_size=3), st.sampled_from([None, *FORMATS]))
+def test_clone_and_empty_like(layout, name):
+    def with_format(lib):
+        return {} if name is None else {"memory_format": getattr(lib, name)}
+
+    conform(lambda lib, t: lib.clone(t, **with_format(lib)), (layout, "float32"))
+    conform(lambda lib, t: lib.empty_like(t, **with_format(lib)), (layout, "float32"))
+    conform(lambda lib, t: t.to(lib.float64, **with_format(lib)), (layout, "float32"))
+    conform(lambda lib, t: t.is_contiguous(**with_format(lib)), (layout, "float32"))
+    conform(lambda lib, t: t.contiguous(**with_format(lib)), (layout, "float32"))
+
+
+def test_what_changes_nothing_is_the_tensor_itself(device):
+    t = mt.zeros(2, 3, device=device)
+    for same in (t.to(mt.float32), t.to(device), t.to(t), t.float(), t.contiguous(), t.type_as(t), t.to(dtype=mt.float32, device=device)):
+        assert same is t
+    for other in (t.to(mt.float32, copy=True), t.clone(), t.double(), t.t().contiguous()):
+        assert other is not t and not shares(other, t)
+
+
+def test_conversions(device):
+    t = mt.tensor([0.0, 1.9, -1.9, 3.0], device=device)
+    assert t.long().tolist() == [0, 1, -1, 3] and t.long().dtype is mt.int64
+    assert t.bool().tolist() == [False, True, True, True]
+    assert t.half().dtype is mt.float16 and t.bfloat16().dtype is mt.bfloat16 and t.cdouble().dtype is mt.complex128
+    assert mt.tensor([1 + 2j], device=device).real.int().tolist() == [1]
+    assert t.type() == ("metatensor.FloatTensor" if device == "cpu" else f"metatensor.{device}.FloatTensor")
+    assert t.type(mt.int8).dtype is mt.int8
+
+
+def test_from_meta_to_a_device_there_is_nothing_to_copy(device):
+    t = mt.ones(5, device="meta")
+    for call in (lambda: t.to(device), lambda: mt.zeros(5, device=device).copy_(t), lambda: t.to(device, mt.int8)):
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+            call()
+    assert mt.empty_like(t, device=device).device.type == device
+    assert mt.zeros_like(t, device=device).tolist() == [0] * 5
+    assert t.new_ones(2, device=device).tolist() == [1, 1]
+
+
+def test_from_a_device_to_meta(device):
+    t = mt.zeros(2, 3, device=device).t()
+    assert t.to("meta").is_meta and t.to("meta").stride() == (1, 3)
+    meta = mt.empty(3, 2, device="meta")
+    assert meta.copy_(t) is meta
+
+
+def test_between_devices(device):
+    t = mt.arange(6, dtype=mt.float32).reshape(2, 3)
+    there = t.to(device)
+    assert there.device.type == device and there.tolist() == t.tolist() and there.cpu().tolist() == t.tolist()
+    assert t.t().to(device).stride() == (1, 3)
+    assert t.to(device, mt.int16).tolist() == t.tolist()
+    target = mt.zeros(2, 3, dtype=mt.float64, device=device)
+    assert target.copy_(t).tolist() == t.tolist()
+    assert target.t().copy_(t.t() + 1).t().tolist() == (t + 1).tolist()
+    assert mt.zeros(2, 3, device=device).copy_(mt.tensor([1.0, 2.0, 3.0])).tolist() == [[1, 2, 3]] * 2
+    half = mt.tensor([1.5, 2.5], dtype=mt.bfloat16)
+    assert half.to(device).dtype is mt.bfloat16 and half.to(device).tolist() == [1.5, 2.5]
+
+
+def test_copy_checks_shapes():
+    with pytest.raises(RuntimeError, match=r"copy_\(\): shape \[3\] does not broadcast to \[2\]"):
+        mt.empty(2, device="meta").copy_(mt.empty(3, device="meta"))
+
+
+def test_fill_and_zero(device):
+    t = mt.empty(2, 2, device=device)
+    assert t.fill_(3) is t and t.tolist() == [[3, 3], [3, 3]]
+    assert t[0].zero_().tolist() == [0, 0] and t.tolist() == [[0, 0], [3, 3]]
+    assert t.fill_(mt.tensor(2, device=device)).tolist() == [[2, 2], [2, 2]]
+    assert mt.fill(t, 5).tolist() == [[5, 5], [5, 5]] and t.tolist() == [[2, 2], [2, 2]]
+    assert mt.zeros(2, dtype=mt.uint8, device=device).fill_(-1).tolist() == [255, 255]
+    with pytest.raises(RuntimeError, match="a number or a 0-d tensor, got shape"):
+        t.fill_(mt.zeros(2, device=device))
+    with pytest.raises(RuntimeError, match="cannot be converted to float32"):
+        t.fill_(1j)
+
+
+def test_gradients():
+    t = mt.empty(2, device="meta", requires_grad=True)
+    assert t.clone().requires_grad and t.double().requires_grad and not t.long().requires_grad
+    assert not t.detach().requires_grad and shares(t.detach(), t) and t.detach()._base is None
+    with pytest.raises(RuntimeError, match="a leaf tensor that requires grad"):
+        t.zero_()
+    target = mt.empty(2, device="meta")
+    target.copy_(t)
+    assert target.requires_grad and not target.is_leaf
+    assert not target.detach_().requires_grad and target.is_leaf
