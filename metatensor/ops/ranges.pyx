@@ -29,15 +29,18 @@ cdef dim_t _int_length(Call* c, object start, object end, object step) except -1
     return n
 
 
-cdef dim_t _float_length(Call* c, double start, double end, double step) except -1:
-    cdef double n
+cdef int _check_floats(Call* c, double start, double end, double step) except -1:
     if step == 0:
         raise RuntimeError(f"{op_name(c)}(): the step must not be 0")
     if not isfinite(start) or not isfinite(end):
         raise RuntimeError(f"{op_name(c)}(): unsupported range from {start} to {end}")
     if (end > start and step < 0) or (end < start and step > 0):
         raise _bounds(c, start, end, step)
-    n = ceil((end - start) / step)
+    return 0
+
+
+cdef dim_t _float_length(Call* c, double start, double end, double step) except -1:
+    cdef double n = ceil((end - start) / step)
     if not n < 4e18:
         raise RuntimeError(f"{op_name(c)}(): {n} elements are too many")
     return <dim_t>n
@@ -52,13 +55,12 @@ cdef object _arange(Call* c, object start, object end, object step, int first):
     dtype = option_dtype(c, first, default_float() if floats else by_code(I64))
     if dtype.kind != KIND_FLOAT and dtype.kind != KIND_INT:
         raise NotImplementedError(f"{op_name(c)}(): dtype {dtype.name} is not supported")
+    if floats:
+        _check_floats(c, start, end, step)
     if floats and dtype.code == I64:
-        for v in (start, end, step):
-            if not isfinite(v):
-                raise RuntimeError(f"{op_name(c)}(): unsupported range from {start} to {end} in steps of {step}")
         # int64 counts in integers, other dtypes in floats, as in PyTorch.
-        start, end, step, given = int(start), int(end), int(step), step
-        if step == 0 and given != 0:
+        start, end, step = int(start), int(end), int(step) if isfinite(step) else 1
+        if step == 0:
             raise ValueError(f"{op_name(c)}(): the step is 0 as an int64")
         floats = False
     n = _float_length(c, start, end, step) if floats else _int_length(c, start, end, step)
