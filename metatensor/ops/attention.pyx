@@ -2,7 +2,7 @@
 from metatensor._core.dtype cimport BOOL, F32
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, dims_equal
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, RANDOM, Call, arg, bool_arg, define, float_arg, is_none, op_name, result_device, tensor_arg,
+    FUNCTION_ONLY, RANDOM, Call, bool_arg, define, float_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str

@@ -40,7 +40,6 @@ cdef Tensor per_sample(Call* c, Tensor t, DType d, int reduction):
 
 cdef int check_class_indices(Call* c, Tensor t, Tensor target) except -1:
     """The target has the input's shape without its classes."""
-    cdef int i
     if t.ndim < 1:
         raise ValueError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
     if t.ndim == 1:

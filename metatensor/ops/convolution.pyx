@@ -5,11 +5,11 @@ the weight is, as on CPU and CUDA.
 """
 from metatensor._core.layout cimport add_dims, mul_dims, suggest_format
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, Call, alias_op, arg, bool_arg, define, dims_arg, int_arg, is_none, op_name, result_device,
+    FUNCTION_ONLY, Call, alias_op, arg, bool_arg, define, int_arg, is_none, result_device,
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport FORMAT_CONTIGUOUS, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, dim_t
 from metatensor.ops.pointwise cimport canonical
 from metatensor.ops.spatial cimport (
     BOOLS, COMPLEXES, FLOATS, INTS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image,

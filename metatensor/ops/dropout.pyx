@@ -1,7 +1,7 @@
 """Dropout in its variants: elements or whole feature maps, set to zero or to a value that keeps the moments."""
-from metatensor._core.dtype cimport BOOL, DType, by_code
+from metatensor._core.dtype cimport BOOL, by_code
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, Call, arg, bool_arg, define, float_arg, is_none, op_flags,
+    FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, Call, bool_arg, define, float_arg, is_none, op_flags,
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket

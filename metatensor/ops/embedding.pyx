@@ -1,6 +1,6 @@
 """Rows of a table by index: embedding, bags of them, one-hot vectors."""
 from metatensor._core.device cimport META
-from metatensor._core.dtype cimport I32, I64, DType, by_code
+from metatensor._core.dtype cimport I32, I64
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
     FUNCTION_ONLY, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,

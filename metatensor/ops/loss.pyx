@@ -9,7 +9,7 @@ from metatensor._core.op cimport (
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, shape_operand,
 )

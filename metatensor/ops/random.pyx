@@ -9,8 +9,8 @@ from metatensor._core.dtype cimport (
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport Layout, can_broadcast, set_format
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, call, define, dims_arg, dtype_arg, float_arg,
-    hold, int_arg, is_none, op_name, result_device, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, call, define, dims_arg, dtype_arg,
+    float_arg, hold, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
@@ -18,7 +18,9 @@ from metatensor._core.types cimport (
     FORMAT_PRESERVE, KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
 )
 from metatensor.ops.pointwise cimport Operands, broadcast_result, elementwise_like, no_operands, shape_operand
-from metatensor.ops.spatial cimport FLOATS, dims_str, fail, fail_slot, need_dtype
+from metatensor.ops.spatial cimport dims_str, fail, fail_slot
+
+from metatensor._core.formats import contiguous_format
 
 
 cdef bint is_float(DType d) noexcept:
@@ -370,6 +372,20 @@ cdef object binomial(Call* c):
     return new_from(&lay, count.dtype, result_device(c))
 
 
+cdef object gumbel_softmax(Call* c):
+    """Softmax of the logits and Gumbel noise: a draw from the categories, soft or one-hot."""
+    cdef object logits = arg(c, 0), dim = arg(c, 4)
+    noise = call("empty_like", (logits,), {"memory_format": contiguous_format})
+    call("exponential_", (noise,), {"generator": arg(c, 5)})
+    soft = call("softmax", ((logits - noise.log()) / float_arg(c, 1), dim))
+    if not bool_arg(c, 2):
+        return soft
+    chosen = call("zeros_like", (logits,), {"memory_format": contiguous_format})
+    chosen = call("scatter", (chosen, dim, call("argmax", (soft, dim, True)), 1.0))
+    # One-hot in value, with the gradient of the soft draw.
+    return chosen - soft.detach() + soft
+
+
 cdef str _generator = "generator? generator=None"
 cdef str _options = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=False, "
                      "bool? requires_grad=False")
@@ -395,22 +411,24 @@ define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNC
        "A random permutation of 0 to n - 1.")
 
 define(f"uniform_(Tensor(a!) input, float from=0.0, float to=1.0, *, {_generator}) -> Tensor", uniform_,
-       RANDOM, "Fill with values uniform in [from, to).")
+       METHOD_ONLY | RANDOM, "Fill with values uniform in [from, to).")
 define(f"normal_(Tensor(a!) input, float mean=0.0, float std=1.0, *, {_generator}) -> Tensor", normal_,
-       RANDOM, "Fill with values of a normal distribution.")
+       METHOD_ONLY | RANDOM, "Fill with values of a normal distribution.")
 define(f"exponential_(Tensor(a!) input, float lambd=1.0, *, {_generator}) -> Tensor", exponential_,
-       RANDOM, "Fill with values of an exponential distribution of rate lambd.")
+       METHOD_ONLY | RANDOM, "Fill with values of an exponential distribution of rate lambd.")
 define(f"cauchy_(Tensor(a!) input, float median=0.0, float sigma=1.0, *, {_generator}) -> Tensor", cauchy_,
-       RANDOM, "Fill with values of a Cauchy distribution.")
+       METHOD_ONLY | RANDOM, "Fill with values of a Cauchy distribution.")
 define(f"log_normal_(Tensor(a!) input, float mean=1.0, float std=2.0, *, {_generator}) -> Tensor", log_normal_,
-       RANDOM, "Fill with exponentials of normal values; mean and std are those of the logarithms.")
+       METHOD_ONLY | RANDOM, "Fill with exponentials of normal values; mean and std are those of the logarithms.")
 define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geometric_,
-       RANDOM, "Fill with numbers of trials up to the first success.")
-define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_, COMPOSITE | RANDOM,
+       METHOD_ONLY | RANDOM, "Fill with numbers of trials up to the first success.")
+define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_,
+       COMPOSITE | METHOD_ONLY | RANDOM,
        "Fill with integers: over the dtype's whole range, below `to`, or from `from` on.")
 define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", random_to, RANDOM)
 define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)
-define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_, RANDOM,
+define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_,
+       METHOD_ONLY | RANDOM,
        "Fill with 1 with probability p, else 0.")
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT,
@@ -426,7 +444,10 @@ define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, 
        FUNCTION_ONLY | RANDOM | OUT)
 define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,
        RANDOM | OUT, "Indices drawn from each row of (unnormalised) probabilities.")
-define(f"poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
+define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
        "Poisson, with the rate in each element.")
-define(f"binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
+define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
        "Successes in `count` trials of probability `prob`.")
+define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1, *, "
+       f"{_generator}) -> Tensor", gumbel_softmax, COMPOSITE | FUNCTION_ONLY | RANDOM,
+       "A draw from the categories of the logits along dim, soft at temperature tau or one-hot.")

@@ -144,6 +144,18 @@ def test_multinomial(device):
             mt.multinomial(mt.from_numpy(np.array(bad)).to(device), 1, True)
 
 
+def test_gumbel_softmax(device):
+    mt.manual_seed(10)
+    logits = mt.from_numpy(np.log([[0.1, 0.2, 0.7]])).to(device).expand(20000, 3)
+    soft = values(mt.nn.functional.gumbel_softmax(logits))
+    np.testing.assert_allclose(soft.sum(axis=1), 1)
+    hard = values(mt.nn.functional.gumbel_softmax(logits, hard=True))
+    np.testing.assert_allclose(hard.max(axis=1), 1)
+    np.testing.assert_allclose(hard.mean(axis=0), [0.1, 0.2, 0.7], atol=0.02)
+    np.testing.assert_allclose(np.eye(3)[soft.argmax(axis=1)].mean(axis=0), [0.1, 0.2, 0.7], atol=0.02)
+    assert mt.nn.functional.gumbel_softmax(mt.empty(4, 5, device="meta"), dim=0).shape == (4, 5)
+
+
 # Tickets -----------------------------------------------------------------------------------
 
 DRAWS = {

@@ -18,6 +18,7 @@ __all__ = ["Window", "per_dimension", "tiles"]
 # Elements of a tile. On the host one that stays in the cache is fastest; elsewhere launches must be few.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
+_EACH = (slice(None), slice(None))  # of the batch and of the channels
 
 
 def per_dimension(value: Any, n: int) -> tuple[int, ...]:
@@ -28,7 +29,10 @@ def per_dimension(value: Any, n: int) -> tuple[int, ...]:
 
 
 class Window:
-    """A window that slides over an image: kernel, stride, padding before and dilation, each per dimension."""
+    """A window that slides over an image: kernel, stride, padding before and dilation, each per dimension.
+
+    Indices that its methods make are for the last dimensions; they begin with an ellipsis.
+    """
 
     def __init__(self, kernel: Sequence[int], stride: Sequence[int], before: Sequence[int], dilation: Sequence[int]) -> None:
         self.kernel, self.stride, self.before, self.dilation = kernel, stride, before, dilation
@@ -39,13 +43,14 @@ class Window:
 
     def overlap(
         self, offset: Sequence[int], sizes: Sequence[int], positions: Sequence[tuple[int, int]]
-    ) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
         """Where one place of the kernel meets the image, for window positions in the given ranges.
 
-        Returns slices of the positions (counted from the start of each range) and slices of the image of the given
+        Returns an index of the positions (counted from the start of each range) and one of the image of the given
         ``sizes``, of one shape; None where they do not meet.
         """
-        at, image = [], []
+        at: list[Any] = [...]
+        image: list[Any] = [...]
         for d, (first, last) in enumerate(positions):
             stride, shift = self.stride[d], self.dilation[d] * offset[d] - self.before[d]
             low = max(first, -(shift // stride))
@@ -58,21 +63,21 @@ class Window:
 
     def gather(self, patches: Any, image: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Copy the patches of (N, C, spatial...) at ``positions`` into (N, C, kernel..., positions...)."""
-        whole = tuple(slice(0, last - first) for first, last in positions)
+        whole = (..., *(slice(0, last - first) for first, last in positions))
         for offset in self.offsets():
-            target = patches[(slice(None), slice(None), *offset)]
+            target = patches[_EACH + offset]
             found = self.overlap(offset, image.shape[2:], positions)
             if found is None or found[0] != whole:
                 target[...] = 0
             if found is not None:
-                target[(..., *found[0])] = image[(..., *found[1])]
+                target[found[0]] = image[found[1]]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to where they lie in (N, C, spatial...)."""
         for offset in self.offsets():
             found = self.overlap(offset, image.shape[2:], positions)
             if found is not None:
-                image[(..., *found[1])] += patches[(slice(None), slice(None), *offset)][(..., *found[0])]
+                image[found[1]] += patches[_EACH + offset][found[0]]
 
 
 def tiles(kit: Any, images: int, rows: int, row_elements: int) -> Iterator[tuple[slice, tuple[int, int]]]:

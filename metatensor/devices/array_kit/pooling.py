@@ -48,14 +48,14 @@ def maxima(xp: Any, out: Any, image: Any, window: Window, indices: Any = None) -
         found = window.overlap(offset, sizes, positions)
         if found is None:
             continue
-        current, candidate = out[(..., *found[0])], image[(..., *found[1])]
+        current, candidate = out[found[0]], image[found[1]]
         if indices is None:
             xp.maximum(current, candidate, out=current)
             continue
         better = (candidate > current) | (candidate != candidate)
-        coordinates = [xp.arange(s.start, s.stop, s.step) for s in found[1]]
+        coordinates = [xp.arange(s.start, s.stop, s.step) for s in found[1][1:]]
         xp.copyto(current, candidate, where=better)
-        xp.copyto(indices[(..., *found[0])], _flat(xp, coordinates, sizes), where=better)
+        xp.copyto(indices[found[0]], _flat(xp, coordinates, sizes), where=better)
 
 
 def _max_pool(n: int, always: bool) -> Any:
@@ -89,7 +89,7 @@ def averages(xp: Any, out: Any, image: Any, window: Window, include_pad: bool = 
     for offset in window.offsets():
         found = window.overlap(offset, sizes, positions)
         if found is not None:
-            out[(..., *found[0])] += image[(..., *found[1])]
+            out[found[0]] += image[found[1]]
     count: Any = divisor
     if divisor is None:
         count = xp.ones((), np.int64)
@@ -151,7 +151,7 @@ def _adaptive_avg(n: int) -> Any:
             if values.shape[d] == out.shape[d]:
                 continue
             before = (slice(None),) * d
-            parts = [values[(*before, slice(*part))].mean(axis=d) for part in _bins(values.shape[d], out.shape[d])]
+            parts = [values[before + (slice(*part),)].mean(axis=d) for part in _bins(values.shape[d], out.shape[d])]
             if not parts:
                 return xp.empty(out.shape, out.dtype)
             values = xp.stack(parts, axis=d)

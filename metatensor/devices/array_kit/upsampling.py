@@ -138,7 +138,7 @@ def _pick(xp: Any, image: Any, coordinates: list[Any]) -> Any:
         inside = inside & (x >= 0) & (x < size)
         clipped.append(xp.clip(xp.nan_to_num(x), 0, size - 1).astype(np.int64))
     batch = xp.arange(len(image)).reshape(-1, *[1] * (clipped[0].ndim - 1))
-    found = xp.moveaxis(image[(batch, slice(None), *clipped)], -1, 1)
+    found = xp.moveaxis(image[(batch, slice(None)) + tuple(clipped)], -1, 1)
     return xp.where(inside[:, None], found, image.dtype.type(0))
 
 
