@@ -1,0 +1,137 @@
+"""Several tensors into one, and tensors brought to one shape: against PyTorch, errors."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import metatensor as mt
+from ops.against import agree, tensors_of
+from ops.layouts import conform, layouts
+
+SOME = settings(max_examples=200)
+
+
+@st.composite
+def joinable(draw, like=False):
+    """(layouts, dim): shapes that agree apart from one dimension, or in all; now and then they do not."""
+    first = draw(layouts(max_size=3))
+    n = len(first[0])
+    d = draw(st.integers(-n - 1, n))
+    found = [first]
+    for _ in range(draw(st.integers(0, 2))):
+        shape = list(first[0])
+        if not like and n and -n <= d < n:
+            shape[d] = draw(st.integers(0, 3))
+        if shape and draw(st.integers(0, 9)) == 0:
+            shape[draw(st.integers(0, n - 1))] += 1
+        found.append(draw(layouts(tuple(shape))))
+    if draw(st.integers(0, 9)) == 0:
+        found.insert(draw(st.integers(0, len(found))), ((0,), (1,)))
+    return found, d
+
+
+@pytest.mark.torch
+@SOME
+@given(joinable(), st.lists(st.sampled_from(["float32", "float32", "int64", "bool", "float16"]), min_size=4, max_size=4))
+def test_cat_on_meta(case, dtypes):
+    found, d = case
+    conform(lambda lib, *t: lib.cat(t, d), *zip(found, dtypes))
+
+
+@pytest.mark.torch
+@SOME
+@given(joinable(like=True))
+def test_stack_on_meta(case):
+    found, d = case
+    conform(lambda lib, *t: lib.stack(t, d), *[(layout, "float32") for layout in found])
+
+
+@pytest.mark.torch
+@settings(max_examples=100)
+@given(joinable(), st.sampled_from(["hstack", "vstack", "dstack", "column_stack", "row_stack"]))
+def test_stacks_on_meta(case, name):
+    conform(lambda lib, *t: getattr(lib, name)(t), *[(layout, "float32") for layout in case[0]])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["channels_last", "contiguous_format"])
+@pytest.mark.parametrize("d", range(-5, 5))
+def test_memory_format(name, d):
+    def shaped(lib, a, b):
+        return a.to(memory_format=lib.channels_last), b.to(memory_format=getattr(lib, name))
+
+    tensors = tensors_of(0, (2, 3, 4, 5), (2, 3, 4, 5))
+    agree(lambda lib, a, b: lib.cat(shaped(lib, a, b), d), *tensors)
+    agree(lambda lib, a, b: lib.stack(shaped(lib, a, b), d), *tensors)
+
+
+@pytest.mark.torch
+def test_values():
+    a, b, c = tensors_of(0, (2, 3), (2, 3), (4, 3))
+    agree(lambda lib, a, b, c: lib.cat([a, b.t().t(), c]), a, b, c)
+    agree(lambda lib, a, b: lib.concat((a, b), dim=1), a, b)
+    agree(lambda lib, a, b: lib.concatenate((a, b.double()), axis=-1), a, b)
+    agree(lambda lib, a, b: lib.cat([a.half(), b.bfloat16()]), a, b)
+    for d in range(-3, 3):
+        agree(lambda lib, a, b: lib.stack([a, b], d), a, b)
+    for name in ("hstack", "vstack", "dstack", "column_stack"):
+        agree(lambda lib, a, b: getattr(lib, name)([a, b]), a, b)
+    for shape in ((), (3,)):
+        for name in ("hstack", "vstack", "dstack", "column_stack"):
+            agree(lambda lib, a, b: getattr(lib, name)([a, b]), *tensors_of(1, shape, shape))
+
+
+@pytest.mark.torch
+@SOME
+@given(st.lists(layouts(max_size=2), max_size=3))
+def test_broadcast_tensors(found):
+    conform(lambda lib, *t: lib.broadcast_tensors(*t), *[(layout, "float32") for layout in found])
+
+
+@pytest.mark.torch
+@SOME
+@given(layouts(max_dims=4), st.sampled_from([1, 2, 3]))
+def test_at_least(layout, n):
+    conform(lambda lib, t: getattr(lib, f"atleast_{n}d")(t), (layout, "float32"))
+    conform(lambda lib, t: getattr(lib, f"atleast_{n}d")([t, t]), (layout, "float32"))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("indexing", ["ij", "xy"])
+def test_meshgrid(indexing):
+    for shapes in (((2,),), ((2,), (3,)), ((2,), (), (4,)), ((0,), (2,)), ((2, 2),)):
+        agree(lambda lib, *t: lib.meshgrid(*t, indexing=indexing), *tensors_of(0, *shapes))
+        agree(lambda lib, *t: lib.meshgrid(list(t), indexing=indexing), *tensors_of(0, *shapes))
+    agree(lambda lib, a, b: lib.meshgrid(a, b.double(), indexing=indexing), *tensors_of(0, (2,), (2,)))
+
+
+@pytest.mark.torch
+def test_products_and_blocks():
+    for shapes in (((2,),), ((2,), (3,)), ((2,), (1,), (3,)), ((2, 2),)):
+        agree(lambda lib, *t: lib.cartesian_prod(*t), *tensors_of(0, *shapes))
+    for shapes in (((2, 3),), ((2, 3), (2,), ()), ((0, 2), (2, 0)), ((1, 2, 3),)):
+        agree(lambda lib, *t: lib.block_diag(*t), *tensors_of(0, *shapes))
+
+
+def test_out(device):
+    a = mt.ones(2, 3, device=device)
+    out = mt.empty(0, device=device)
+    assert mt.cat([a, a], out=out) is out and out.shape == (4, 3)
+    assert mt.hstack([a, a], out=out).shape == (2, 6)
+    assert mt.stack([a, a], out=mt.empty(2, 2, 3, dtype=mt.float64, device=device)).dtype is mt.float64
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda t: mt.cat([]), ValueError, "at least one tensor is needed"),
+    (lambda t: mt.stack([]), RuntimeError, "at least one tensor is needed"),
+    (lambda t: mt.cat([t, t[0]]), RuntimeError, r"tensor 1 of shape \[3\] does not go with shape \[2, 3\]"),
+    (lambda t: mt.cat([t, t.t()]), RuntimeError, r"sizes must match except in dimension 0: tensor 1 of shape \[3, 2\]"),
+    (lambda t: mt.cat([t.sum()]), RuntimeError, "tensor 0 is 0-d"),
+    (lambda t: mt.cat([t], 2), IndexError, "dimension 2 is out of range"),
+    (lambda t: mt.cat(t), TypeError, "must be list or tuple of Tensors, not Tensor"),
+    (lambda t: mt.stack([t, t[0]]), RuntimeError, r"tensor 1 has \[3\], the first one \[2, 3\]"),
+    (lambda t: mt.broadcast_tensors(t, t.t()), RuntimeError, r"\[2, 3\], \[3, 2\]"),
+])
+def test_errors_name_the_tensors(call, error, message):
+    with pytest.raises(error, match=message):
+        call(mt.empty(2, 3, device="meta"))
