@@ -47,6 +47,11 @@ def test_generated_stubs_are_those_of_the_declarations():
     assert not stale, f"run `make stubs`: {stale}"
 
 
+def test_operator_pages_are_those_of_the_declarations():
+    done = subprocess.run([sys.executable, ROOT / "tools/opdocs.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, f"run `make stubs`: {done.stdout}{done.stderr}"
+
+
 @pytest.mark.parametrize("path", STUBS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_stub_names_only_what_exists(path):
     module = runtime_module(path)
