@@ -27,9 +27,9 @@ cdef object diff_body(Call* c):
         raise RuntimeError("diff(): input must have at least 1 dimension")
     if n < 0:
         raise RuntimeError(f"diff(): n must not be negative, got {n}")
-    dim = dim_arg(c, 2, t.ndim)
     if n == 0:
         return call("clone", (t,))
+    dim = dim_arg(c, 2, t.ndim)
     parts = [x for x in (arg(c, 3), t, arg(c, 4)) if x is not None]
     if len(parts) > 1:
         for x in parts:

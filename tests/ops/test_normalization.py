@@ -35,15 +35,16 @@ def test_layer_norm(data):
     conform(lambda m, x: m.nn.functional.layer_norm(x, shape), x)
     conform(lambda m, x, w: m.nn.functional.layer_norm(x, shape, w, w), x, w)
     conform(lambda m, x, w: m.native_layer_norm(x, shape, w, w, 1e-5), x, w)
-    conform(lambda m, x, w: m.nn.functional.rms_norm(x, shape, w), x, w)
+    if 1 not in layout[0]:  # PyTorch's strides of dimensions of size 1 are those of its intermediate results
+        conform(lambda m, x, w: m.nn.functional.rms_norm(x, shape, w), x, w)
 
 
 @pytest.mark.torch
 @settings(max_examples=50)
 @given(data=st.data())
 def test_batch_norm(data):
-    layout = data.draw(layouts(min_dims=2, max_dims=5, min_size=1))
-    channels = data.draw(st.sampled_from([layout[0][1]] * 5 + [2]))
+    layout = data.draw(layouts(min_dims=2, max_dims=5, min_size=2, max_size=3))
+    channels = data.draw(st.sampled_from([layout[0][1]] * 5 + [1]))
     training, x, v = data.draw(st.booleans()), (layout, data.draw(st.sampled_from(DTYPES))), (dense(channels), "float32")
 
     def batch_norm(m, x, a, b, w, c):
