@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,34 @@ __all__ = ["fit"]
 
 
 def fit(dtype: Any, value: Any) -> Any:
-    """A Python number as it is stored in arrays of ``dtype``: fractions cut off, unsigned integers wrapped around."""
+    """A Python number as it is stored in arrays of ``dtype``: fractions cut off, negative integers wrapped around.
+
+    RuntimeError where it does not fit: floats beyond an integer dtype, finite ones beyond a floating-point dtype.
+    """
     if dtype.kind in "iu" and isinstance(value, float):
-        value = int(value)
-    if dtype.kind == "u" and isinstance(value, int) and value < 0:
+        limits = np.iinfo(dtype)
+        if not limits.min <= value <= limits.max:  # NaN neither
+            raise _overflow(dtype, value)
+        return int(value)
+    if dtype.kind == "u" and value < 0:
         return int(value) & ((1 << 8 * dtype.itemsize) - 1)
     if dtype.kind == "b":
         return bool(value)
+    if dtype.kind in "fc":
+        largest = _largest(dtype)
+        parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
+        if any(largest < abs(part) != math.inf for part in parts):
+            raise _overflow(dtype, value)
     return value
+
+
+@functools.cache
+def _largest(dtype: Any) -> float:
+    return float(np.finfo(dtype).max)
+
+
+def _overflow(dtype: Any, value: Any) -> RuntimeError:
+    return RuntimeError(f"the value {value} cannot be converted to {dtype.name} without overflow")
 
 
 @kernel("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", half="native")
