@@ -205,6 +205,8 @@ cdef object soft_margin_loss(Call* c):
     cdef Operands o
     cdef DType d
     cdef int reduction = legacy_reduction(c, 2, 3, 4)
+    if b.dtype.kind == KIND_BOOL:
+        fail(c, "a bool target cannot be negated")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)

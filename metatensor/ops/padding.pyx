@@ -4,7 +4,7 @@ from metatensor._core.op cimport (
     FUNCTION_ONLY, Call, alias_op, arg, define, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport FORMAT_CONTIGUOUS, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_COMPLEX, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
 
 
@@ -32,12 +32,27 @@ cdef int read_pad(Call* c, Tensor t, dim_t* pad) except -1:
     return n // 2
 
 
-cdef object constant_pad(Call* c):
+cdef int check_value(Call* c, Tensor t, int slot) except -1:
+    """A value that the dtype can hold."""
+    cdef object value = arg(c, slot), one = 1
+    cdef int bits = 8 * t.dtype.itemsize - (1 if t.dtype.is_signed else 0)
+    if value is None or t.dtype.kind == KIND_COMPLEX:
+        return 0
+    if isinstance(value, complex):
+        fail_slot(c, slot, f"is {value}, which {t.dtype.name} cannot hold")
+    # Unsigned integers take negative values modulo their range, as in PyTorch.
+    if t.dtype.kind == KIND_INT and not -(one << bits) <= value < one << bits:
+        fail_slot(c, slot, f"is {value}, which {t.dtype.name} cannot hold")
+    return 0
+
+
+cdef object constant_pad(Call* c, int value):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t pad[2 * MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t kept
     cdef int i, d, n = read_pad(c, t, pad)
+    check_value(c, t, value)
     for i in range(t.ndim):
         sizes[i] = t.sizes[i]
     for i in range(n):
@@ -94,11 +109,15 @@ cdef object border_pad(Call* c, str mode):
 cdef object pad(Call* c):
     cdef str mode = arg(c, 2)
     if mode == "constant":
-        return constant_pad(c)
+        return constant_pad(c, 3)
     if mode == "reflect" or mode == "replicate" or mode == "circular":
         return border_pad(c, mode)
     raise NotImplementedError(f"{op_name(c)}(): argument 'mode' must be 'constant', 'reflect', 'replicate' or "
                               f"'circular', got {mode!r}")
+
+
+cdef object constant_pad_nd(Call* c):
+    return constant_pad(c, 2)
 
 
 # Channels and space -----------------------------------------------------------------------
@@ -161,7 +180,7 @@ cdef object channel_shuffle(Call* c):
 
 define("nn.functional.pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor", pad,
        FUNCTION_ONLY, "Extend dimensions (the last one first) by (before, after) elements; negative ones cut off.")
-define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", constant_pad, FUNCTION_ONLY,
+define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", constant_pad_nd, FUNCTION_ONLY,
        "Extend dimensions (the last one first) by (before, after) elements of one value.")
 define("nn.functional.pixel_shuffle(Tensor input, int upscale_factor) -> Tensor", pixel_shuffle, FUNCTION_ONLY,
        "(..., C * r * r, H, W) to (..., C, H * r, W * r).")

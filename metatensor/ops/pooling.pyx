@@ -5,7 +5,8 @@ Images are (N, C, spatial...), or (C, spatial...) without a batch.
 from metatensor._core.dtype cimport I64, DType, by_code, default_float
 from metatensor._core.layout cimport add_dims, dims_equal, mul_dims
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, OUT, RANDOM, Call, alias_op, arg, bool_arg, define, is_none, op_name, tensor_arg,
+    FUNCTION_ONLY, OUT, RANDOM, Call, alias_op, arg, bool_arg, define, float_arg, is_none, op_name,
+    tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport (
@@ -160,6 +161,8 @@ cdef object lp_pool(Call* c, int n):
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
+    if float_arg(c, 1) == 0:
+        raise ZeroDivisionError(f"{op_name(c)}(): argument 'norm_type' must not be zero")
     window_sizes(c, &x, 2, -1, -1, 4, sizes)
     return new_image(c, &x, sizes, t.dtype if t.dtype.kind == KIND_FLOAT else default_float(),
                      image_format(&x) if n < 3 else FORMAT_CONTIGUOUS)

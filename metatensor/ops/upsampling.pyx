@@ -9,7 +9,7 @@ from metatensor._core.op cimport (
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_FLOAT, MAX_DIMS, dim_t
 from metatensor.ops.spatial cimport (
-    FLOATS, Image, dims_str, fail, image_format, need_dtype, new_image, read_image,
+    FLOATS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, read_image,
 )
 
 # Modes that know corners, and the number of spatial dimensions that a mode is for (0: any).
@@ -154,14 +154,22 @@ cdef object grid_sample(Call* c):
     return sampled(c, mode == "bicubic", 0)
 
 
+cdef object sampled_by_number(Call* c, int n):
+    """Modes are bilinear, nearest, bicubic, and paddings zeros, border, reflection."""
+    cdef int slot
+    for slot in range(2, 4):
+        if not 0 <= int_arg(c, slot) <= 2:
+            fail_slot(c, slot, f"must be 0, 1 or 2, got {arg(c, slot)}")
+    return sampled(c, int_arg(c, 2) == 2, n)
+
 cdef object grid_sampler(Call* c):
-    return sampled(c, int_arg(c, 2) == 2, 0)
+    return sampled_by_number(c, 0)
 
 cdef object grid_sampler_2d(Call* c):
-    return sampled(c, int_arg(c, 2) == 2, 2)
+    return sampled_by_number(c, 2)
 
 cdef object grid_sampler_3d(Call* c):
-    return sampled(c, int_arg(c, 2) == 2, 3)
+    return sampled_by_number(c, 3)
 
 
 cdef object affine_grid(Call* c):

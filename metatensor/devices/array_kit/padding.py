@@ -8,7 +8,7 @@ from typing import Any
 from metatensor.devices.array_kit.registry import kernel
 
 
-def _constant(out: Any, input: Any, pad: Sequence[int], value: Any) -> None:
+def _constant(kit: Any, out: Any, input: Any, pad: Sequence[int], value: Any) -> None:
     """Negative padding cuts off; where nothing is left of the input, all is ``value``."""
     target, source = [slice(None)] * input.ndim, [slice(None)] * input.ndim
     for i in range(len(pad) // 2):
@@ -16,7 +16,7 @@ def _constant(out: Any, input: Any, pad: Sequence[int], value: Any) -> None:
         size = input.shape[d]
         source[d] = slice(max(0, -before), size - max(0, -after))
         target[d] = slice(max(0, before), out.shape[d] - max(0, after))
-    out[...] = value
+    out[...] = kit.xp.asarray(value).astype(out.dtype)
     out[tuple(target)] = input[tuple(source)]
 
 
@@ -35,7 +35,7 @@ _BORDERS = {
 @kernel("nn.functional.pad")
 def pad(kit: Any, out: Any, input: Any, pad: Sequence[int], mode: str, value: float | None) -> Any:
     if mode == "constant":
-        _constant(out, input, pad, 0 if value is None else value)
+        _constant(kit, out, input, pad, 0 if value is None else value)
         return None
     values = input
     for i in range(len(pad) // 2):
@@ -49,7 +49,7 @@ def pad(kit: Any, out: Any, input: Any, pad: Sequence[int], mode: str, value: fl
 
 @kernel("constant_pad_nd")
 def constant_pad_nd(kit: Any, out: Any, input: Any, pad: Sequence[int], value: Any) -> None:
-    _constant(out, input, pad, value)
+    _constant(kit, out, input, pad, value)
 
 
 @kernel("nn.functional.pixel_shuffle", half="native")

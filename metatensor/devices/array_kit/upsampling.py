@@ -45,10 +45,10 @@ def _ratio(size: int, new: int, factor: float | None, corners: bool) -> float:
 def _taps(size: int, new: int, mode: str, ratio: float, corners: bool, antialias: bool) -> tuple[Any, Any]:
     """Indices and weights (both new x taps) of what makes up each output element along one dimension."""
     place = np.arange(new)
-    if mode == "nearest":
-        return np.minimum((place * np.float32(ratio)).astype(np.int64), size - 1)[:, None], None
-    if mode == "nearest-exact":
-        return np.minimum(((place + 0.5) * np.float32(ratio)).astype(np.int64), size - 1)[:, None], None
+    if mode.startswith("nearest"):
+        # In single precision, as PyTorch: products that are nearly integers decide which element is the nearest.
+        at = (place + (0.5 if mode == "nearest-exact" else 0)) * np.float32(ratio)
+        return np.minimum(at.astype(np.float32).astype(np.int64), size - 1)[:, None], None
     centre = place * ratio if corners else (place + 0.5) * ratio - 0.5
     if antialias:
         shape, reach = {
