@@ -63,13 +63,13 @@ cdef object interleave_int_body(Call* c):
     cdef int d
     if n < 0:
         raise RuntimeError(f"{op_name(c)}(): repeats must not be negative, got {n}")
-    if is_none(c, 2) or t.ndim == 0:
-        if not is_none(c, 2):
-            dim_arg(c, 2, 0)
+    if is_none(c, 2):
         t = <Tensor>reshape_to(t, 1, &t.total)
         d = 0
     else:
         d = dim_arg(c, 2, t.ndim)
+        if t.ndim == 0:
+            raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to repeat along")
     length = mul_dims(t.sizes[d], n)
     if not is_none(c, 3) and int_arg(c, 3) != length:
         raise RuntimeError(f"{op_name(c)}(): output_size {int_arg(c, 3)} is not {length}, the length of the result")
@@ -186,12 +186,9 @@ cdef object rot90_body(Call* c):
         raise RuntimeError(f"{op_name(c)}(): two dimensions are needed, got {list(dims_tuple(n, dims))}")
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
-    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == t.ndim:
-        raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {list(dims_tuple(n, dims))}")
-    for d in range(2):
-        if dims[d] < -t.ndim or dims[d] >= t.ndim:
-            raise RuntimeError(f"{op_name(c)}(): dimension {dims[d]} is out of range for shape {shape_str(t)}")
     a, b = wrap(c, dims[0], t.ndim), wrap(c, dims[1], t.ndim)
+    if a == b:
+        raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {list(dims_tuple(n, dims))}")
     if k < 0:       # C's remainder
         k += 4
     if k == 0:
