@@ -20,6 +20,7 @@ cdef dict _parsed = {}          # text -> Device
 
 
 @cython.final
+@cython.binding(False)
 cdef class Device:
     """Where a tensor's data is: a type such as "cpu" or "cuda", and perhaps an index.
 
@@ -232,7 +233,7 @@ def backend_for(device):
     return backend_of(as_device(device))
 
 
-def _forget_backend(str type):
+def _forget_backend(str type not None):
     """Drop the cached backend of a type (the plugin manager calls this on changes)."""
     if type in _kinds:
         _backends[_kinds[type]] = None

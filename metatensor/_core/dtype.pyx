@@ -6,6 +6,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 
 
 @cython.final
+@cython.binding(False)
 cdef class DType:
     """A data type. Instances are interned: compare with `is`.
 
@@ -90,7 +91,7 @@ cdef _fill():
 _fill()
 
 
-def dtype_by_name(str name):
+def dtype_by_name(str name not None):
     """The dtype called `name` ("float32", or an alias such as "float").
 
     Raises ValueError for an unknown name.

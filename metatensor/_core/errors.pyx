@@ -17,7 +17,7 @@ class DataDependentError(NotImplementedError):
     """The result depends on values, and the tensors here hold none."""
 
 
-def data_dependent(str name, device=None, shape=None):
+def data_dependent(str name not None, device=None, shape=None):
     """The error for an op whose result depends on values, on tensors without data."""
     stem = name.rpartition(".")[2].rstrip("_")
     text = f"{name}(): the result depends on the values of a tensor"
@@ -40,7 +40,7 @@ def type_name(value):
     return type(value).__name__
 
 
-def misfit(str name, list reasons, args, kwargs):
+def misfit(str name not None, list reasons not None, args, kwargs):
     """The TypeError for a call that fits no overload; `reasons` holds (schema, reason)."""
     if len(reasons) == 1:
         return TypeError(f"{name}(): {reasons[0][1]}")
@@ -49,18 +49,18 @@ def misfit(str name, list reasons, args, kwargs):
     return TypeError(f"{name}(): no overload takes ({given}); there are:{lines}")
 
 
-def not_a_target(str name, str argument, value):
+def not_a_target(str name not None, str argument not None, value):
     """The error for an in-place op on what is no tensor."""
     return TypeError(f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type_name(value)}")
 
 
-def different_devices(str name, devices):
+def different_devices(str name not None, devices):
     """The error for tensors on several devices."""
     return RuntimeError(f"{name}(): expected all tensors to be on the same device, but found "
                         + " and ".join(str(d) for d in devices))
 
 
-def no_kernel(str name, device):
+def no_kernel(str name not None, device):
     """The error for an op that a device cannot compute."""
     return NotImplementedError(
         f"{name}: the device {device} has no kernel for this op and it has no decomposition; register "
@@ -73,7 +73,7 @@ def inplace_shape(str name, Tensor target not None, Tensor result not None):
                         f"which has the shape {shape_str(result)}")
 
 
-def cannot_cast(str name, result, target):
+def cannot_cast(str name not None, result, target):
     """The error for a result whose dtype cannot be stored in the target's."""
     return RuntimeError(f"{name}(): a result of dtype {result.name} cannot be cast to the "
                         f"{target.name} tensor that it is written to")
@@ -84,7 +84,7 @@ def written_overlap(str name, Tensor target not None, why):
     return RuntimeError(f"{name}(): cannot write to a tensor of shape {shape_str(target)}: {why}; clone() it first")
 
 
-def leaf_inplace(str name):
+def leaf_inplace(str name not None):
     """The error for an in-place op on a leaf that requires grad."""
     return RuntimeError(f"{name}(): a leaf tensor that requires grad cannot be changed in place; "
                         "use metatensor.no_grad()")

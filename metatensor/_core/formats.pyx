@@ -55,7 +55,7 @@ sparse_bsc = _layout("sparse_bsc")
 jagged = _layout("jagged")
 
 
-def _by_name(str name):
+def _by_name(str name not None):
     return globals()[name]
 
 

@@ -13,6 +13,7 @@ from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport T_INFERENCE, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t
 
 
+@cython.binding(False)
 cdef class Mode:
     """A context manager that sees every op of its thread.
 
@@ -41,6 +42,7 @@ cdef class Mode:
         hints.modes -= 1
 
 
+@cython.binding(False)
 cdef class DispatchMode(Mode):
     """The base of modes written in Python: override `dispatch`.
 
@@ -162,6 +164,7 @@ def current_modes():
 # Memory ----------------------------------------------------------------------------------
 
 @cython.final
+@cython.binding(False)
 cdef class _Life:
     """Hangs on a storage and tells its tracker of the storage's end."""
     cdef MemoryTracker tracker
@@ -175,6 +178,7 @@ cdef class _Life:
         self.nbytes = nbytes
 
 
+@cython.binding(False)
 cdef class MemoryTracker:
     """Counts the bytes of the storages that this thread makes, from birth to death.
 

@@ -35,6 +35,7 @@ cdef unsigned long long _wrap_seed(object seed) except? 0:
 
 
 @cython.final
+@cython.binding(False)
 cdef class Generator:
     """A source of tickets for random ops: ``rand(3, generator=g)``.
 

@@ -10,6 +10,7 @@ from metatensor._core.types cimport dim_t
 @cython.final
 @cython.no_gc
 @cython.freelist(256)
+@cython.binding(False)
 cdef class Storage:
     """The memory behind one or more tensors: a size in bytes, a device, and maybe data.
 
@@ -121,7 +122,7 @@ def make_fake_storage(device, nbytes):
     return s
 
 
-def set_data(Storage s, data):
+def set_data(Storage s not None, data):
     """Give a storage its backend handle."""
     if s.device is META:
         raise RuntimeError("a storage on the meta device holds no data")

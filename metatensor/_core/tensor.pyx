@@ -237,6 +237,7 @@ cdef inline object _unary(int slot, object a):
     return hooks.invoke(slot_ops[slot], args, 1)
 
 
+@cython.binding(False)
 @cython.freelist(256)
 @cython.no_gc_clear
 cdef class Tensor:

@@ -71,6 +71,7 @@ def _set_inference(bint mode):
 
 
 @cython.final
+@cython.binding(False)
 cdef class DisableTorchFunctionSubclass:
     """Context manager: inside, subclasses of Tensor do not override dispatch."""
     cdef bint _was

@@ -59,6 +59,7 @@ cdef getattrofunc hook_getattro = NULL      # CPython's slot for a class with __
 
 
 @cython.auto_pickle(False)
+@cython.binding(False)
 cdef class ModuleBase:
     """ModuleBase(*args, **kwargs)\n--\n\nThe compiled part of `metatensor.nn.Module`; use that."""
     # The first line of the docstring is where `inspect.signature` looks for a class without __init__ of its own.

@@ -56,6 +56,7 @@ cdef object _dims(int n, const dim_t* values, dim_t scale):
 
 
 @cython.final
+@cython.binding(False)
 cdef class Views:
     """Turns tensors of one device into arrays over the same memory.
 
@@ -107,6 +108,7 @@ cdef class Views:
 
 
 @cython.final
+@cython.binding(False)
 cdef class Binding:
     """A kernel as the dispatcher calls it: ``binding(out, *args)`` with tensors."""
     cdef object kit

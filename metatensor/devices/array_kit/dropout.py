@@ -16,7 +16,7 @@ _SATURATION = -1.0507009873554804934193349852946 * 1.673263242354377284817042991
 def _kept(kit: Any, ticket: Any, p: float, shape: tuple[int, ...], ndim: int) -> Any:
     """True with probability 1 - p for each element of ``shape``, with dimensions of size 1 up to ``ndim``."""
     draw = kit.random(ticket).uniform(math.prod(shape), dtype="float32") >= p
-    return draw.reshape(*shape, *[1] * (ndim - len(shape)))
+    return draw.reshape((*shape, *[1] * (ndim - len(shape))))
 
 
 def _scaled(kit: Any, input: Any, p: float, kept: Any) -> Any:

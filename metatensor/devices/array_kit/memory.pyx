@@ -36,6 +36,7 @@ cdef extern from *:
 
 
 @cython.final
+@cython.binding(False)
 cdef class Ledger:
     """Current and peak bytes, and counts, of what it was told of."""
 
@@ -108,6 +109,7 @@ class _Entry(weakref.ref):
 
 @cython.final
 @cython.freelist(64)
+@cython.binding(False)
 cdef class Block:
     """Uninitialised host memory, freed with the object. Made by `Ledger.allocate`."""
 
