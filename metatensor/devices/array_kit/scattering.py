@@ -179,7 +179,13 @@ def masked_scatter(kit: Any, out: Any, input: Any, mask: Any, source: Any) -> No
 
 @kernel("_index_put_", half="native")
 def index_put(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: Any) -> None:
-    out[place(out.ndim, indices, dims)] = values
+    key = place(out.ndim, indices, dims)
+    try:
+        out[key] = values
+    except ValueError:  # only with masks: other shapes are known before
+        raise RuntimeError(
+            f"index_put_(): values of shape {values.shape} do not broadcast to the indexed part, of shape {out[key].shape}"
+        ) from None
 
 
 @kernel("_index_put_accumulate_")
