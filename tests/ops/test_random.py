@@ -2,7 +2,10 @@
 
 import copy
 import math
+import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -267,6 +270,20 @@ def test_process_generator():
     mt.set_rng_state(state)
     np.testing.assert_array_equal(values(mt.rand(4)), first)
     assert mt.seed() == mt.initial_seed()
+
+
+def test_state_without_a_cpu_device():
+    """Where no device can hold a tensor, the state is plain bytes, and random ops on meta still count."""
+    code = """if True:
+        import metatensor as mt
+        mt.manual_seed(3)
+        state = mt.get_rng_state()
+        mt.rand(2, device="meta")
+        assert type(state) is bytes and mt.get_rng_state() != state
+        mt.set_rng_state(state)
+        assert mt.get_rng_state() == state
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"METATENSOR_BLOCK_PLUGINS": "cpu"})
 
 
 def test_bad_generators():
