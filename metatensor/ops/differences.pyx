@@ -27,9 +27,11 @@ cdef object diff_body(Call* c):
         raise RuntimeError("diff(): input must have at least 1 dimension")
     if n < 0:
         raise RuntimeError(f"diff(): n must not be negative, got {n}")
-    if n == 0:
+    if n == 0 and is_none(c, 3) and is_none(c, 4):
         return call("clone", (t,))
     dim = dim_arg(c, 2, t.ndim)
+    if n == 0:
+        return call("clone", (t,))
     parts = [x for x in (arg(c, 3), t, arg(c, 4)) if x is not None]
     if len(parts) > 1:
         for x in parts:
@@ -109,7 +111,6 @@ define("cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-
 
 
 # gradient -------------------------------------------------------------------------------
-
 
 
 cdef Tensor difference(Tensor t, int dim, object a, object b, object c, object d):

@@ -158,7 +158,7 @@ cdef Tensor to_plan(Tensor t, list axes, int k):
 cdef Tensor contract(Tensor a, Tensor b, set sum_dims):
     """The product of two operands in plan order, summed over `sum_dims` (kept as size 1), by bmm."""
     cdef list both = [], only_a = [], only_b = []
-    cdef list order = list(range(a.ndim)), shape, back
+    cdef list shape, back
     cdef int i
     for i in range(a.ndim):
         if i in sum_dims:

@@ -2,10 +2,10 @@
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
-    INPLACE, OUT, Call, alias_op, arg, define, is_none, op_name, result_device, set_slot, tensor_arg,
+    FUNCTION_ONLY, INPLACE, OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name, result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.operands cimport Operands, no_operands, promoted, shape_operand, type_operand
 from metatensor.ops.pointwise cimport elementwise_result
 
@@ -125,6 +125,37 @@ cdef object int_mm_meta(Call* c):
     return new_contiguous(2, sizes, by_code(I32), result_device(c))
 
 
+cdef int check_scale(Call* c, Tensor scale, str name, dim_t rows, dim_t columns) except -1:
+    """One number, or one for each row (of the second matrix: column)."""
+    if scale.dtype.code != F32:
+        raise RuntimeError(f"{op_name(c)}(): {name} must be float32, got {scale.dtype.name}")
+    if scale.total != 1 and not (scale.ndim == 2 and scale.sizes[0] == rows and scale.sizes[1] == columns):
+        raise RuntimeError(f"{op_name(c)}(): {name} must have one element or the shape [{rows}, {columns}], got shape "
+                           + shape_str(scale))
+    return 0
+
+
+cdef object scaled_mm_meta(Call* c):
+    """(input [n, k], mat2 [k, m], scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)"""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef dim_t sizes[2]
+    need_dims(c, a, 2, "input")
+    need_dims(c, b, 2, "mat2")
+    if a.sizes[1] != b.sizes[0]:
+        no_product(c, a, b, "mat1", "mat2")
+    for t in (a, b):
+        if (<Tensor>t).dtype.itemsize != 1 or (<Tensor>t).dtype.kind != KIND_FLOAT:
+            raise RuntimeError(f"{op_name(c)}(): both matrices must be of an 8-bit floating-point dtype, got "
+                               f"{a.dtype.name} and {b.dtype.name}")
+    sizes[0] = a.sizes[0]
+    sizes[1] = b.sizes[1]
+    check_scale(c, tensor_arg(c, 2), "scale_a", sizes[0], 1)
+    check_scale(c, tensor_arg(c, 3), "scale_b", 1, sizes[1])
+    if not is_none(c, 4) and (tensor_arg(c, 4).total != sizes[1] or tensor_arg(c, 4).ndim != 1):
+        raise RuntimeError(f"{op_name(c)}(): bias must have the shape [{sizes[1]}], got {shape_str(tensor_arg(c, 4))}")
+    return new_contiguous(2, sizes, dtype_arg(c, 6, a.dtype), result_device(c))
+
+
 cdef int batched_sizes(Call* c, Tensor a, Tensor b, str name_a, str name_b, dim_t* sizes) except -1:
     need_dims(c, a, 3, name_a)
     need_dims(c, b, 3, name_b)
@@ -192,7 +223,10 @@ define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT, "Dot product
 define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT,
        "Dot product of two vectors, the first conjugated.")
 define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT, "Outer product of two vectors.")
-define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT, "Product of two int8 matrices in int32.")
+define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY, "Product of two int8 matrices in int32.")
+define("_scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
+       "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor", scaled_mm_meta,
+       OUT | FUNCTION_ONLY, "Product of two 8-bit floating-point matrices, each times its scale.")
 alias_op("ger", "outer")
 alias_op("linalg.matmul", "matmul")
 set_slot(S_MATMUL, "matmul")

@@ -209,3 +209,22 @@ def test_half_accumulates_in_single(device):
 def test_int_mm(device):
     a = mt.full((3, 200), 100, dtype=mt.int8, device=device)
     assert mt._int_mm(a, a.t()).tolist() == [[2_000_000] * 3] * 3
+
+
+@pytest.mark.torch
+def test_scaled_mm(device):
+    import torch
+
+    x, y = numbers("float32", (16, 32)), numbers("float32", (16, 32), 1)
+
+    def call(m, a, b):
+        a, b = a.to(m.float8_e4m3fn), b.to(m.float8_e4m3fn).t()
+        scale = m.full((), 0.5, device=a.device)
+        return m._scaled_mm(a, b, scale, scale, out_dtype=m.float32)
+
+    a, b = (torch.from_numpy(t).to(torch.float8_e4m3fn).float() for t in (x, y))
+    ours = call(mt, mt.from_numpy(x).to(device), mt.from_numpy(y).to(device)).cpu().numpy()
+    np.testing.assert_allclose(ours, (a @ b.t()).numpy() * 0.25, rtol=1e-5, atol=1e-5)
+    with pytest.raises(RuntimeError, match="scale_a.*float16"):
+        eight = meta(16, 16, dtype=mt.float8_e4m3fn)
+        mt._scaled_mm(eight, eight, meta(dtype=mt.float16), meta())

@@ -35,6 +35,17 @@ def int_mm(kit: Any, out: Any, input: Any, mat2: Any) -> Any:
     return kit.xp.matmul(input.astype(out.dtype), mat2.astype(out.dtype))
 
 
+@kernel("_scaled_mm")
+def scaled_mm(
+    kit: Any, out: Any, input: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any,
+    use_fast_accum: bool,
+) -> Any:  # fmt: skip
+    result = kit.xp.matmul(input * scale_a, mat2 * scale_b)
+    if bias is not None:
+        result = result + bias
+    return result if scale_result is None else result * scale_result
+
+
 @kernel("vdot")
 def vdot(kit: Any, out: Any, input: Any, other: Any) -> Any:
     return kit.xp.matmul(kit.xp.conj(input), other)

@@ -1,0 +1,248 @@
+"""batch_norm and instance_norm: statistics by channel, of the input or running ones."""
+from cpython.object cimport PyObject
+from metatensor._core.dtype cimport DType
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, bool_arg, call, define, find, is_none, op_name, result_device,
+    tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, shape_str
+from metatensor._core.types cimport dim_t
+from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
+from metatensor.ops.pointwise cimport elementwise_like
+
+
+cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) except -1:
+    """An optional vector with one element for each channel."""
+    cdef Tensor p
+    if is_none(c, slot):
+        return 0
+    p = tensor_arg(c, slot)
+    if p.total != channels:
+        raise RuntimeError(f"{op_name(c)}(): {name} should contain {channels} elements, one for each channel of input "
+                           f"{shape_str(t)}, not {p.total} (shape {shape_str(p)})")
+    return check_parameter(c, t, p, name)
+
+
+cdef Tensor normalized_like(Call* c, Tensor t):
+    """What batch_norm makes: a cpu keeps the memory format, other devices the order of dimensions."""
+    return in_format(c, t) if is_cpu(result_device(c)) else elementwise_like(t, t.dtype, result_device(c))
+
+
+cdef dim_t channels_of(Tensor t):
+    return t.sizes[1] if t.ndim > 1 else 0
+
+
+cdef int check_batch_norm(Call* c, Tensor t, int mean, int weight) except -1:
+    """The four vectors: statistics from slot `mean` on, weight and bias from slot `weight` on."""
+    cdef dim_t channels = channels_of(t)
+    need_real_float(c, t)
+    if mean >= 0:
+        check_channels(c, t, mean, "running_mean", channels)
+        check_channels(c, t, mean + 1, "running_var", channels)
+    check_channels(c, t, weight, "weight", channels)
+    check_channels(c, t, weight + 1, "bias", channels)
+    return 0
+
+
+cdef object batch_norm_eval_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    if is_none(c, 1) or is_none(c, 2):
+        raise RuntimeError(f"batch_norm(): running_{'mean' if is_none(c, 1) else 'var'} must be given outside training")
+    check_batch_norm(c, t, 1, 3)
+    return normalized_like(c, t)
+
+
+cdef object updated(Call* c, Tensor out):
+    """The result with the new running statistics, slots 1 and 2."""
+    cdef Tensor mean = tensor_arg(c, 1), var = tensor_arg(c, 2)
+    return (out, new_contiguous(mean.ndim, mean.sizes, mean.dtype, result_device(c)),
+            new_contiguous(var.ndim, var.sizes, var.dtype, result_device(c)))
+
+
+cdef object batch_norm_train_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, 1, 3)
+    return updated(c, normalized_like(c, t))
+
+
+cdef object batch_norm_stats_meta(Call* c):
+    """(input, weight, bias, eps): training without running statistics."""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, -1, 1)
+    return normalized_like(c, t)
+
+
+cdef object batch_statistics_meta(Call* c):
+    """(input, weight, eps): float32 for half precision unless on a cpu the weight has half precision too."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef DType kept = statistics_dtype(c, t, 1)
+    cdef dim_t n = channels_of(t)
+    return (new_contiguous(1, &n, kept, result_device(c)), new_contiguous(1, &n, kept, result_device(c)))
+
+
+cdef object instance_norm_meta(Call* c):
+    """(input, weight, bias, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, -1, 1)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object instance_norm_eval_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    check_batch_norm(c, t, 1, 3)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object instance_norm_train_meta(Call* c):
+    """(input, running_mean, running_var, weight, bias, momentum, eps)"""
+    return updated(c, instance_norm_eval_meta(c))
+
+
+define("nn.functional._batch_norm_eval(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight, "
+       "Tensor? bias, float eps) -> Tensor", batch_norm_eval_meta, 0, "`batch_norm` by statistics that are given.")
+define("nn.functional._batch_norm_stats(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+       batch_norm_stats_meta, 0, "`batch_norm` by the statistics of the batch.")
+define("nn.functional._batch_norm_train(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+       "Tensor? bias, float momentum, float eps) -> (Tensor, Tensor, Tensor)", batch_norm_train_meta, 0,
+       "`batch_norm` by the statistics of the batch, with the running statistics after it.")
+define("nn.functional._batch_statistics(Tensor input, Tensor? weight, float eps) -> (Tensor, Tensor)",
+       batch_statistics_meta, 0, "Mean and reciprocal of the standard deviation of each channel.")
+define("nn.functional._instance_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+       instance_norm_meta, 0, "`instance_norm` by the statistics of each instance.")
+define("nn.functional._instance_norm_train(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+       "Tensor? bias, float momentum, float eps) -> (Tensor, Tensor, Tensor)", instance_norm_train_meta, 0,
+       "`instance_norm` by the statistics of each instance, with the running statistics after it.")
+define("nn.functional._instance_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
+       "Tensor? bias, float eps) -> Tensor", instance_norm_eval_meta, 0,
+       "`instance_norm` by statistics that are given.")
+
+cdef Op _eval = find("nn.functional._batch_norm_eval")
+cdef Op _stats = find("nn.functional._batch_norm_stats")
+cdef Op _train = find("nn.functional._batch_norm_train")
+cdef Op _instance = find("nn.functional._instance_norm")
+cdef Op _instance_train = find("nn.functional._instance_norm_train")
+cdef Op _instance_eval = find("nn.functional._instance_norm_eval")
+
+
+cdef object update_running(Call* c, object results):
+    """Store the running statistics, slots 1 and 2, and hand out the result."""
+    cdef PyObject* args[2]
+    cdef Op copy = find("copy_")
+    cdef Tensor out, mean, var
+    out, mean, var = results
+    args[0], args[1] = c.args[1], <PyObject*>mean
+    hooks.invoke(<PyObject*>copy, args, 2)
+    args[0], args[1] = c.args[2], <PyObject*>var
+    hooks.invoke(<PyObject*>copy, args, 2)
+    return out
+
+
+cdef object normalize_by_input(Call* c, Op stats, Op train):
+    """(input, running_mean, running_var, weight, bias, training, momentum, eps) by the statistics of the input."""
+    cdef PyObject* args[7]
+    cdef int i
+    if is_none(c, 1) and is_none(c, 2):
+        args[0], args[1], args[2], args[3] = c.args[0], c.args[3], c.args[4], c.args[7]
+        return hooks.invoke(<PyObject*>stats, args, 4)
+    if is_none(c, 1) or is_none(c, 2):
+        raise RuntimeError(f"{op_name(c)}(): running_mean and running_var must be given both, or neither")
+    for i in range(5):
+        args[i] = c.args[i]
+    args[5], args[6] = c.args[6], c.args[7]
+    return update_running(c, hooks.invoke(<PyObject*>train, args, 7))
+
+
+cdef object normalize_by_running(Call* c, Op evaluate):
+    cdef PyObject* args[6]
+    cdef int i
+    for i in range(5):
+        args[i] = c.args[i]
+    args[5] = c.args[7]
+    return hooks.invoke(<PyObject*>evaluate, args, 6)
+
+
+cdef dim_t spatial_elements(Tensor t):
+    cdef dim_t n = 1
+    cdef int i
+    for i in range(2, t.ndim):
+        n *= t.sizes[i]
+    return n
+
+
+cdef object batch_norm_body(Call* c):
+    """(input, running_mean, running_var, weight, bias, training, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    if not bool_arg(c, 5):
+        return normalize_by_running(c, _eval)
+    if t.ndim and t.sizes[0] * spatial_elements(t) == 1:
+        raise ValueError("batch_norm(): more than 1 value per channel is needed in training, got input of shape "
+                         + shape_str(t))
+    return normalize_by_input(c, _stats, _train)
+
+
+cdef object instance_norm_body(Call* c):
+    """(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    if bool_arg(c, 5):
+        if spatial_elements(t) == 1:
+            raise ValueError("instance_norm(): more than 1 spatial element is needed in training, got input of shape "
+                             + shape_str(t))
+        return normalize_by_input(c, _instance, _instance_train)
+    if is_none(c, 1) or is_none(c, 2):
+        raise RuntimeError("instance_norm(): running_mean and running_var must be given where use_input_stats is False")
+    return normalize_by_running(c, _instance_eval)
+
+
+cdef object native_batch_norm(Call* c, object running_mean, object running_var, bint training, object momentum,
+                              object eps):
+    """The result with mean and reciprocal of the standard deviation; slots 1 and 2 are weight and bias."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t n = 0
+    cdef object out, weight = arg(c, 1), bias = arg(c, 2)
+    cdef Tensor mean, rstd
+    if not training:
+        out = call("nn.functional._batch_norm_eval", (t, running_mean, running_var, weight, bias, eps))
+    elif running_mean is None or running_var is None:
+        out = call("nn.functional._batch_norm_stats", (t, weight, bias, eps))
+    else:
+        out, mean, rstd = call("nn.functional._batch_norm_train", (t, running_mean, running_var, weight, bias, momentum,
+                                                                   eps))
+        call("copy_", (running_mean, mean))
+        call("copy_", (running_var, rstd))
+    if training or not is_cpu(result_device(c)):
+        mean, rstd = call("nn.functional._batch_statistics", (t, weight, eps))
+    else:
+        mean = new_contiguous(1, &n, statistics_dtype(c, t, 1), result_device(c))
+        rstd = new_contiguous(1, &n, mean.dtype, result_device(c))
+    return (out, mean, rstd)
+
+
+cdef object native_batch_norm_body(Call* c):
+    """(input, weight, bias, running_mean, running_var, training, momentum, eps)"""
+    return native_batch_norm(c, arg(c, 3), arg(c, 4), bool_arg(c, 5), arg(c, 6), arg(c, 7))
+
+
+cdef object native_batch_norm_no_stats_body(Call* c):
+    """(input, weight, bias, training, momentum, eps)"""
+    return native_batch_norm(c, None, None, bool_arg(c, 3), arg(c, 4), arg(c, 5))
+
+
+define("nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
+       "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", batch_norm_body,
+       COMPOSITE, "Mean 0 and variance 1 for each channel (dimension 1), then times `weight` plus `bias`.")
+define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
+       "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
+       COMPOSITE | OUT | FUNCTION_ONLY,
+       "`batch_norm`, with the mean and the reciprocal of the standard deviation of the batch.")
+define("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
+       "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
+       COMPOSITE | OUT | FUNCTION_ONLY, "`native_batch_norm` with running statistics, or without them.")
+define("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, "
+       "float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_no_stats_body, COMPOSITE | OUT | FUNCTION_ONLY)
+define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
+       "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) "
+       "-> Tensor", instance_norm_body, COMPOSITE,
+       "Mean 0 and variance 1 for each channel of each instance, then times `weight` plus `bias`.")
