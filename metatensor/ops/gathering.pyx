@@ -160,8 +160,6 @@ cdef object index_select_meta(Call* c):
     copy_dims(sizes, t.sizes, t.ndim)
     if t.ndim:
         sizes[d] = index.total
-        if index.total and t.sizes[d] == 0:
-            raise IndexError(f"{op_name(c)}(): dimension {d} of shape {shape_str(t)} has no elements to select")
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
 
 

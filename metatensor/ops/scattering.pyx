@@ -37,8 +37,8 @@ cdef int _check_scatter(Call* c, Tensor t, Tensor index, Tensor src) except -1:
     if max(src.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError(f"{op_name(c)}(): the index must have as many dimensions as the source, got shapes "
                            f"{shape_str(index)} and {shape_str(src)}")
-    for i in range(min(index.ndim, src.ndim)):
-        if index.sizes[i] > src.sizes[i]:
+    for i in range(max(src.ndim, 1)):
+        if (index.sizes[i] if index.ndim else 1) > (src.sizes[i] if src.ndim else 1):
             raise RuntimeError(f"{op_name(c)}(): the index of shape {shape_str(index)} does not fit in the source of "
                                f"shape {shape_str(src)}")
     return 0
@@ -147,7 +147,7 @@ cdef object index_fill_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0), value
     dim_arg(c, 1, t.ndim)
     if tensor_arg(c, 2).ndim > 1:
-        raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(tensor_arg(c, 2))}")
+        raise RuntimeError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(tensor_arg(c, 2))}")
     if tensor_arg(c, 2).dtype.code != I64 and tensor_arg(c, 2).dtype.code != I32:
         raise IndexError(f"{op_name(c)}(): the index must be int64 or int32, not {tensor_arg(c, 2).dtype.name}")
     if isinstance(arg(c, 3), Tensor):
