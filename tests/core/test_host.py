@@ -12,8 +12,21 @@ import metatensor as mt
 from metatensor._core.host import decode_numbers, encode_numbers
 
 SMALL = ("float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu")
-ORDINARY = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float32", "float64",
-            "complex64", "complex128")
+ORDINARY = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 
 
 def awkward():
@@ -44,7 +57,7 @@ def test_every_code_decodes(name):
     import torch
 
     dtype = getattr(mt, name)
-    codes = np.arange(256 ** dtype.itemsize, dtype=f"u{dtype.itemsize}")
+    codes = np.arange(256**dtype.itemsize, dtype=f"u{dtype.itemsize}")
     wanted = torch.from_numpy(codes.view("i2" if dtype.itemsize == 2 else "u1")).view(getattr(torch, name)).double()
     np.testing.assert_array_equal(decode_numbers(codes.tobytes(), dtype, codes.shape), wanted.numpy())
 
@@ -72,11 +85,24 @@ def test_nan_stays_nan():
         assert math.isnan(decode_numbers(data, dtype, (1,))[0])
 
 
-@pytest.mark.parametrize("data, name", [
-    (1, "int64"), (1.5, "float32"), (True, "bool"), (1j, "complex64"), ([], "float32"), ([1, 2.5], "float32"),
-    ([True, 2], "int64"), ([True, 2.5, 1j], "complex64"), ([[1, 2], [3, 4.0]], "float32"), (range(3), "int64"),
-    ([np.int8(1), np.int8(2)], "int8"), ([np.float32(1), np.float64(2)], "float64"), ([np.bool_(True)], "bool"),
-])
+@pytest.mark.parametrize(
+    "data, name",
+    [
+        (1, "int64"),
+        (1.5, "float32"),
+        (True, "bool"),
+        (1j, "complex64"),
+        ([], "float32"),
+        ([1, 2.5], "float32"),
+        ([True, 2], "int64"),
+        ([True, 2.5, 1j], "complex64"),
+        ([[1, 2], [3, 4.0]], "float32"),
+        (range(3), "int64"),
+        ([np.int8(1), np.int8(2)], "int8"),
+        ([np.float32(1), np.float64(2)], "float64"),
+        ([np.bool_(True)], "bool"),
+    ],
+)
 def test_dtype_is_inferred(data, name):
     assert encode_numbers(data)[1].name == name
 
@@ -93,25 +119,28 @@ def looped():
     return data
 
 
-@pytest.mark.parametrize("data, name, error, message", [
-    ([[1, 2], [3]], None, ValueError, "expected a sequence of length 2 at dimension 1, got 1"),
-    ([[1, 2], 3], None, TypeError, "not a sequence"),
-    ([1, [2]], None, TypeError, "expected a number, got list"),
-    ("a", None, TypeError, "invalid data type 'str'"),
-    (["a"], None, ValueError, "too many dimensions: 'str'"),
-    ({1, 2}, None, RuntimeError, "could not infer a dtype for set"),
-    ([None], None, RuntimeError, "could not infer a dtype for NoneType"),
-    (looped(), None, ValueError, "nested more than 64 deep"),
-    ([2**63], None, ValueError, "does not fit in 64 bits"),
-    ([256], "uint8", RuntimeError, "cannot be converted to uint8 without overflow"),
-    ([-256], "uint8", RuntimeError, "without overflow"),
-    ([128], "int8", RuntimeError, "without overflow"),
-    ([1e10], "int32", RuntimeError, "without overflow"),
-    ([math.nan], "int64", RuntimeError, "without overflow"),
-    ([1j], "float32", TypeError, "a complex number cannot be converted to float32"),
-    ([10**400], "float64", RuntimeError, "without overflow"),
-    ([1], "qint8", TypeError, "cannot be converted to qint8"),
-])
+@pytest.mark.parametrize(
+    "data, name, error, message",
+    [
+        ([[1, 2], [3]], None, ValueError, "expected a sequence of length 2 at dimension 1, got 1"),
+        ([[1, 2], 3], None, TypeError, "not a sequence"),
+        ([1, [2]], None, TypeError, "expected a number, got list"),
+        ("a", None, TypeError, "invalid data type 'str'"),
+        (["a"], None, ValueError, "too many dimensions: 'str'"),
+        ({1, 2}, None, RuntimeError, "could not infer a dtype for set"),
+        ([None], None, RuntimeError, "could not infer a dtype for NoneType"),
+        (looped(), None, ValueError, "nested more than 64 deep"),
+        ([2**63], None, ValueError, "does not fit in 64 bits"),
+        ([256], "uint8", RuntimeError, "cannot be converted to uint8 without overflow"),
+        ([-256], "uint8", RuntimeError, "without overflow"),
+        ([128], "int8", RuntimeError, "without overflow"),
+        ([1e10], "int32", RuntimeError, "without overflow"),
+        ([math.nan], "int64", RuntimeError, "without overflow"),
+        ([1j], "float32", TypeError, "a complex number cannot be converted to float32"),
+        ([10**400], "float64", RuntimeError, "without overflow"),
+        ([1], "qint8", TypeError, "cannot be converted to qint8"),
+    ],
+)
 def test_bad_input(data, name, error, message):
     with pytest.raises(error, match=message):
         encode_numbers(data, None if name is None else getattr(mt, name))

@@ -53,10 +53,16 @@ def test_positions(device):
     assert mt.zeros(0, 2, device=device).nonzero().shape == (0, 2)
 
 
-@pytest.mark.parametrize("call", [
-    lambda t: t.nonzero(), lambda t: t.nonzero(as_tuple=True), lambda t: mt.argwhere(t), lambda t: t.masked_select(t > 0),
-    lambda t: t[t > 0],
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.nonzero(),
+        lambda t: t.nonzero(as_tuple=True),
+        lambda t: mt.argwhere(t),
+        lambda t: t.masked_select(t > 0),
+        lambda t: t[t > 0],
+    ],
+)
 def test_without_data_the_shape_is_unknown(call):
     with pytest.raises(mt.DataDependentError, match="no data"):
         call(mt.ones(2, 3, device="meta"))
@@ -89,16 +95,19 @@ def test_out(device):
 I = mt.zeros(2, dtype=mt.int64, device="meta")
 
 
-@pytest.mark.parametrize("call, error, message", [
-    (lambda t: t.index_select(0, I.reshape(1, 2)), IndexError, r"the index must be a vector, got shape \[1, 2\]"),
-    (lambda t: t.index_select(0, I.float()), RuntimeError, "must be int64 or int32, not float32"),
-    (lambda t: t.gather(0, I), RuntimeError, r"got shapes \[2\] and \[2, 3\]"),
-    (lambda t: t.gather(0, mt.zeros(2, 4, dtype=mt.int64, device="meta")), RuntimeError, r"\[2, 4\] does not fit in shape \[2, 3\]"),
-    (lambda t: t.take(I.int()), RuntimeError, "must be int64, not int32"),
-    (lambda t: mt.empty(0, device="meta").take(I), IndexError, "no elements to take"),
-    (lambda t: mt.take_along_dim(t, I, 0), RuntimeError, "as many dimensions"),
-    (lambda t: t.masked_select(t), RuntimeError, "the mask must be bool, not float32"),
-])
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda t: t.index_select(0, I.reshape(1, 2)), IndexError, r"the index must be a vector, got shape \[1, 2\]"),
+        (lambda t: t.index_select(0, I.float()), RuntimeError, "must be int64 or int32, not float32"),
+        (lambda t: t.gather(0, I), RuntimeError, r"got shapes \[2\] and \[2, 3\]"),
+        (lambda t: t.gather(0, mt.zeros(2, 4, dtype=mt.int64, device="meta")), RuntimeError, r"\[2, 4\] does not fit in shape \[2, 3\]"),
+        (lambda t: t.take(I.int()), RuntimeError, "must be int64, not int32"),
+        (lambda t: mt.empty(0, device="meta").take(I), IndexError, "no elements to take"),
+        (lambda t: mt.take_along_dim(t, I, 0), RuntimeError, "as many dimensions"),
+        (lambda t: t.masked_select(t), RuntimeError, "the mask must be bool, not float32"),
+    ],
+)
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(2, 3, device="meta"))
@@ -106,7 +115,11 @@ def test_errors(call, error, message):
 
 def test_indices_out_of_bounds(device):
     t, i = mt.zeros(2, 3, device=device), mt.tensor([5], device=device)
-    for call in (lambda: t.index_select(0, i), lambda: t[i], lambda: t.take(mt.tensor([6], device=device)),
-                 lambda: t.gather(1, i.reshape(1, 1))):
+    for call in (
+        lambda: t.index_select(0, i),
+        lambda: t[i],
+        lambda: t.take(mt.tensor([6], device=device)),
+        lambda: t.gather(1, i.reshape(1, 1)),
+    ):
         with pytest.raises((IndexError, RuntimeError)):
             call()

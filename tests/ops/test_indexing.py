@@ -6,7 +6,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import metatensor as mt
-from ops.against import agree, tensors_of
 from ops.layouts import layouts
 from ops.viewing import agree as views_agree
 
@@ -16,8 +15,9 @@ BOUND = st.none() | st.integers(-6, 6)
 @st.composite
 def basic(draw, ndim):
     """Ints, slices, None and ... for a tensor of some dimensions, now and then one too many."""
-    item = st.one_of(st.integers(-3, 3), st.builds(slice, BOUND, BOUND, st.none() | st.integers(1, 3)), st.none(),
-                     st.builds(slice, st.none()))
+    item = st.one_of(
+        st.integers(-3, 3), st.builds(slice, BOUND, BOUND, st.none() | st.integers(1, 3)), st.none(), st.builds(slice, st.none())
+    )
     index = draw(st.lists(item, max_size=ndim + draw(st.integers(0, 1))))
     if draw(st.booleans()):
         index.insert(draw(st.integers(0, len(index))), Ellipsis)
@@ -44,8 +44,9 @@ def advanced(draw, shape, masks=True):
         if kind == "tensor" and size:
             part = draw(st.sampled_from([broadcast, broadcast[1:]]))
             values = np.asarray(draw(st.lists(st.integers(-size, size - 1), min_size=int(np.prod(part)), max_size=int(np.prod(part)))))
-            makers.append(lambda lib, d, v=values.astype("i8").reshape(part): lib.tensor(v.tolist(), dtype=lib.int64, device=d)
-                          .reshape(v.shape))
+            makers.append(
+                lambda lib, d, v=values.astype("i8").reshape(part): lib.tensor(v.tolist(), dtype=lib.int64, device=d).reshape(v.shape)
+            )
             used += 1
         elif kind == "list" and size:
             values = draw(st.lists(st.integers(-size, size - 1), min_size=2, max_size=2))
@@ -118,7 +119,7 @@ def attempt(call):
 def test_assignment(shape, data, kind):
     import torch
 
-    make = data.draw(st.one_of(st.builds(lambda i: (lambda lib, d: i), basic(len(shape))), advanced(tuple(shape))))
+    make = data.draw(st.one_of(st.builds(lambda i: lambda lib, d: i, basic(len(shape))), advanced(tuple(shape))))
     start = torch.arange(int(np.prod(shape, dtype=int)), dtype=torch.float32).reshape(shape)
     part = attempt(lambda: start[make(torch, "cpu")])
     assume(not isinstance(part, Exception) or kind == "number")
@@ -160,7 +161,7 @@ def test_what_is_a_view():
 def test_lists_and_tuples():
     t = mt.empty(3, 4, 5, device="meta")
     assert t[[0, 1]].shape == (2, 4, 5) and t[[0, 1], [0, 1]].shape == (2, 5)
-    assert t[[[0, 1], [0, 1]]].shape == (2, 5)          # short lists that hold sequences count as tuples
+    assert t[[[0, 1], [0, 1]]].shape == (2, 5)  # short lists that hold sequences count as tuples
     assert t[[0, slice(None)]].shape == (4, 5) and t[[None]].shape == (1, 3, 4, 5)
     assert t[[0] * 40].shape == (40, 4, 5)
     assert t[(),].shape == (0, 4, 5) and t[range(2)].shape == (2, 4, 5)
@@ -184,13 +185,13 @@ def test_masks_without_data(index):
     t = mt.empty(3, 4, device="meta")
     with pytest.raises(mt.DataDependentError, match=r"a mask of shape .* use instead: metatensor.where\(mask, tensor, 0\)"):
         t[index]
-    t[index] = 1        # the shape of the result is known all the same
+    t[index] = 1  # the shape of the result is known all the same
     t[index] = mt.empty(2, device="meta")
 
 
 def test_index_tensors_of_no_dimension():
     t = mt.empty(3, 4, device="meta")
-    assert t[mt.tensor(1)]._base is t                   # its value is known: a view
+    assert t[mt.tensor(1)]._base is t  # its value is known: a view
     unknown = mt.zeros((), dtype=mt.int64, device="meta")
     assert t[unknown].shape == (4,) and t[:, unknown].shape == (3,) and t[unknown, None].shape == (1, 4)
     t[unknown] = 1
@@ -253,24 +254,27 @@ def test_modes_see_ops():
     assert seen == ["select", "slice", "unsqueeze", "alias", "_index", "select", "fill_", "_index_put_"]
 
 
-@pytest.mark.parametrize("index, error, message", [
-    (5, IndexError, r"index 5 is out of bounds for dimension 0 of a tensor of shape \[3, 4\]"),
-    ((0, -5), IndexError, "index -5 is out of bounds for dimension 1"),
-    ((0, 0, 0), IndexError, r"too many indices for a tensor of shape \[3, 4\]"),
-    (2**70, ValueError, "does not fit in 64 bits"),
-    (slice(None, None, -1), ValueError, "the step of a slice must be positive, got -1"),
-    (slice(None, None, 0), ValueError, "zero"),
-    (slice(1.0, 2), TypeError, "slice indices must be integers"),
-    (1.5, IndexError, "not float"),
-    ({1}, IndexError, "not set"),
-    ("a", TypeError, "invalid data type 'str'"),
-    (mt.zeros(2, device="meta"), IndexError, "must be int64, int32, uint8 or bool, not float32"),
-    (mt.ones(2, dtype=mt.bool), IndexError, r"the mask of shape \[2\] does not match the tensor of shape \[3, 4\]"),
-    (mt.tensor([[0, 1], [1, 0]])[:0], None, ""),
-    ((mt.tensor([0, 1]), mt.tensor([0, 1, 2])), IndexError, r"index tensors of shapes \[2\], \[3\] do not broadcast"),
-    (tuple([None] * 70), RuntimeError, "at most 64 dimensions"),
-    (tuple([None] * 200), (IndexError, RuntimeError), "at most"),
-])
+@pytest.mark.parametrize(
+    "index, error, message",
+    [
+        (5, IndexError, r"index 5 is out of bounds for dimension 0 of a tensor of shape \[3, 4\]"),
+        ((0, -5), IndexError, "index -5 is out of bounds for dimension 1"),
+        ((0, 0, 0), IndexError, r"too many indices for a tensor of shape \[3, 4\]"),
+        (2**70, ValueError, "does not fit in 64 bits"),
+        (slice(None, None, -1), ValueError, "the step of a slice must be positive, got -1"),
+        (slice(None, None, 0), ValueError, "zero"),
+        (slice(1.0, 2), TypeError, "slice indices must be integers"),
+        (1.5, IndexError, "not float"),
+        ({1}, IndexError, "not set"),
+        ("a", TypeError, "invalid data type 'str'"),
+        (mt.zeros(2, device="meta"), IndexError, "must be int64, int32, uint8 or bool, not float32"),
+        (mt.ones(2, dtype=mt.bool), IndexError, r"the mask of shape \[2\] does not match the tensor of shape \[3, 4\]"),
+        (mt.tensor([[0, 1], [1, 0]])[:0], None, ""),
+        ((mt.tensor([0, 1]), mt.tensor([0, 1, 2])), IndexError, r"index tensors of shapes \[2\], \[3\] do not broadcast"),
+        (tuple([None] * 70), RuntimeError, "at most 64 dimensions"),
+        (tuple([None] * 200), (IndexError, RuntimeError), "at most"),
+    ],
+)
 def test_errors(index, error, message):
     t = mt.empty(3, 4, device="meta")
     if error is None:
@@ -280,10 +284,16 @@ def test_errors(index, error, message):
         t[index]
 
 
-@pytest.mark.parametrize("value, error, message", [
-    ([1, 2], TypeError, "cannot assign a list"), ("a", TypeError, "cannot assign a str"), (None, TypeError, "cannot assign a NoneType"),
-    (1j, RuntimeError, "cannot be converted to float32"), (mt.zeros(3), RuntimeError, "does not broadcast"),
-])
+@pytest.mark.parametrize(
+    "value, error, message",
+    [
+        ([1, 2], TypeError, "cannot assign a list"),
+        ("a", TypeError, "cannot assign a str"),
+        (None, TypeError, "cannot assign a NoneType"),
+        (1j, RuntimeError, "cannot be converted to float32"),
+        (mt.zeros(3), RuntimeError, "does not broadcast"),
+    ],
+)
 def test_values_that_cannot_be_assigned(value, error, message):
     with pytest.raises(error, match=message):
         mt.zeros(3, 4)[0] = value
@@ -298,9 +308,21 @@ def test_0d_tensors():
         t[:]
 
 
-@given(st.recursive(st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), st.text(), st.just(Ellipsis),
-                              st.builds(slice, st.integers() | st.none(), st.floats() | st.none())),
-                    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple), max_leaves=6))
+@given(
+    st.recursive(
+        st.one_of(
+            st.none(),
+            st.integers(),
+            st.floats(),
+            st.booleans(),
+            st.text(),
+            st.just(Ellipsis),
+            st.builds(slice, st.integers() | st.none(), st.floats() | st.none()),
+        ),
+        lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple),
+        max_leaves=6,
+    )
+)
 def test_anything_else_raises_a_python_exception(index):
     t = mt.empty(2, 3, device="meta")
     for call in (lambda: t[index], lambda: t.__setitem__(index, 1)):

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 import metatensor as mt
 from ops.against import agree, tensors_of
+from ops.arrays import numbers
 from ops.layouts import conform, layouts
+from ops.pairs import DTYPES, pair, same
 
 SOME = settings(max_examples=200)
 
@@ -82,6 +84,35 @@ def test_values():
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_on_a_device(dtype, device):
+    import torch
+
+    arrays = [numbers(dtype, shape, i) for i, shape in enumerate([(2, 3, 2), (2, 1, 2), (2, 3, 2)])]
+    (a, x), (b, y), (c, z) = (pair(array, dtype, device) for array in arrays)
+    same(mt.cat([a, b, c.permute(2, 1, 0)], 1), torch.cat([x, y, z.permute(2, 1, 0)], 1))
+    same(mt.cat([a[:0], a, a[:0, :, :], b.expand(2, 3, 2)], -3), torch.cat([x[:0], x, x[:0, :, :], y.expand(2, 3, 2)], -3))
+    same(mt.stack([a, c], -1), torch.stack([x, z], -1))
+    same(mt.block_diag(a[0], b[0, 0], c[1, :, :0], a[0, 0, 0]), torch.block_diag(x[0], y[0, 0], z[1, :, :0], x[0, 0, 0]))
+    same(mt.cat([a, c.to(mt.float64)]), torch.cat([x, z.to(torch.float64)]))
+    same(mt.stack([a > 0, c]) if dtype[0] != "c" else a, torch.stack([x > 0, z]) if dtype[0] != "c" else x)
+
+
+def test_lazy_conjugates(device):
+    z = mt.tensor([1 + 2j], device=device)
+    assert mt.cat([z, z.conj()]).tolist() == [1 + 2j, 1 - 2j]
+    assert mt.stack([z.conj().imag, z.real]).tolist() == [[-2], [1]]
+
+
+def test_out_that_cannot_be_cast_and_devices(device):
+    a = mt.ones(2, device=device)
+    with pytest.raises(RuntimeError, match="cat"):
+        mt.cat([a, a], out=mt.empty(4, dtype=mt.int64, device=device))
+    with pytest.raises(RuntimeError, match="device"):
+        mt.cat([a, mt.ones(2, device="meta")])
+
+
+@pytest.mark.torch
 @SOME
 @given(st.lists(layouts(max_size=2), max_size=3))
 def test_broadcast_tensors(found):
@@ -121,17 +152,20 @@ def test_out(device):
     assert mt.stack([a, a], out=mt.empty(2, 2, 3, dtype=mt.float64, device=device)).dtype is mt.float64
 
 
-@pytest.mark.parametrize("call, error, message", [
-    (lambda t: mt.cat([]), ValueError, "at least one tensor is needed"),
-    (lambda t: mt.stack([]), RuntimeError, "at least one tensor is needed"),
-    (lambda t: mt.cat([t, t[0]]), RuntimeError, r"tensor 1 of shape \[3\] does not go with shape \[2, 3\]"),
-    (lambda t: mt.cat([t, t.t()]), RuntimeError, r"sizes must match except in dimension 0: tensor 1 of shape \[3, 2\]"),
-    (lambda t: mt.cat([t.sum()]), RuntimeError, "tensor 0 is 0-d"),
-    (lambda t: mt.cat([t], 2), IndexError, "dimension 2 is out of range"),
-    (lambda t: mt.cat(t), TypeError, "must be list or tuple of Tensors, not Tensor"),
-    (lambda t: mt.stack([t, t[0]]), RuntimeError, r"tensor 1 has \[3\], the first one \[2, 3\]"),
-    (lambda t: mt.broadcast_tensors(t, t.t()), RuntimeError, r"\[2, 3\], \[3, 2\]"),
-])
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda t: mt.cat([]), ValueError, "at least one tensor is needed"),
+        (lambda t: mt.stack([]), RuntimeError, "at least one tensor is needed"),
+        (lambda t: mt.cat([t, t[0]]), RuntimeError, r"tensor 1 of shape \[3\] does not go with shape \[2, 3\]"),
+        (lambda t: mt.cat([t, t.t()]), RuntimeError, r"sizes must match except in dimension 0: tensor 1 of shape \[3, 2\]"),
+        (lambda t: mt.cat([t.sum()]), RuntimeError, "tensor 0 is 0-d"),
+        (lambda t: mt.cat([t], 2), IndexError, "dimension 2 is out of range"),
+        (lambda t: mt.cat(t), TypeError, "must be list or tuple of Tensors, not Tensor"),
+        (lambda t: mt.stack([t, t[0]]), RuntimeError, r"tensor 1 has \[3\], the first one \[2, 3\]"),
+        (lambda t: mt.broadcast_tensors(t, t.t()), RuntimeError, r"\[2, 3\], \[3, 2\]"),
+    ],
+)
 def test_errors_name_the_tensors(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(2, 3, device="meta"))

@@ -39,7 +39,7 @@ def both(call):
 @given(NUMBERS, NUMBERS, NUMBERS, st.sampled_from([None, "int64", "int32", "float32", "float64"]))
 def test_arange(start, end, step, dtype):
     if dtype == "int32" and not all(isinstance(v, int) for v in (start, end, step)):
-        dtype = "float32"       # PyTorch computes int32 from floats in two ways, by the size of the range
+        dtype = "float32"  # PyTorch computes int32 from floats in two ways, by the size of the range
     both(lambda lib, d: lib.arange(start, end, step, dtype=dtype and getattr(lib, dtype), device=d))
     both(lambda lib, d: lib.arange(end, device=d))
     both(lambda lib, d: lib.arange(start=start, end=end, device=d))
@@ -97,18 +97,21 @@ def test_out(device):
     assert mt.eye(2, out=mt.empty(2, 2, dtype=mt.int8, device=device)).tolist() == [[1, 0], [0, 1]]
 
 
-@pytest.mark.parametrize("call, error, message", [
-    (lambda: mt.arange(0, math.inf, device="meta"), RuntimeError, "unsupported range"),
-    (lambda: mt.arange(0, 1, 0, device="meta"), RuntimeError, "the step must not be 0"),
-    (lambda: mt.arange(0, 1, -1, device="meta"), RuntimeError, "the sign of the step does not match the bounds"),
-    (lambda: mt.arange(0, 4, 0.5, dtype=mt.int64, device="meta"), ValueError, "the step is 0 as an int64"),
-    (lambda: mt.arange(5, dtype=mt.bool, device="meta"), NotImplementedError, "dtype bool is not supported"),
-    (lambda: mt.arange(2**70, device="meta"), RuntimeError, "too many"),
-    (lambda: mt.linspace(0, 1, -1, device="meta"), RuntimeError, "must not be negative, got -1"),
-    (lambda: mt.linspace(0, 1j, 3, dtype=mt.float32, device="meta"), RuntimeError, "the dtype must be complex"),
-    (lambda: mt.eye(-1, device="meta"), RuntimeError, "must not be negative, got -1 and -1"),
-    (lambda: mt.tril_indices(2**40, 2**40, device="meta"), RuntimeError, "63 bits"),
-])
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: mt.arange(0, math.inf, device="meta"), RuntimeError, "unsupported range"),
+        (lambda: mt.arange(0, 1, 0, device="meta"), RuntimeError, "the step must not be 0"),
+        (lambda: mt.arange(0, 1, -1, device="meta"), RuntimeError, "the sign of the step does not match the bounds"),
+        (lambda: mt.arange(0, 4, 0.5, dtype=mt.int64, device="meta"), ValueError, "the step is 0 as an int64"),
+        (lambda: mt.arange(5, dtype=mt.bool, device="meta"), NotImplementedError, "dtype bool is not supported"),
+        (lambda: mt.arange(2**70, device="meta"), RuntimeError, "too many"),
+        (lambda: mt.linspace(0, 1, -1, device="meta"), RuntimeError, "must not be negative, got -1"),
+        (lambda: mt.linspace(0, 1j, 3, dtype=mt.float32, device="meta"), RuntimeError, "the dtype must be complex"),
+        (lambda: mt.eye(-1, device="meta"), RuntimeError, "must not be negative, got -1 and -1"),
+        (lambda: mt.tril_indices(2**40, 2**40, device="meta"), RuntimeError, "63 bits"),
+    ],
+)
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -92,8 +92,13 @@ def test_in_place_on_views(device):
 def test_indices_out_of_bounds(device):
     t, index = mt.zeros(3, device=device), mt.tensor([3], device=device)
     one = mt.ones(1, device=device)
-    for call in (lambda: t.scatter(0, index, one), lambda: t.index_add(0, index, one), lambda: t.index_copy(0, -1 - index, one),
-                 lambda: t.put(index, one), lambda: t.index_put((index,), one)):
+    for call in (
+        lambda: t.scatter(0, index, one),
+        lambda: t.index_add(0, index, one),
+        lambda: t.index_copy(0, -1 - index, one),
+        lambda: t.put(index, one),
+        lambda: t.index_put((index,), one),
+    ):
         with pytest.raises((IndexError, RuntimeError)):
             call()
     with pytest.raises(RuntimeError, match="the mask has 3 true elements, the source only 1"):
@@ -106,22 +111,25 @@ I = mt.zeros(2, dtype=mt.int64, device="meta")
 S = mt.zeros(2, 3, device="meta")
 
 
-@pytest.mark.parametrize("call, error, message", [
-    (lambda t: t.scatter(0, I.reshape(1, 2), S.double()), RuntimeError, "must have the input's dtype, float32, not float64"),
-    (lambda t: t.scatter(0, I, S), RuntimeError, "as many dimensions"),
-    (lambda t: t.scatter(0, I.reshape(2, 1).expand(2, 3), S[:1]), RuntimeError, r"does not fit in the source of shape \[1, 3\]"),
-    (lambda t: t.scatter(0, I.reshape(1, 2), 1, reduce="mean"), RuntimeError, "reduce must be one of add, multiply"),
-    (lambda t: t.scatter_reduce(0, I.reshape(1, 2), S, "add"), RuntimeError, "reduce must be one of sum, prod, mean"),
-    (lambda t: t.index_add(0, I, S[:1]), RuntimeError, "one slice in dimension 0 for each of the 2 indices"),
-    (lambda t: t.index_copy(0, I, S[:, :2]), RuntimeError, r"\[2, 2\] does not fit in shape \[4, 3\]"),
-    (lambda t: t.index_fill(0, I, S), RuntimeError, "a number or a 0-d tensor"),
-    (lambda t: t.put(I, S), RuntimeError, "the index has 2 elements, the source 6"),
-    (lambda t: t.masked_scatter(I, S), RuntimeError, "the mask must be bool, not int64"),
-    (lambda t: t.index_put((I, I, I), S), IndexError, "too many indices"),
-    (lambda t: t.index_put((I,), S[:, :2]), RuntimeError, r"do not broadcast to the indexed part, of shape \[2, 3\]"),
-    (lambda t: t.index_put((I,), S.double()), RuntimeError, "must have the input's dtype"),
-    (lambda t: t.index_put(I, S), TypeError, "must be tuple of Tensors, not Tensor"),
-])
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda t: t.scatter(0, I.reshape(1, 2), S.double()), RuntimeError, "must have the input's dtype, float32, not float64"),
+        (lambda t: t.scatter(0, I, S), RuntimeError, "as many dimensions"),
+        (lambda t: t.scatter(0, I.reshape(2, 1).expand(2, 3), S[:1]), RuntimeError, r"does not fit in the source of shape \[1, 3\]"),
+        (lambda t: t.scatter(0, I.reshape(1, 2), 1, reduce="mean"), RuntimeError, "reduce must be one of add, multiply"),
+        (lambda t: t.scatter_reduce(0, I.reshape(1, 2), S, "add"), RuntimeError, "reduce must be one of sum, prod, mean"),
+        (lambda t: t.index_add(0, I, S[:1]), RuntimeError, "one slice in dimension 0 for each of the 2 indices"),
+        (lambda t: t.index_copy(0, I, S[:, :2]), RuntimeError, r"\[2, 2\] does not fit in shape \[4, 3\]"),
+        (lambda t: t.index_fill(0, I, S), RuntimeError, "a number or a 0-d tensor"),
+        (lambda t: t.put(I, S), RuntimeError, "the index has 2 elements, the source 6"),
+        (lambda t: t.masked_scatter(I, S), RuntimeError, "the mask must be bool, not int64"),
+        (lambda t: t.index_put((I, I, I), S), IndexError, "too many indices"),
+        (lambda t: t.index_put((I,), S[:, :2]), RuntimeError, r"do not broadcast to the indexed part, of shape \[2, 3\]"),
+        (lambda t: t.index_put((I,), S.double()), RuntimeError, "must have the input's dtype"),
+        (lambda t: t.index_put(I, S), TypeError, "must be tuple of Tensors, not Tensor"),
+    ],
+)
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(4, 3, device="meta"))

@@ -112,11 +112,14 @@ def test_a_reshape_that_needs_a_copy_owns_its_memory():
         t.view(6)
 
 
-@pytest.mark.parametrize("sizes, message", [
-    ((5,), r"shape \[5\] is invalid for a tensor of shape \[2, 3\] with 6 elements"),
-    ((-1, -1), "only one size can be -1"),
-    ((-2, 3), "a size is negative"),
-])
+@pytest.mark.parametrize(
+    "sizes, message",
+    [
+        ((5,), r"shape \[5\] is invalid for a tensor of shape \[2, 3\] with 6 elements"),
+        ((-1, -1), "only one size can be -1"),
+        ((-2, 3), "a size is negative"),
+    ],
+)
 def test_errors_say_what_does_not_fit(sizes, message):
     with pytest.raises(RuntimeError, match=message):
         mt.empty(2, 3, device="meta").view(sizes)
