@@ -218,6 +218,9 @@ cdef object normalize_meta(Call* c):
         strides[i] = 0 if chosen[i] and t.sizes[i] != 1 else step
         if not chosen[i] and t.sizes[i]:
             step *= t.sizes[i]
+    if t.dtype.kind == KIND_COMPLEX:
+        # The real norms are converted first, which undoes their expansion.
+        preserve_strides(t.ndim, t.sizes, strides, strides)
     o.strides[1] = strides
     o.contiguous = t.flags & T_CONTIGUOUS and is_row_major(t.ndim, t.sizes, strides)
     o.first = NULL

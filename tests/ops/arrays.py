@@ -28,3 +28,8 @@ def agree(function, *arrays, dtype=None, device="cpu", tolerance=None):
     except RuntimeError:
         return
     same(function(mt, *[a for a, _ in pairs]), theirs, tolerance)
+
+
+def keeps_statistics(dtype, device):
+    """Of half precision, statistics are float32 on any device but the cpu."""
+    return device == "cpu" or dtype in ("float32", "float64")

@@ -1,4 +1,4 @@
-"""Normalization layers: metadata as in PyTorch, errors, running statistics, and values on every device."""
+"""Normalization layers: metadata as in PyTorch, errors, and values on every device."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metatensor as mt
-from ops.arrays import agree, numbers
+from ops.arrays import agree, keeps_statistics, numbers
 from ops.layouts import conform, dim_lists, layouts, shapes
 
 F = mt.nn.functional
@@ -37,25 +37,6 @@ def test_layer_norm(data):
     conform(lambda m, x, w: m.native_layer_norm(x, shape, w, w, 1e-5), x, w)
     if 1 not in layout[0]:  # PyTorch's strides of dimensions of size 1 are those of its intermediate results
         conform(lambda m, x, w: m.nn.functional.rms_norm(x, shape, w), x, w)
-
-
-@pytest.mark.torch
-@settings(max_examples=50)
-@given(data=st.data())
-def test_batch_norm(data):
-    layout = data.draw(layouts(min_dims=2, max_dims=5, min_size=2, max_size=3))
-    channels = data.draw(st.sampled_from([layout[0][1]] * 5 + [1]))
-    training, x, v = data.draw(st.booleans()), (layout, data.draw(st.sampled_from(DTYPES))), (dense(channels), "float32")
-
-    def batch_norm(m, x, a, b, w, c):
-        return m.nn.functional.batch_norm(x, a, b, w, c, training)
-
-    conform(batch_norm, x, v, v, v, v)
-    conform(lambda m, x: m.nn.functional.batch_norm(x, None, None, training=training), x)
-    if channels == layout[0][1] and (np.prod(layout[0]) > channels or not training):
-        conform(lambda m, x, a, b, w, c: m.native_batch_norm(x, w, c, a, b, training, 0.1, 1e-5), x, v, v, v, v)
-    conform(lambda m, x, a, b, w, c: m.nn.functional.instance_norm(x, a, b, w, c, training), x, v, v, v, v)
-    conform(lambda m, x: m.nn.functional.instance_norm(x, use_input_stats=training), x)
 
 
 @pytest.mark.torch
@@ -107,12 +88,6 @@ def test_memory_format():
         (lambda: F.layer_norm(meta(3), (3,), meta(3, dtype=mt.float64)), RuntimeError, "layer_norm.*weight.*float32.*float64"),
         (lambda: F.layer_norm(meta(3), 3), TypeError, "layer_norm.*normalized_shape"),
         (lambda: F.rms_norm(meta(2, 3), (4,)), RuntimeError, r"rms_norm.*\[4\].*\[2, 3\]"),
-        (lambda: F.batch_norm(meta(2, 3), None, None), RuntimeError, "batch_norm.*running_mean"),
-        (lambda: F.batch_norm(meta(2, 3), meta(4), meta(3)), RuntimeError, r"batch_norm.*running_mean.*3.*4"),
-        (lambda: F.batch_norm(meta(2, 3), meta(3), meta(3), meta(2)), RuntimeError, r"batch_norm.*weight.*3.*2"),
-        (lambda: F.batch_norm(meta(1, 3), None, None, training=True), ValueError, r"batch_norm.*\[1, 3\]"),
-        (lambda: F.instance_norm(meta(2, 3, 1)), ValueError, r"instance_norm.*\[2, 3, 1\]"),
-        (lambda: F.instance_norm(meta(2, 3, 4), use_input_stats=False), RuntimeError, "instance_norm.*running_mean"),
         (lambda: F.group_norm(meta(2, 3), 2), RuntimeError, r"group_norm.*\[2, 3\].*2"),
         (lambda: F.group_norm(meta(3), 1), RuntimeError, r"group_norm.*\[3\]"),
         (lambda: F.local_response_norm(meta(2, 3), 2), ValueError, r"local_response_norm.*\[2, 3\]"),
@@ -124,21 +99,7 @@ def test_errors(call, error, text):
         call()
 
 
-def test_training_writes_the_running_statistics():
-    mean, var = meta(3), meta(3)
-    versions = mean._version, var._version
-    F.batch_norm(meta(4, 3), mean, var)
-    assert (mean._version, var._version) == versions
-    F.batch_norm(meta(4, 3), mean, var, training=True)
-    assert mean._version > versions[0] and var._version > versions[1]
-
-
 # Values ---------------------------------------------------------------------------------
-
-
-def keeps_statistics(dtype, device):
-    """Of half precision, statistics are float32 on any device but the cpu."""
-    return device == "cpu" or dtype in ("float32", "float64")
 
 
 @pytest.mark.torch
@@ -154,32 +115,6 @@ def test_layer_values(dtype, device):
                 agree(lambda m, x, w, b, s=shape: m.native_layer_norm(x, s, w, b, 0.1), x, w, b, dtype=dtype, device=device)
         agree(lambda m, x, w, s=shape: m.nn.functional.rms_norm(x, s, w), x, w, dtype=dtype, device=device)
         agree(lambda m, x, s=shape: m.nn.functional.rms_norm(x.permute(0, 1, 2), s, eps=0.1), x, dtype=dtype, device=device)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("shape", [(5, 4), (2, 4, 3), (2, 4, 3, 5)])
-def test_batch_values(shape, training, dtype, device):
-    x = numbers(dtype, shape)
-    mean, var, w, b = (numbers(dtype, (4,), i) for i in range(4))
-
-    def batch_norm(m, x, mean, var, w, b):
-        return m.nn.functional.batch_norm(x, mean, var, w, b, training, 0.3, 1e-3), mean, var
-
-    def instance_norm(m, x, mean, var, w, b):
-        return m.nn.functional.instance_norm(x, mean, var, w, b, training, 0.3, 1e-3), mean, var
-
-    agree(batch_norm, x, mean, abs(var), w, b, dtype=dtype, device=device)
-    agree(lambda m, x: m.nn.functional.batch_norm(x, None, None, training=True), x, dtype=dtype, device=device)
-    if len(shape) > 2:
-        agree(instance_norm, x, mean, abs(var), w, b, dtype=dtype, device=device)
-        agree(lambda m, x: m.nn.functional.instance_norm(x), x, dtype=dtype, device=device)
-    if training and keeps_statistics(dtype, device):
-        agree(
-            lambda m, x, mean, var, w, b: m.native_batch_norm(x, w, b, mean, var, True, 0.3, 1e-3),
-            x, mean, abs(var), w, b, dtype=dtype, device=device,
-        )  # fmt: skip
 
 
 @pytest.mark.torch
