@@ -105,3 +105,43 @@ def test_gradients():
     target.copy_(t)
     assert target.requires_grad and not target.is_leaf
     assert not target.detach_().requires_grad and target.is_leaf
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("source", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("target", ["bool", "int8", "int32", "float16", "bfloat16", "float8_e4m3fn", "float64", "complex128"])
+def test_converted_values(source, target, device):
+    import torch
+
+    numbers = [[0, 1, 2, 100], [3, 1, 0, 7]] if source in ("bool", "uint8") else [[0, 1, -1, 100], [-3, 2.5, 0.1, -7.75]]
+    theirs = torch.tensor(numbers, dtype=torch.float64).to(getattr(torch, source))
+    ours = mt.tensor(numbers, dtype=mt.float64).to(getattr(mt, source))
+    expected = theirs.to(getattr(torch, target)).tolist()
+    there = ours.to(device)
+    assert there.to(getattr(mt, target)).tolist() == expected
+    assert ours.t().to(device, getattr(mt, target)).tolist() == theirs.t().to(getattr(torch, target)).tolist()
+    assert mt.empty(2, 4, dtype=getattr(mt, target), device=device).copy_(there).tolist() == expected
+    assert mt.empty(2, 4, dtype=getattr(mt, target)).copy_(there).tolist() == expected
+
+
+def test_lazy_conjugates_and_negatives(device):
+    z = mt.tensor([1 + 2j, 3 - 1j], device=device).conj()
+    assert z.is_conj() and z.imag.is_neg()
+    for here in (z, z.cpu(), z.clone()):
+        assert here.tolist() == [1 - 2j, 3 + 1j]
+    assert z.to(mt.complex128).tolist() == z.to("cpu", mt.complex128).tolist() == [1 - 2j, 3 + 1j]
+    assert z.imag.to(mt.float64).tolist() == z.imag.to("cpu", mt.float64).tolist() == [-2, 1]
+    target = mt.zeros(2, dtype=mt.complex64)
+    target.conj().copy_(z)
+    assert target.tolist() == [1 + 2j, 3 - 1j]
+
+
+@pytest.mark.parametrize("dtype", ["quint8", "bits16", "uint4", "float4_e2m1fn_x2"])
+def test_what_is_no_number_is_moved_but_not_converted(dtype, device):
+    t = mt.zeros(2, dtype=getattr(mt, dtype), device=device)
+    for moved in (t.clone(), t.cpu(), t.cpu().to(device), mt.empty_like(t).copy_(t), mt.cat([t, t])[:2], t.flip(0)):
+        assert moved.dtype is t.dtype and moved.untyped_storage().nbytes() >= t.nbytes
+    ones = mt.ones(2, device=device)
+    for call in (lambda: t.float(), lambda: ones.to(t.dtype), lambda: t.to("cpu", mt.float32), lambda: t.copy_(ones)):
+        with pytest.raises(RuntimeError, match="cannot convert"):
+            call()

@@ -98,12 +98,6 @@ def test_values_on_a_device(dtype, device):
     same(mt.stack([a > 0, c]) if dtype[0] != "c" else a, torch.stack([x > 0, z]) if dtype[0] != "c" else x)
 
 
-def test_lazy_conjugates(device):
-    z = mt.tensor([1 + 2j], device=device)
-    assert mt.cat([z, z.conj()]).tolist() == [1 + 2j, 1 - 2j]
-    assert mt.stack([z.conj().imag, z.real]).tolist() == [[-2], [1]]
-
-
 def test_out_that_cannot_be_cast_and_devices(device):
     a = mt.ones(2, device=device)
     with pytest.raises(RuntimeError, match="cat"):

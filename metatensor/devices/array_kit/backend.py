@@ -290,7 +290,16 @@ class ArrayBackend(DeviceBackend):
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
         entry = self.table.find(name)
-        return None if entry is None else Binding(self, self.views, name, entry)
+        if entry is not None:
+            return Binding(self, self.views, name, entry)
+        return self._to_copy if name == "_to_copy" else None
+
+    def _to_copy(self, out: Tensor, input: Tensor, *_: Any) -> None:
+        """Converts by dtypes, not by arrays: an array of uint16 may hold bfloat16, one of uint8 what has no numbers."""
+        if input.device.type == self.type:
+            self.copy(out, input)
+        else:
+            self._assign(out, self.asarray(input), input)
 
     # The rest of a call, where it is more than the kernel itself: `Binding` calls these.
 

@@ -14,11 +14,6 @@ def clone(kit: Any, out: Any, input: Any, *_: Any) -> None:
     out[...] = input
 
 
-@kernel("_to_copy")
-def to_copy(kit: Any, out: Any, input: Any, *_: Any) -> Any:
-    return input
-
-
 @kernel("_from_host", half="native")
 def from_host(kit: Any, out: Any, data: Any, *_: Any) -> None:
     if out.size:
