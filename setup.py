@@ -34,7 +34,7 @@ def compile_flags():
     """Flags for the C compiler; ``-fwrapv`` gives signed overflow one meaning everywhere."""
     if os.name == "nt":
         return ["/Od", "/Zi"] if DEBUG else ["/O2"]
-    level = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-g0"]
+    level = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt"]
     return [
         *level,
         "-fwrapv",

@@ -144,5 +144,5 @@ def rebuild_tensor(cls, storage, dtype, sizes, strides, offset, requires_grad, c
 def reduce_tensor(tensor):
     """What pickle keeps: the storage (once for all that share it), the layout and the attributes."""
     return (rebuild_tensor, (type(tensor), tensor.untyped_storage(), tensor.dtype, tuple(tensor.shape),
-                             tensor.stride(), tensor.storage_offset(), tensor.requires_grad and tensor.is_leaf,
+                             tensor.stride(), tensor.storage_offset(), tensor.requires_grad,
                              tensor.is_conj(), tensor.is_neg(), dict(tensor.__dict__)))

@@ -57,13 +57,8 @@ cdef class Device:
 
     def __call__(self, func):
         """As a decorator: run `func` with this default device."""
-        import functools
-
-        @functools.wraps(func)
-        def wrapper(*args, **kwargs):
-            with self:
-                return func(*args, **kwargs)
-        return wrapper
+        from metatensor._core.decorate import run_inside
+        return run_inside(self, func)
 
     def __str__(self):
         return self.type if self.number < 0 else f"{self.type}:{self.number}"

@@ -125,11 +125,12 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
     if s.kind == K_TENSORS:
         if not isinstance(value, (list, tuple)):
             return 0
+        value = list(value)     # of our own: the caller's may change under us
         for t in value:
             if not isinstance(t, Tensor):
                 return 0
             _scan(c, <Tensor>t)
-        return 1
+        return _replace(c, i, value)
     if s.kind == K_INT:
         converted = _as_int(value)
         return 0 if converted is None else _replace(c, i, converted)
@@ -175,7 +176,10 @@ cdef int _accept_ints(SlotSpec* s, object value, Call* c, int i) except -1:
     cdef object converted
     cdef PyObject** items
     cdef Py_ssize_t k, n
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
+        value = tuple(value)    # of our own: the caller's may change under us
+        _replace(c, i, value)
+    if isinstance(value, tuple):
         items = PySequence_Fast_ITEMS(value)
         n = PySequence_Fast_GET_SIZE(value)
         for k in range(n):

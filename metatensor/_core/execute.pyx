@@ -5,10 +5,10 @@ cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, as_device, backend_of, default_device
 from metatensor._core.dtype cimport DType, can_cast_to
-from metatensor._core.layout cimport extent, is_dense, overlap
+from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR,
-    K_TENSORS, MIXED, NO_GRAD, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, hold, op_name,
+    K_TENSORS, MIXED, NO_GRAD, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, hold, make_returns, op_name,
 )
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport Storage, resize_storage
@@ -18,7 +18,7 @@ from metatensor._core.tensor cimport (
 from metatensor._core.layout cimport Layout
 from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
 )
 from metatensor._core import errors
 
@@ -134,6 +134,8 @@ cdef object finish(Call* c, object result):
     if ov.flags & DATA and not ov.flags & HOST:
         result = _data_dependent(c, ov)
         if c.variant == FUNCTIONAL:
+            if c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled:
+                _mark(result)
             return result
     if c.variant == IN_PLACE:
         return _in_place(c, ov, result)
@@ -163,6 +165,9 @@ cdef int _mark(object result) except -1:
 
 
 cdef int _check_leaf(Call* c, Tensor t) except -1:
+    if t.flags & T_INFERENCE and not thread_state().inference:
+        raise RuntimeError(f"{op_name(c)}(): a tensor made in inference mode cannot be changed in place "
+                           "outside it; clone() it first")
     if t.flags & T_REQUIRES_GRAD and not t.flags & T_NONLEAF and thread_state().grad_enabled:
         raise errors.leaf_inplace(op_name(c))
     base = t.base
@@ -302,9 +307,7 @@ cdef object _in_place(Call* c, Overload ov, object result):
     if ov.flags & VIEW:
         if made is not target:
             _check_leaf(c, target)
-            base = target.base
             detach_from(target, made)
-            target.base = base
         target.storage.version += 1
         return target
     if not _same_sizes(target, made):
@@ -318,15 +321,37 @@ cdef object _in_place(Call* c, Overload ov, object result):
     target.storage.version += 1
     if grad:
         _mark(target)
+        if target.base is not None:
+            _mark(target.base)
     return target
+
+
+cdef bint _check_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
+    """Errors of out=, and its resizing; returns whether a kernel may write there directly."""
+    if (c.flags | out.flags) & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled:
+        raise RuntimeError(f"{op_name(c)}(): functions with out= do not record gradients, but one of "
+                           "the arguments requires grad")
+    if out.storage.device is not spec.storage.device:
+        raise errors.different_devices(op_name(c), (spec.storage.device, out.storage.device))
+    if not _same_sizes(out, spec):
+        _resize_out(c, out, spec)
+    return _check_target(c, ov, out, spec)
+
+
+cdef int _one_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
+    _store(c, ov, out, spec, _check_out(c, ov, out, spec))
+    out.storage.version += 1
+    return 0
 
 
 cdef object _with_out(Call* c, Overload ov, object result):
     cdef list made, outs
-    cdef Tensor out, spec
     cdef int i
     cdef bint direct = True
     given = <object>c.out
+    if isinstance(given, Tensor) and isinstance(result, Tensor):
+        _one_out(c, ov, <Tensor>given, <Tensor>result)
+        return given
     outs = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, (tuple, list)) else None
     made = _flat(result)
     if outs is None or len(outs) != len(made):
@@ -336,17 +361,8 @@ cdef object _with_out(Call* c, Overload ov, object result):
     for o in outs:
         if not isinstance(o, Tensor):
             raise TypeError(f"{op_name(c)}(): argument 'out' must hold Tensors, not {errors.type_name(o)}")
-    if thread_state().grad_enabled and not ov.flags & NO_GRAD:
-        if c.flags & T_REQUIRES_GRAD or any([(<Tensor>o).flags & T_REQUIRES_GRAD for o in outs]):
-            raise RuntimeError(f"{op_name(c)}(): functions with out= do not record gradients, but one of "
-                               "the arguments requires grad")
     for i in range(len(outs)):
-        out, spec = <Tensor>outs[i], <Tensor>made[i]
-        if out.storage.device is not spec.storage.device:
-            raise errors.different_devices(op_name(c), (spec.storage.device, out.storage.device))
-        if not _same_sizes(out, spec):
-            _resize_out(c, out, spec)
-        direct = _check_target(c, ov, out, spec) and direct
+        direct = _check_out(c, ov, <Tensor>outs[i], <Tensor>made[i]) and direct
     if ov.flags & COMPOSITE or <object>c.device is META:
         for i in range(len(outs)):
             _store(c, ov, <Tensor>outs[i], <Tensor>made[i], False)
@@ -358,7 +374,7 @@ cdef object _with_out(Call* c, Overload ov, object result):
             _copy(<Tensor>outs[i], <Tensor>made[i])
     for i in range(len(outs)):
         (<Tensor>outs[i]).storage.version += 1
-    return given
+    return make_returns(c, tuple(outs))
 
 
 cdef int _resize_out(Call* c, Tensor out, Tensor spec) except -1:
@@ -374,7 +390,7 @@ cdef int resize_tensor(Tensor t, int ndim, const dim_t* sizes, const dim_t* stri
     """Give `t` a new layout at its offset, growing its storage where it is too small."""
     cdef dim_t need = extent(ndim, sizes, strides)
     if need:
-        need = (need + t.offset) * t.dtype.itemsize
+        need = mul_dims(add_dims(need, t.offset), t.dtype.itemsize)
     if need > t.storage.size_bytes:
         resize_storage(t.storage, need)
     set_layout(t, ndim, sizes, strides, t.offset)
@@ -386,13 +402,14 @@ cdef int resize_tensor(Tensor t, int ndim, const dim_t* sizes, const dim_t* stri
 cdef object _kernel(Overload ov, Device d):
     """The device's kernel of an op, or None; asked for once."""
     cdef object found
-    while len(ov.kernels) <= d.kind:
-        ov.kernels.append(None)
-    found = ov.kernels[d.kind]
+    cdef list kernels = ov.kernels      # looking one up may replace the list
+    while len(kernels) <= d.kind:
+        kernels.append(None)
+    found = kernels[d.kind]
     if found is None:
         from metatensor.library import find_kernel
         found = find_kernel(ov.qualname, d.type) or backend_of(d).kernel(ov.qualname) or False
-        ov.kernels[d.kind] = found
+        kernels[d.kind] = found
     return None if found is False else found
 
 
@@ -450,6 +467,8 @@ cdef object _adopt(Overload ov, Device d, object result, object value):
     cdef list due = _flat(result), got = _flat(value)
     cdef Tensor want, have
     cdef int i
+    if not due:
+        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors where none are due")
     if len(due) != len(got):
         raise errors.wrong_kernel(ov.qualname, d, <Tensor>due[0], value)
     for i in range(len(due)):

@@ -175,6 +175,8 @@ def _get_data(Tensor self not None):
 def _set_data(Tensor self not None, value):
     if not isinstance(value, Tensor):
         raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
+    if self.flags & T_REQUIRES_GRAD and (<Tensor>value).dtype.kind not in (KIND_FLOAT, KIND_COMPLEX):
+        raise RuntimeError(f"data: a tensor that requires grad cannot become {(<Tensor>value).dtype.name}")
     detach_from(self, <Tensor>value)
 
 

@@ -7,6 +7,7 @@ cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.dispatch cimport run
 from metatensor._core.op cimport COMPOSITE, K_TENSOR, K_TENSORS, K_OPERAND, Call, Op, Overload
+from metatensor._core.slots cimport forbid_new
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, hints, thread_state
@@ -23,7 +24,7 @@ cdef class Mode:
     sees_composites = False
 
     cdef object handle(self, Call* c):
-        return run(c)
+        return run_modes(c)
 
     def __enter__(self):
         cdef ThreadState state = thread_state()
@@ -93,7 +94,7 @@ cdef object run_modes(Call* c):
         try:
             return mode.handle(c)
         finally:
-            state.level = level
+            state.level = min(level, <int>len(state.modes))
     result = run(c)
     if state.inference:
         _mark_inference(result)
@@ -152,7 +153,8 @@ def _disable_modes():
 
 
 def _restore_modes(int level):
-    thread_state().level = level
+    cdef ThreadState state = thread_state()
+    state.level = max(0, min(level, <int>len(state.modes)))
 
 
 def current_modes():
@@ -163,8 +165,9 @@ def current_modes():
 
 # Memory ----------------------------------------------------------------------------------
 
-@cython.final
 @cython.binding(False)
+@cython.final
+@cython.no_gc_clear
 cdef class _Life:
     """Hangs on a storage and tells its tracker of the storage's end."""
     cdef MemoryTracker tracker
@@ -190,9 +193,13 @@ cdef class MemoryTracker:
     cdef readonly long long count
     cdef public object on_peak
     cdef object _outer
+    cdef bint _entered
 
     def __enter__(self):
         cdef ThreadState state = thread_state()
+        if self._entered:
+            raise RuntimeError("MemoryTracker: this tracker is active already")
+        self._entered = True
         self._outer = state.tracker
         state.tracker = self
         hints.trackers += 1
@@ -204,6 +211,8 @@ cdef class MemoryTracker:
             raise RuntimeError("MemoryTracker: trackers must be left in the order in which they were entered")
         state.tracker = self._outer
         self._outer = None
+        self._entered = False
+        self.on_peak = None     # it may hold tensors, and these the tracker
         hints.trackers -= 1
 
     cdef int grow(self, dim_t nbytes) except -1:
@@ -222,3 +231,6 @@ cdef class MemoryTracker:
         self.count += 1
         self.grow(s.size_bytes)
         return life
+
+
+forbid_new(_Life)

@@ -188,6 +188,8 @@ cdef class OpProperty:
         cdef PyObject* args[1]
         if obj is None:
             return self
+        if not isinstance(obj, Tensor):
+            raise TypeError(f"{self.op.name}: expected a Tensor, got {type(obj).__name__}")
         args[0] = <PyObject*>obj
         return hooks.invoke(<PyObject*>self.op, args, 1)
 
@@ -262,6 +264,9 @@ cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
     if flags & INPLACE:
         flags |= ELEMENTWISE
     d.flags = flags
+    first = schema[schema.index("(") + 1:].lstrip()
+    if flags & INPLACE and not first.startswith("Tensor"):
+        raise RuntimeError(f"{head}: an op with an in-place variant takes a Tensor first")
     if overload is not None:
         op = <Op>_registry[name]
         if op.variant or op.base is not None:
@@ -277,7 +282,6 @@ cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
     else:
         op = _new_op(name, FUNCTIONAL, None, doc, flags)
         op.texts.append(d)
-    first = schema[schema.index("(") + 1:].lstrip()
     if "." not in name and "::" not in name and overload is None:
         if flags & PROPERTY:
             prop = OpProperty.__new__(OpProperty)
@@ -393,11 +397,15 @@ cdef int prepare(Op op) except -1:
         op.first = op.base.first
         op.ready = True
         return 0
-    for i in range(len(op.overloads), len(op.texts)):
+    # Built aside and published at once: another thread may be doing the same.
+    made = list(op.overloads)
+    for i in range(len(made), len(op.texts)):
         d = <_Declared>op.texts[i]
-        op.overloads.append(_overload(op, d))
+        made.append(_overload(op, d))
+    if len(made) > len(op.overloads):
+        op.overloads = made
     op.first = <Overload>op.overloads[0]
-    op.ready = True
+    op.ready = len(op.overloads) == len(op.texts)
     return 0
 
 

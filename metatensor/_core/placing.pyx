@@ -18,6 +18,7 @@ def tensor_from_storage(storage, dtype, sizes, strides, offset=0):
     if not isinstance(storage, Storage) or not isinstance(dtype, DType):
         raise TypeError("tensor_from_storage: expected a storage and a dtype")
     s = <Storage>storage
+    sizes, strides = list(sizes), list(strides)
     d = <DType>dtype
     if len(sizes) != len(strides) or len(sizes) > MAX_DIMS:
         raise RuntimeError(f"tensor_from_storage: sizes {tuple(sizes)} and strides {tuple(strides)} do not match")

@@ -12,7 +12,7 @@ from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport type_set
 from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.types cimport (
-    INLINE_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_INFERENCE, T_NEG, T_NONLEAF,
+    INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG, T_NONLEAF,
     T_OVERRIDES, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t,
 )
 
@@ -31,6 +31,8 @@ cdef inline Tensor _blank(int ndim):
 
 
 cdef int _heap_dims(Tensor t, int ndim) except -1:
+    if ndim > MAX_DIMS:
+        raise RuntimeError(f"at most {MAX_DIMS} dimensions are supported, got {ndim}")
     cdef object block = PyBytes_FromStringAndSize(NULL, 2 * ndim * sizeof(dim_t))
     t.heap = block
     t.sizes = <dim_t*>PyBytes_AS_STRING(block)
@@ -40,6 +42,8 @@ cdef int _heap_dims(Tensor t, int ndim) except -1:
 
 cdef Tensor new_like(Tensor a, DType dtype, Device device):
     """Fresh, with the sizes and strides of `a`, which must be dense."""
+    # The storage comes first: counting it may call back into Python.
+    cdef Storage s = new_storage(device, mul_dims(a.total, dtype.itemsize))
     cdef Tensor t = _blank(a.ndim)
     cdef int i
     for i in range(a.ndim):
@@ -48,30 +52,34 @@ cdef Tensor new_like(Tensor a, DType dtype, Device device):
     t.total = a.total
     t.flags = a.flags & T_CONTIGUOUS
     t.dtype = dtype
-    t.storage = new_storage(device, mul_dims(a.total, dtype.itemsize))
+    t.storage = s
     return t
 
 
 cdef Tensor new_contiguous(int ndim, const dim_t* sizes, DType dtype, Device device):
+    cdef dim_t total = count(ndim, sizes)
+    cdef Storage s = new_storage(device, mul_dims(total, dtype.itemsize))
     cdef Tensor t = _blank(ndim)
     copy_dims(t.sizes, sizes, ndim)
-    t.total = count(ndim, sizes)
+    t.total = total
     row_major(ndim, sizes, t.strides)
     t.flags = T_CONTIGUOUS
     t.dtype = dtype
-    t.storage = new_storage(device, mul_dims(t.total, dtype.itemsize))
+    t.storage = s
     return t
 
 
 cdef Tensor new_strided(int ndim, const dim_t* sizes, const dim_t* strides, DType dtype, Device device):
+    cdef dim_t total = count(ndim, sizes)
+    cdef Storage s = new_storage(device, mul_dims(extent(ndim, sizes, strides), dtype.itemsize))
     cdef Tensor t = _blank(ndim)
     copy_dims(t.sizes, sizes, ndim)
     copy_dims(t.strides, strides, ndim)
-    t.total = count(ndim, sizes)
+    t.total = total
     if is_row_major(ndim, sizes, strides):
         t.flags = T_CONTIGUOUS
     t.dtype = dtype
-    t.storage = new_storage(device, mul_dims(extent(ndim, sizes, strides), dtype.itemsize))
+    t.storage = s
     return t
 
 
@@ -136,8 +144,7 @@ cdef int detach_from(Tensor t, Tensor source) except -1:
     set_layout(t, source.ndim, source.sizes, source.strides, source.offset)
     t.storage = source.storage
     t.dtype = source.dtype
-    t.base = source.base
-    t.flags = (t.flags & ~(T_CONJ | T_NEG | T_VIEW)) | (source.flags & (T_CONJ | T_NEG | T_VIEW))
+    t.flags = (t.flags & ~(T_CONJ | T_NEG)) | (source.flags & (T_CONJ | T_NEG))
     return 0
 
 
@@ -145,9 +152,6 @@ cdef TensorExtra extra_of(Tensor t):
     if t.extra is None:
         t.extra = TensorExtra.__new__(TensorExtra)
     return <TensorExtra>t.extra
-
-
-cdef Storage _no_storage = new_storage(META, 0)
 
 
 cdef int _init_fresh(PyObject* p) except -1:
@@ -158,9 +162,9 @@ cdef int _init_fresh(PyObject* p) except -1:
     t.ndim = 1
     t.sizes[0] = 0
     t.strides[0] = 1
-    t.flags = T_CONTIGUOUS
+    t.flags = T_CONTIGUOUS | T_FRESH
     t.dtype = by_code(F32)
-    t.storage = _no_storage
+    t.storage = new_storage(META, 0)
     if type(t) is not Tensor and getattr(type(t), "_overrides_dispatch", False):
         t.flags |= T_OVERRIDES
     return 0
@@ -168,6 +172,7 @@ cdef int _init_fresh(PyObject* p) except -1:
 
 # The class ------------------------------------------------------------------------
 
+@cython.trashcan(True)      # chains of gradients may be long
 @cython.final
 cdef class TensorExtra:
     pass
@@ -248,8 +253,9 @@ cdef class Tensor:
     """
 
     def __init__(self, *args, **kwargs):
-        if self.storage is not _no_storage or type(self).__new__ is not Tensor.__new__:
+        if not self.flags & T_FRESH:
             return      # made whole by a factory or by a subclass's __new__
+        self.flags &= ~T_FRESH
         if args or kwargs:
             from metatensor._construct import legacy_tensor
             detach_from(self, legacy_tensor(*args, **kwargs))
@@ -583,6 +589,7 @@ cdef Tensor instance_of(object cls):
     """An empty tensor of a subclass, past its `__new__`."""
     cdef Tensor t = <Tensor>make_instance(cls)
     _init_fresh(<PyObject*>t)
+    t.flags &= ~T_FRESH
     return t
 
 

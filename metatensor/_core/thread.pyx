@@ -74,12 +74,15 @@ def _set_inference(bint mode):
 @cython.binding(False)
 cdef class DisableTorchFunctionSubclass:
     """Context manager: inside, subclasses of Tensor do not override dispatch."""
-    cdef bint _was
+    cdef list _outer
+
+    def __cinit__(self):
+        self._outer = []
 
     def __enter__(self):
         cdef ThreadState state = thread_state()
-        self._was = state.overrides_disabled
+        self._outer.append(state.overrides_disabled)
         state.overrides_disabled = True
 
     def __exit__(self, *exc):
-        thread_state().overrides_disabled = self._was
+        thread_state().overrides_disabled = self._outer.pop()

@@ -30,6 +30,7 @@ cdef enum TensorFlag:
     T_INFERENCE = 64
     T_VIEW = 128        # `base` is set
     T_RETAINS_GRAD = 256
+    T_FRESH = 512       # made by `Tensor.__new__`, before `__init__` ran
 
 
 cdef enum MemoryFormat:

@@ -142,6 +142,8 @@ cdef object unfold_meta(Call* c):
     cdef int d = dim_arg(c, 1, t.ndim)
     cdef dim_t size = int_arg(c, 2), step = int_arg(c, 3), n = t.sizes[d] if t.ndim else 1
     cdef Layout lay
+    if t.ndim >= MAX_DIMS:
+        raise RuntimeError(f"{op_name(c)}(): at most {MAX_DIMS} dimensions are supported, got {t.ndim + 1}")
     if step <= 0:
         raise RuntimeError(f"{op_name(c)}(): the step must be positive, got {step}")
     if size < 0 or size > n:
