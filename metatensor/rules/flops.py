@@ -128,6 +128,7 @@ def attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) ->
 
 FLOPS: dict[str, Rule] = {
     "mm": mm,
+    "_scaled_mm": mm,
     "_int_mm": mm,
     "bmm": bmm,
     "matmul": matmul,
