@@ -164,12 +164,13 @@ cdef object normalize_by_running(Call* c, Op evaluate):
     return hooks.invoke(<PyObject*>evaluate, args, 6)
 
 
-cdef dim_t spatial_elements(Tensor t):
-    cdef dim_t n = 1
+cdef bint one_place(Tensor t) noexcept:
+    """Whether there is a single spatial element."""
     cdef int i
     for i in range(2, t.ndim):
-        n *= t.sizes[i]
-    return n
+        if t.sizes[i] != 1:
+            return False
+    return True
 
 
 cdef object batch_norm_body(Call* c):
@@ -177,7 +178,7 @@ cdef object batch_norm_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     if not bool_arg(c, 5):
         return normalize_by_running(c, _eval)
-    if t.ndim and t.sizes[0] * spatial_elements(t) == 1:
+    if t.ndim and t.sizes[0] == 1 and one_place(t):
         raise ValueError("batch_norm(): more than 1 value per channel is needed in training, got input of shape "
                          + shape_str(t))
     return normalize_by_input(c, _stats, _train)
@@ -187,7 +188,7 @@ cdef object instance_norm_body(Call* c):
     """(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)"""
     cdef Tensor t = tensor_arg(c, 0)
     if bool_arg(c, 5):
-        if spatial_elements(t) == 1:
+        if one_place(t):
             raise ValueError("instance_norm(): more than 1 spatial element is needed in training, got input of shape "
                              + shape_str(t))
         return normalize_by_input(c, _instance, _instance_train)

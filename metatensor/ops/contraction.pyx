@@ -1,11 +1,11 @@
 """Contractions made of other ops: tensordot, inner, kron and chains of matrix products; and vecdot."""
-from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
+from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device, tensor_arg,
     tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
 from metatensor.ops.matmul cimport same_dtype
 from metatensor.ops.reduction cimport require_floating
 
@@ -134,7 +134,7 @@ cdef object kron_body(Call* c):
         size_b = 1 if i < n - b.ndim else b.sizes[i - n + b.ndim]
         left += [size_a, 1]
         right += [1, size_b]
-        shape.append(size_a * size_b)
+        shape.append(mul_dims(size_a, size_b))
     return call("reshape", (call("mul", (call("reshape", (a, left)), call("reshape", (b, right)))), shape))
 
 
@@ -191,17 +191,8 @@ cdef object multi_dot_body(Call* c):
     return t if len(shape) == 2 else call("reshape", (t, shape))
 
 
-cdef object chain_matmul_body(Call* c):
-    cdef list given = []
-    cdef int i = 0
-    while i < 23 and arg(c, i) is not None:
-        given.append(arg(c, i))
-        i += 1
-    if len(given) == 1 and isinstance(given[0], (list, tuple)):
-        given = list(given[0])
+cdef object chain_of(list given):
     for t in given:
-        if not isinstance(t, Tensor):
-            raise TypeError(f"chain_matmul(): the matrices must be Tensors, got {type(t).__name__}")
         if (<Tensor>t).ndim != 2:
             raise RuntimeError(f"chain_matmul(): a matrix is needed, got shape {shape_str(<Tensor>t)}")
     if not given:
@@ -209,9 +200,26 @@ cdef object chain_matmul_body(Call* c):
     return given[0] if len(given) == 1 else chained(given)
 
 
+cdef object chain_matmul_body(Call* c):
+    return chain_of(tensors_arg(c, 0))
+
+
+cdef object several_body(Call* c):
+    """(matrix1, matrix2, ...)"""
+    cdef list given = []
+    cdef int i = 0
+    while i < MAX_ARGS and arg(c, i) is not None:
+        given.append(arg(c, i))
+        i += 1
+    return chain_of(given)
+
+
 define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT,
        "Kronecker product: blocks of `other` times each element of `input`.")
 define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT,
        "Product of a chain of matrices, in the cheapest order.")
-define("chain_matmul(" + ", ".join(["any matrix" + (str(i) if i else "") + "=None" for i in range(23)])
-       + ") -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT, "Product of a chain of matrices.")
+define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT,
+       "Product of a chain of matrices, in the cheapest order.")
+define("chain_matmul.several(Tensor matrix1, "
+       + ", ".join([f"Tensor? matrix{i}=None" for i in range(2, MAX_ARGS + 1)]) + ") -> Tensor", several_body,
+       COMPOSITE | FUNCTION_ONLY | OUT)

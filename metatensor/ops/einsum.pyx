@@ -1,7 +1,7 @@
 """einsum: an equation becomes a plan, the plan a few sums, permutations and batched matrix products."""
-from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, arg, call, define
+from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, arg, call, define, tensors_arg
 from metatensor._core.tensor cimport Tensor, shape_str
-from metatensor._core.types cimport dim_t
+from metatensor._core.types cimport MAX_ARGS, dim_t
 from metatensor.ops.contraction cimport permuted
 
 cdef enum:
@@ -241,27 +241,47 @@ cdef Tensor einsum_of(str equation, list operands):
     return a
 
 
-cdef object einsum_body(Call* c):
-    """einsum(equation, *operands), with the operands in one list, or with subscripts in lists between them."""
-    cdef list given = []
-    cdef int i = 1
-    while i < 24 and arg(c, i) is not None:
-        given.append(arg(c, i))
-        i += 1
-    if not isinstance(arg(c, 0), str):
-        equation, given = from_sublists([arg(c, 0)] + given)
-    else:
-        equation = arg(c, 0)
-        if len(given) == 1 and isinstance(given[0], (list, tuple)):
-            given = list(given[0])
-    if not given:
+cdef object checked_einsum(object equation, list operands):
+    if not operands:
         raise_einsum("at least one operand is needed")
-    for t in given:
+    for t in operands:
         if not isinstance(t, Tensor):
             raise TypeError(f"einsum(): the operands must be Tensors, got {type(t).__name__}")
-    return einsum_of(equation, given)
+    return einsum_of(equation, operands)
 
 
-define("einsum(any equation, " + ", ".join(["any operand" + (str(i) if i else "") + "=None" for i in range(23)])
-       + ") -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
+cdef list given_from(Call* c, int slot):
+    """The arguments from a slot on, up to the first that was not given."""
+    cdef list given = []
+    while slot < MAX_ARGS and arg(c, slot) is not None:
+        given.append(arg(c, slot))
+        slot += 1
+    return given
+
+
+cdef object einsum_body(Call* c):
+    """(equation, operands)"""
+    return checked_einsum(arg(c, 0), tensors_arg(c, 1))
+
+
+cdef object several_body(Call* c):
+    """(equation, operand1, operand2, ...)"""
+    return checked_einsum(arg(c, 0), given_from(c, 1))
+
+
+cdef object sublists_body(Call* c):
+    """(operand, its subscripts as a list, ..., and those of the result)"""
+    equation, operands = from_sublists(given_from(c, 0))
+    return checked_einsum(equation, operands)
+
+
+cdef str slots(str type, str name, int n):
+    return ", ".join([f"{type} {name}1"] + [f"{type}? {name}{i}=None" for i in range(2, n + 1)])
+
+
+define("einsum(str equation, Tensor[] operands) -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
        "Sum of products of operands by an equation such as 'bij,bjk->bik'; '...' stands for further dimensions.")
+define(f"einsum.several(str equation, {slots('Tensor', 'operand', MAX_ARGS - 1)}) -> Tensor", several_body,
+       COMPOSITE | FUNCTION_ONLY)
+define(f"einsum.sublists(Tensor operand, {slots('any', 'sublist', MAX_ARGS - 1)}) -> Tensor", sublists_body,
+       COMPOSITE | FUNCTION_ONLY)

@@ -1,7 +1,7 @@
 """Normalization over dimensions and groups: results have the input's shape and dtype."""
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, F32, DType, by_code
-from metatensor._core.layout cimport dims_equal, is_row_major, preserve_strides, set_format, suggest_format
+from metatensor._core.layout cimport dims_equal, is_row_major, mul_dims, preserve_strides, set_format, suggest_format
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_list, dims_arg, int_arg, is_none, op_name,
     result_device, tensor_arg,
@@ -156,9 +156,9 @@ cdef object group_norm_meta(Call* c):
         raise ZeroDivisionError(f"{op_name(c)}(): num_groups must not be 0")
     need_real_float(c, t)
     if t.total:
-        values = t.sizes[0] * t.sizes[1] // groups
+        values = mul_dims(t.sizes[0], t.sizes[1]) // groups
         for i in range(2, t.ndim):
-            values *= t.sizes[i]
+            values = mul_dims(values, t.sizes[i])
         if values == 1:
             raise ValueError(f"{op_name(c)}(): more than 1 value per group is needed, got input of shape {shape_str(t)} "
                              f"and {groups} groups")
@@ -217,7 +217,7 @@ cdef object normalize_meta(Call* c):
     for i in range(t.ndim - 1, -1, -1):
         strides[i] = 0 if chosen[i] and t.sizes[i] != 1 else step
         if not chosen[i] and t.sizes[i]:
-            step *= t.sizes[i]
+            step = mul_dims(step, t.sizes[i])
     if t.dtype.kind == KIND_COMPLEX:
         # The real norms are converted first, which undoes their expansion.
         preserve_strides(t.ndim, t.sizes, strides, strides)

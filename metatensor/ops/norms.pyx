@@ -1,6 +1,6 @@
 """Norms and distances: real results of floating-point or complex inputs."""
 from metatensor._core.dtype cimport DType, promotion, to_real
-from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, count
+from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, count, mul_dims
 from metatensor._core.op cimport (
     COMPOSITE, INPLACE, OUT, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
     float_arg, is_none, op_name, result_device, tensor_arg, wrap,
@@ -104,7 +104,7 @@ cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
         strides[i] = 1
         if not reduced_dims[i]:
             strides[i] = step
-            step *= max(out.sizes[i], 1)
+            step = mul_dims(step, max(out.sizes[i], 1))
     return new_strided(out.ndim, out.sizes, strides, out.dtype, result_device(c))
 
 

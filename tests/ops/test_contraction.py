@@ -144,6 +144,8 @@ def test_forms_of_einsum():
         (lambda: mt.einsum("ii", meta(2, 3)), RuntimeError, r"einsum.*2.*3.*\[2, 3\]"),
         (lambda: mt.einsum("ij,jk", meta(2, 3), meta(4, 5)), RuntimeError, r"einsum.*3.*4.*\[2, 3\], \[4, 5\]"),
         (lambda: mt.einsum("ij", 3), TypeError, "einsum.*int"),
+        (lambda: mt.einsum(meta(2, 3), 3), TypeError, "einsum.*list of subscripts.*int"),
+        (lambda: mt.einsum(meta(2, 3), [52, 0]), RuntimeError, "einsum.*0 to 51.*52"),
         (lambda: mt.tensordot(meta(2, 3), meta(2, 3), 1), RuntimeError, r"tensordot.*3.*2.*\[2, 3\]"),
         (lambda: mt.tensordot(meta(2), meta(2), 2), RuntimeError, "tensordot.*dims.*2"),
         (lambda: mt.inner(meta(2, 3), meta(4)), RuntimeError, r"inner.*\[2, 3\].*\[4\]"),
