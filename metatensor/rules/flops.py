@@ -38,7 +38,7 @@ RANDOM_FLAG = 64
 HOST_FLAG = 2048
 
 
-def mm(out: Any, input: Any, mat2: Any, **_: Any) -> int:
+def mm(out: Any, input: Any, mat2: Any, *_: Any, **__: Any) -> int:
     """(n, k) x (k, m)."""
     return 2 * out.numel() * input.shape[1]
 
