@@ -290,16 +290,16 @@ class ArrayBackend(DeviceBackend):
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
         entry = self.table.find(name)
-        if entry is not None:
-            return Binding(self, self.views, name, entry)
-        return self._to_copy if name == "_to_copy" else None
+        if entry is not None and entry.half == "tensors":
+            return self._unbound(name, entry.function)
+        return None if entry is None else Binding(self, self.views, name, entry)
 
-    def _to_copy(self, out: Tensor, input: Tensor, *_: Any) -> None:
-        """Converts by dtypes, not by arrays: an array of uint16 may hold bfloat16, one of uint8 what has no numbers."""
-        if input.device.type == self.type:
-            self.copy(out, input)
-        else:
-            self._assign(out, self.asarray(input), input)
+    def _unbound(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(out: Any, *args: Any) -> Any:
+            return function(self, out, *args)
+
+        call.__name__ = call.__qualname__ = f"{self.type}:{name}"
+        return call
 
     # The rest of a call, where it is more than the kernel itself: `Binding` calls these.
 

@@ -14,6 +14,12 @@ def clone(kit: Any, out: Any, input: Any, *_: Any) -> None:
     out[...] = input
 
 
+@kernel("_to_copy", half="tensors")
+def to_copy(kit: Any, out: Any, input: Any, *_: Any) -> None:
+    """By dtypes, not by arrays: an array of uint16 may hold bfloat16, and one of uint8 what are no numbers."""
+    kit.copy(out, input)
+
+
 @kernel("_from_host", half="native")
 def from_host(kit: Any, out: Any, data: Any, *_: Any) -> None:
     if out.size:

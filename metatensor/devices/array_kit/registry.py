@@ -28,7 +28,7 @@ from typing import Any
 
 __all__ = ["Kernel", "KernelTable", "families", "kernel"]
 
-HALF_MODES = ("upcast", "native")
+HALF_MODES = ("upcast", "native", "tensors")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class KernelTable:
 
         A name is an op's qualified one: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``. With
         ``half="upcast"`` arrays of half precision come and go as float32 (complex64); with ``half="native"``
-        they come as they are stored.
+        they come as they are stored. With ``half="tensors"`` the kernel is given tensors in place of arrays, all of
+        them, and fills ``out`` by methods of the kit.
         """
         if half not in HALF_MODES:
             raise ValueError(f"half must be one of {HALF_MODES}, got {half!r}")
