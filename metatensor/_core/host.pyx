@@ -6,18 +6,18 @@ and wraps around), fractions are cut off, floats that are too large become
 infinite or the largest value of formats without infinity.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 from metatensor._core.bits cimport (
     SMALL_FN, SMALL_FNUZ, SMALL_IEEE, Small, power_decode, power_encode, small_decode, small_encode,
 )
 from metatensor._core.dtype cimport (
-    BF16, BOOL, C32, C64, C128, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F16, F32, F64, I8, I16, I32, I64,
-    U8, U16, U32, U64, DType, by_code, default_complex, default_float, promote,
+    BF16, BOOL, C64, C128, F8E4M3FN, F8E5M2, F8E5M2FNUZ, F8E8M0, F16, F32, F64, I8, I16, I32, I64, DType,
+    by_code, default_complex, default_float, promote,
 )
 from metatensor._core.layout cimport count, mul_dims
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, KIND_OTHER, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
 
 from metatensor._core.dtype import dtype_by_name
 
@@ -194,6 +194,10 @@ cdef object read_number(const char* p, DType dtype):
 
 cdef bint is_sequence(object value) except -1:
     """Whether a value counts as a list of values: it has a length and items, and is no text or mapping."""
+    if type(value) is list or type(value) is tuple:
+        return True
+    if type(value) is float or type(value) is int:
+        return False
     if isinstance(value, (list, tuple)):
         return True
     if isinstance(value, (int, float, complex, str, bytes, dict, set, Tensor)):
@@ -214,7 +218,10 @@ cdef int measure(object data, dim_t* sizes) except -1:
         n += 1
         if sizes[n - 1] == 0:
             break
-        level = next(iter(level))
+        if type(level) is list:
+            level = (<list>level)[0]
+        else:
+            level = next(iter(level))
     if n and isinstance(level, (str, bytes)):
         raise ValueError(f"too many dimensions: {type(level).__name__!r} is no number")
     return n
@@ -249,7 +256,7 @@ cdef DType _join(DType found, object data, int depth):
     """Promote `found` (None at first) with the dtypes of all the numbers in `data`."""
     cdef DType d
     cdef object last = None
-    if not is_sequence(data) or isinstance(data, Tensor) or hasattr(data, "dtype"):
+    if type(data) is not list and type(data) is not tuple and (not is_sequence(data) or hasattr(data, "dtype")):
         d = _dtype_of(data)
         return d if found is None else promote(found, d)
     if depth == MAX_DIMS:

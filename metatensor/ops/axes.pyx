@@ -70,7 +70,9 @@ cdef object reverse_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef int order[MAX_DIMS]
     cdef int i
-    if t.ndim != 2 and t.ndim != 0:
+    if t.ndim == 2:
+        return swapped(t, 0, 1)
+    if t.ndim:
         warnings.warn("T on a tensor that is no matrix is deprecated: use mT for batches of matrices, or permute()",
                       UserWarning, stacklevel=2)
     for i in range(t.ndim):
@@ -84,14 +86,18 @@ cdef inline Tensor _flip_conj(Tensor view):
     return view
 
 
-cdef object matrix_meta(Call* c):
-    """mT, mH, adjoint: the last two dimensions exchanged, the latter two conjugated."""
-    cdef Tensor t = tensor_arg(c, 0), view
-    cdef bint conj = op_name(c) != "mT"
+cdef inline Tensor _last_two(Call* c, Tensor t):
     if t.ndim == 1:
         raise RuntimeError(f"{op_name(c)}(): a matrix or a batch of matrices is needed, got shape {shape_str(t)}")
-    view = alias(t) if t.ndim == 0 else swapped(t, t.ndim - 2, t.ndim - 1)
-    return _flip_conj(view) if conj else view
+    return alias(t) if t.ndim == 0 else swapped(t, t.ndim - 2, t.ndim - 1)
+
+
+cdef object matrix_meta(Call* c):
+    return _last_two(c, tensor_arg(c, 0))
+
+
+cdef object adjoint_meta(Call* c):
+    return _flip_conj(_last_two(c, tensor_arg(c, 0)))
 
 
 cdef object h_meta(Call* c):
@@ -145,9 +151,9 @@ define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE, "A matrix transpo
 define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY, "The dimensions in reverse order.")
 define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "The last two dimensions exchanged.")
 define("H(Tensor(a) input) -> Tensor", h_meta, VIEW | PROPERTY, "A matrix transposed and conjugated.")
-define("mH(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY,
+define("mH(Tensor(a) input) -> Tensor", adjoint_meta, VIEW | PROPERTY,
        "The last two dimensions exchanged, and conjugated.")
-define("adjoint(Tensor(a) input) -> Tensor", matrix_meta, VIEW, "The last two dimensions exchanged, and conjugated.")
+define("adjoint(Tensor(a) input) -> Tensor", adjoint_meta, VIEW, "The last two dimensions exchanged, and conjugated.")
 define("movedim(Tensor(a) input, int[1] source, int[1] destination) -> Tensor", movedim_meta, VIEW,
        "Dimensions moved from the places `source` to `destination`; the others keep their order.")
 alias_op("moveaxis", "movedim")

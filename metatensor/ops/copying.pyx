@@ -35,6 +35,8 @@ cdef object is_contiguous_host(Call* c):
 
 cdef object contiguous_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    if is_none(c, 1) and t.flags & T_CONTIGUOUS:
+        return t
     if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
         return t
     if arg(c, 1) is preserve_format:

@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
     result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.view cimport reshape_to
 
 
@@ -63,6 +63,23 @@ define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OU
        "A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector.")
 define("diagflat(Tensor input, int offset=0) -> Tensor", diagflat_body, COMPOSITE,
        "All elements as the diagonal of a matrix.")
+
+
+cdef object vander_meta(Call* c):
+    """Powers of a vector's values as columns; integers give int64."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[2]
+    if t.ndim != 1:
+        raise RuntimeError(f"{op_name(c)}(): a vector is needed, got shape {shape_str(t)}")
+    sizes[0] = t.sizes[0]
+    sizes[1] = t.sizes[0] if is_none(c, 1) else int_arg(c, 1)
+    if sizes[1] < 0:
+        raise RuntimeError(f"{op_name(c)}(): N must not be negative, got {sizes[1]}")
+    return new_contiguous(2, sizes, by_code(I64) if t.dtype.kind <= KIND_INT else t.dtype, result_device(c))
+
+
+define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", vander_meta, FUNCTION_ONLY,
+       "Powers of a vector's values as columns, the highest first unless told.")
 
 
 # Places in sorted sequences -------------------------------------------------------------------

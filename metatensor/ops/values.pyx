@@ -1,7 +1,7 @@
 """Between tensors and Python values: tensor, as_tensor, asarray; item, tolist."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
-from metatensor._core.device cimport Device, backend_of, cpu_device, default_device
+from metatensor._core.device cimport META, Device, backend_of, cpu_device, default_device
 from metatensor._core.dtype cimport DType
 from metatensor._core.host cimport decode, encode, infer_dtype, measure, read_number
 from metatensor._core.layout cimport preserve_strides, row_major
@@ -9,7 +9,8 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, bool_arg, define, dims_arg, is_none,
     op_name, result_device, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, hooks, new_strided
+from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided
+from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
 )
@@ -156,15 +157,18 @@ cdef Tensor tensor_of(object data, DType dtype, Device device):
         return <Tensor>data.detach().to(device or (<Tensor>data).storage.device, dtype or (<Tensor>data).dtype, copy=True)
     if device is None:
         device = default_device()
-    if not isinstance(data, (list, tuple, int, float, complex)) or hasattr(data, "dtype"):
+    if type(data) is not list and type(data) is not float and type(data) is not int and type(data) is not tuple:
         array = _array_of(data)
         if array is not None:
             return _from_array(array, dtype, device)
     n = measure(data, sizes)
     if dtype is None:
         dtype = infer_dtype(data)
+    block = encode(data, n, sizes, dtype)
+    if device is META and not hints.modes:
+        return new_contiguous(n, sizes, dtype, device)      # as _make would, at half the cost
     row_major(n, sizes, strides)
-    return _make(encode(data, n, sizes, dtype), n, sizes, strides, dtype, device)
+    return _make(block, n, sizes, strides, dtype, device)
 
 
 cdef Tensor _with_grad(Call* c, int slot, Tensor t):

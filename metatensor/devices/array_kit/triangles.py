@@ -25,6 +25,12 @@ def diag_embed(kit: Any, out: Any, input: Any, offset: int, dim1: int, dim2: int
     matrices[..., i + max(-offset, 0), i + max(offset, 0)] = input
 
 
+@kernel("vander")
+def vander(kit: Any, out: Any, x: Any, N: int | None, increasing: bool) -> Any:
+    powers = kit.xp.arange(out.shape[1])
+    return x.astype(out.dtype)[:, None] ** (powers if increasing else powers[::-1])
+
+
 @kernel("searchsorted")
 def searchsorted(kit: Any, out: Any, sequence: Any, values: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Any:
     xp = kit.xp
