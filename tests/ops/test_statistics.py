@@ -55,7 +55,8 @@ def test_values(dtype, device):
     count, weight = np.array([1, 2, 0, 3, 1, 1]), np.abs(numbers("float32", (6,), 1))
     agree(lambda m, t: (m.cov(t), m.cov(t, correction=0), m.cov(t[0]), m.corrcoef(t), m.corrcoef(t[0])), x, device=device)
     agree(lambda m, t, f: m.cov(t, fweights=f), x, count, device=device)
-    agree(lambda m, t, f, a: (m.cov(t, aweights=a), m.cov(t, fweights=f, aweights=a, correction=2)), x, count, weight, device=device, tolerance=1e-5)
+    agree(lambda m, t, f, a: (m.cov(t, aweights=a), m.cov(t, fweights=f, aweights=a, correction=2)), x, count, weight,
+          device=device, tolerance=1e-5)
 
 
 def test_negative_weights(device):
