@@ -6,6 +6,7 @@ with data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
 
 from importlib import import_module as _import_module
 
+import metatensor._core.methods  # gives Tensor its methods
 from metatensor import ops  # fills the registry
 from metatensor._core import dtype as _dtype
 from metatensor._core import formats as _formats
@@ -13,24 +14,27 @@ from metatensor._core.device import Device as device
 from metatensor._core.device import get_default_device, set_default_device
 from metatensor._core.dtype import (
     DType as dtype,
+)
+from metatensor._core.dtype import (
     can_cast,
     get_default_dtype,
     promote_types,
     set_default_dtype,
 )
-import metatensor._core.methods  # gives Tensor its methods
 from metatensor._core.errors import DataDependentError
 from metatensor._core.formats import (
     LayoutTag as layout,
+)
+from metatensor._core.formats import (
     MemoryFormatTag as memory_format,
 )
 from metatensor._core.layout import broadcast_shapes as _broadcast_shapes
 from metatensor._core.modes import DispatchMode
 from metatensor._core.op import namespace as _namespace
 from metatensor._core.op import registry as _registry
+from metatensor._core.size import Size
 from metatensor._core.spec import Spec
 from metatensor._core.storage import Storage as UntypedStorage
-from metatensor._core.size import Size
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
 from metatensor._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled

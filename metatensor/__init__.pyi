@@ -213,10 +213,17 @@ def _index_put_accumulate_(input: Tensor, indices: Sequence[Tensor], dims: Seque
     """Add values to the positions that index tensors name."""
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two int8 matrices in int32."""
+@overload
+def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """`native_batch_norm` with running statistics, or without them."""
+@overload
+def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
 def _neg_view(input: Tensor) -> Tensor:
     """A view that reads negated."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
+def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Product of two 8-bit floating-point matrices, each times its scale."""
 @overload
 def _to_copy(input: Tensor, dtype: _dtype, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """A copy with another dtype, device or memory format."""
@@ -464,8 +471,11 @@ def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
 def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
-def chain_matmul(matrix: Any | None = None, matrix1: Any | None = None, matrix2: Any | None = None, matrix3: Any | None = None, matrix4: Any | None = None, matrix5: Any | None = None, matrix6: Any | None = None, matrix7: Any | None = None, matrix8: Any | None = None, matrix9: Any | None = None, matrix10: Any | None = None, matrix11: Any | None = None, matrix12: Any | None = None, matrix13: Any | None = None, matrix14: Any | None = None, matrix15: Any | None = None, matrix16: Any | None = None, matrix17: Any | None = None, matrix18: Any | None = None, matrix19: Any | None = None, matrix20: Any | None = None, matrix21: Any | None = None, matrix22: Any | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Product of a chain of matrices."""
+@overload
+def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Product of a chain of matrices, in the cheapest order."""
+@overload
+def chain_matmul(matrix1: Tensor, matrix2: Tensor | None = None, matrix3: Tensor | None = None, matrix4: Tensor | None = None, matrix5: Tensor | None = None, matrix6: Tensor | None = None, matrix7: Tensor | None = None, matrix8: Tensor | None = None, matrix9: Tensor | None = None, matrix10: Tensor | None = None, matrix11: Tensor | None = None, matrix12: Tensor | None = None, matrix13: Tensor | None = None, matrix14: Tensor | None = None, matrix15: Tensor | None = None, matrix16: Tensor | None = None, matrix17: Tensor | None = None, matrix18: Tensor | None = None, matrix19: Tensor | None = None, matrix20: Tensor | None = None, matrix21: Tensor | None = None, matrix22: Tensor | None = None, matrix23: Tensor | None = None, matrix24: Tensor | None = None, *, out: Tensor | None = None) -> Tensor: ...
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Channels of (N, C, ...) dealt out from `groups` groups in turn."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
@@ -624,8 +634,13 @@ def dsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def dsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """cat() along the third dimension."""
-def einsum(equation: Any, operand: Any | None = None, operand1: Any | None = None, operand2: Any | None = None, operand3: Any | None = None, operand4: Any | None = None, operand5: Any | None = None, operand6: Any | None = None, operand7: Any | None = None, operand8: Any | None = None, operand9: Any | None = None, operand10: Any | None = None, operand11: Any | None = None, operand12: Any | None = None, operand13: Any | None = None, operand14: Any | None = None, operand15: Any | None = None, operand16: Any | None = None, operand17: Any | None = None, operand18: Any | None = None, operand19: Any | None = None, operand20: Any | None = None, operand21: Any | None = None, operand22: Any | None = None) -> Tensor:
+@overload
+def einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
     """Sum of products of operands by an equation such as 'bij,bjk->bik'; '...' stands for further dimensions."""
+@overload
+def einsum(equation: _str, operand1: Tensor, operand2: Tensor | None = None, operand3: Tensor | None = None, operand4: Tensor | None = None, operand5: Tensor | None = None, operand6: Tensor | None = None, operand7: Tensor | None = None, operand8: Tensor | None = None, operand9: Tensor | None = None, operand10: Tensor | None = None, operand11: Tensor | None = None, operand12: Tensor | None = None, operand13: Tensor | None = None, operand14: Tensor | None = None, operand15: Tensor | None = None, operand16: Tensor | None = None, operand17: Tensor | None = None, operand18: Tensor | None = None, operand19: Tensor | None = None, operand20: Tensor | None = None, operand21: Tensor | None = None, operand22: Tensor | None = None, operand23: Tensor | None = None) -> Tensor: ...
+@overload
+def einsum(operand: Tensor, sublist1: Any, sublist2: Any | None = None, sublist3: Any | None = None, sublist4: Any | None = None, sublist5: Any | None = None, sublist6: Any | None = None, sublist7: Any | None = None, sublist8: Any | None = None, sublist9: Any | None = None, sublist10: Any | None = None, sublist11: Any | None = None, sublist12: Any | None = None, sublist13: Any | None = None, sublist14: Any | None = None, sublist15: Any | None = None, sublist16: Any | None = None, sublist17: Any | None = None, sublist18: Any | None = None, sublist19: Any | None = None, sublist20: Any | None = None, sublist21: Any | None = None, sublist22: Any | None = None, sublist23: Any | None = None) -> Tensor: ...
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """Rows of weight (rows, width) at the indices: shape (*indices, width)."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
@@ -1520,6 +1535,8 @@ def unsqueeze_(input: Tensor, dim: _int) -> Tensor:
     """With a new dimension of size 1 at `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
     """A copy of unsqueeze()."""
+def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
+    """Powers of a vector's values as columns, the highest first unless told."""
 @overload
 def var(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor:
     """Variance over `dim`, divided by N - correction (1 unless given)."""

@@ -4,7 +4,6 @@ import functools
 
 from metatensor._core.thread import _set_grad_enabled, _set_inference, is_grad_enabled
 
-
 _GENERATOR = 0x20  # inspect.CO_GENERATOR; importing inspect takes longer than all of this
 
 

@@ -1,8 +1,8 @@
 """Tensors out of and into metatensor: NumPy, DLPack, copies of whole objects, pickles."""
 
 from metatensor._core.device import backend_for
-from metatensor._core.storage import copy_storage
 from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage import copy_storage
 from metatensor._core.tensor import Tensor
 
 

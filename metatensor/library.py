@@ -13,6 +13,8 @@ The result is an `Op` like any built-in one, found again as ``mt.ops.acme.rope``
 import inspect
 import threading
 import typing
+from collections.abc import Callable
+from typing import Any
 
 from metatensor._core.execute import forget_kernels
 from metatensor._core.op import define_op, op_by_name, registry
@@ -22,8 +24,8 @@ __all__ = ["decomposition", "define", "flops", "get_op", "infer_schema", "kernel
 
 _COMPOSITE = 8
 _lock = threading.Lock()
-_kernels = {}  # (qualified name, device type) -> callable
-_metas = {}  # name of an op defined as text -> its meta function
+_kernels: dict[tuple[str, str], Callable[..., Any]] = {}  # (qualified name, device type) -> callable
+_metas: dict[str, Callable[..., Any]] = {}  # name of an op defined as text -> its meta function
 
 _SCALARS = {int: "int", float: "float", bool: "bool", str: "str", complex: "Scalar"}
 

@@ -79,8 +79,10 @@ def test_the_package_is_described_in_full():
     import metatensor as mt
 
     names = declared(ast.parse((ROOT / "metatensor/__init__.pyi").read_text()).body)
-    missing = sorted(n for n in dir(mt) if not n.startswith("_") and hasattr(mt, n) and n not in names)
-    assert not missing
+    offered = {n for n in dir(mt) if not n.startswith("_")}
+    # A submodule that someone imported is an attribute, too.
+    offered -= {n for n in offered if f"metatensor.{n}" in sys.modules or n == "metatensor"}
+    assert not sorted(offered - names)
 
 
 def test_mypy_understands_user_code():

@@ -2,7 +2,6 @@
 
 What follows on a device with data, in-place or with out= is in `execute`.
 """
-cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META, Device, as_device
@@ -116,7 +115,6 @@ cdef object _as_dtype(object value):
 
 cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
     cdef object converted
-    cdef int k
     if s.kind == K_OPERAND or s.kind == K_SCALAR:
         if isinstance(value, (int, float, complex)):
             return 1

@@ -273,5 +273,3 @@ def can_cast(from_, to):
     if not isinstance(from_, DType) or not isinstance(to, DType):
         raise TypeError("can_cast: expected two dtypes")
     return can_cast_to(<DType>from_, <DType>to)
-
-

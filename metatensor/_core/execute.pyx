@@ -1,21 +1,19 @@
 """What follows a meta kernel: gradients, in-place and out=, and values on devices that hold data."""
 import warnings
 
-cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, as_device, backend_of, default_device
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR,
-    K_TENSORS, MIXED, NO_GRAD, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, hold, make_returns, op_name,
+    COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS,
+    MIXED, NO_GRAD, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, make_returns, op_name,
 )
 from metatensor._core.spec cimport Spec
-from metatensor._core.storage cimport Storage, resize_storage
+from metatensor._core.storage cimport resize_storage
 from metatensor._core.tensor cimport (
     Tensor, detach_from, new_contiguous, new_strided, set_layout, shape_str,
 )
-from metatensor._core.layout cimport Layout
 from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
@@ -437,8 +435,8 @@ cdef object _compute(Call* c, Overload ov, object result):
     cdef object kernel, value
     for t in _tensors(c, ov):
         if t.storage.data is None and t.storage.device is not META:
-            for t in _flat(result):
-                t.storage.fake = t.storage.data is None
+            for made in _flat(result):
+                (<Tensor>made).storage.fake = (<Tensor>made).storage.data is None
             return result
     kernel = _kernel(ov, d)
     if kernel is None:
@@ -449,6 +447,8 @@ cdef object _compute(Call* c, Overload ov, object result):
         if c.flags & (T_CONJ | T_NEG) and isinstance(value, Tensor) \
                 and (<Tensor>value).flags & (T_CONJ | T_NEG) and not ov.slots[i].mutated:
             value = value.resolve_conj().resolve_neg()
+        elif c.flags & (T_CONJ | T_NEG) and ov.slots[i].kind == K_TENSORS and value is not None:
+            value = [v.resolve_conj().resolve_neg() for v in value]
         args.append(value)
     backend = backend_of(d)
     for t in _flat(result):

@@ -275,7 +275,7 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
     dimensions only where some input tells them apart.
     """
     cdef int perm[MAX_DIMS]
-    cdef int i, d0, d1, dim0, dim1, k, verdict, ndim = out.ndim
+    cdef int i, d0, dim0, dim1, k, verdict, ndim = out.ndim
     cdef int p0, p1, shift
     cdef dim_t s0, s1, step
     for i in range(ndim):

@@ -4,9 +4,8 @@ A mode sees the calls of its thread before their kernels run. While it handles
 one, the modes below it are the active ones, so calling the op again goes down.
 """
 cimport cython
-from cpython.object cimport PyObject
 from metatensor._core.dispatch cimport run
-from metatensor._core.op cimport COMPOSITE, K_TENSOR, K_TENSORS, K_OPERAND, Call, Op, Overload
+from metatensor._core.op cimport COMPOSITE, K_TENSOR, K_TENSORS, K_OPERAND, Call, Overload
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor

@@ -6,7 +6,7 @@ import sys
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from metatensor._core.dtype cimport DType
 from metatensor._core.slots cimport forbid_new, type_set, use_vectorcall

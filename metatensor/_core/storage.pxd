@@ -7,7 +7,7 @@ cdef class Storage:
     cdef readonly Device device
     cdef readonly object data                # the backend's handle, or None
     cdef object token               # tells a memory tracker of the end, or None
-    cdef unsigned long long version # bumped by every mutation
+    cdef unsigned long long version  # bumped by every mutation
     cdef bint fake                  # names a real device but has no data on purpose
 
 cdef Storage new_storage(Device device, dim_t nbytes)

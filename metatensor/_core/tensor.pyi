@@ -20,9 +20,6 @@ _Number: TypeAlias = _bool | _int | _float | _complex
 _Operand: TypeAlias = Tensor | _Number
 _Index: TypeAlias = Any
 
-def tensor_from_storage(
-    storage: Storage, dtype: _dtype, sizes: Sequence[_int], strides: Sequence[_int], offset: _int = 0
-) -> Tensor: ...
 def _disabled_torch_function_impl(
     cls: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[_str, Any] | None = None
 ) -> Any: ...
@@ -197,8 +194,6 @@ class Tensor:
     def T(self) -> Tensor: ...
     def _conj(self) -> Tensor:
         """A view that reads conjugated."""
-    def _int_mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Product of two int8 matrices in int32."""
     def _neg_view(self) -> Tensor:
         """A view that reads negated."""
     @overload

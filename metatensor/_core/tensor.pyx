@@ -12,8 +12,8 @@ from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport type_set
 from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.types cimport (
-    INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG, T_NONLEAF,
-    T_OVERRIDES, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t,
+    INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
+    T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
 
 # Making tensors -------------------------------------------------------------------
@@ -569,6 +569,7 @@ def _init_subclass(cls, **kwargs):
     super(Tensor, cls).__init_subclass__(**kwargs)
     impl = getattr(cls, "__torch_function__", None)
     cls._overrides_dispatch = getattr(impl, "__func__", impl) is not _disabled_torch_function_impl
+
 
 type_set(Tensor, "__init_subclass__", classmethod(_init_subclass))
 

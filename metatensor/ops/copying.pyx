@@ -5,7 +5,8 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport can_broadcast, is_channels_last
 from metatensor._core.op cimport (
-    COMPOSITE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op, arg, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
+    COMPOSITE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op,
+    arg, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
 from metatensor._core.types cimport (

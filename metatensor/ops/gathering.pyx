@@ -202,7 +202,6 @@ cdef object take_along_dim_body(Call* c):
     """gather() after broadcasting all dimensions but one; without a dimension, of all elements in a row."""
     cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 1)
     cdef Layout lay
-    cdef dim_t kept
     cdef int d
     if is_none(c, 2):
         check_long(c, index, False)

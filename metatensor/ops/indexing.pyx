@@ -19,7 +19,7 @@ from metatensor.ops.index_steps cimport (
 from metatensor.ops.view cimport drop_dim, insert_dim, read_layout, slice_dim, view_of
 
 from metatensor._core.errors import DataDependentError
-import metatensor.ops.copying  # defines copy_ and fill_
+import metatensor.ops.copying  # no-cython-lint: defines copy_ and fill_
 
 
 cdef Tensor _by_layout(Tensor t, Steps* s):

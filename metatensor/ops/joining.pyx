@@ -1,14 +1,13 @@
 """Several tensors into one, cat and stack and what is made of them; and tensors brought to one shape."""
-from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType, promote
 from metatensor._core.layout cimport (
     Layout, add_dims, broadcast_into, copy_dims, mul_dims, set_format, suggest_format, view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, METHOD_ONLY, OUT, Call, Op, Overload, alias_op, arg, call, define, int_arg, is_none, op_name,
-    result_device, tensor_arg, tensors_arg, wrap,
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
+    op_name, result_device, tensor_arg, tensors_arg, wrap,
 )
-from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport FORMAT_CONTIGUOUS, MAX_DIMS, dim_t
 from metatensor.ops.view cimport dims_tuple, insert_dim, read_layout, reshape_to
 

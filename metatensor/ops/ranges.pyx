@@ -83,7 +83,7 @@ define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> 
 cdef DType _spaced_dtype(Call* c, int first):
     """The default float dtype, or a complex one where a bound is complex."""
     cdef bint complex_bound = False
-    cdef DType dtype, given
+    cdef DType dtype
     cdef int i
     for i in range(2):
         if isinstance(arg(c, i), Tensor):

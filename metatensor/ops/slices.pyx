@@ -5,7 +5,7 @@ from metatensor._core.op cimport (
     tensor_arg,
 )
 from metatensor._core.placing cimport check_bounds
-from metatensor._core.tensor cimport Tensor, new_view, shape_str
+from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, slice_dim, view_of
 
@@ -253,7 +253,7 @@ cdef object split_sizes_meta(Call* c):
 
 cdef object chunk_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t n = int_arg(c, 1), i
+    cdef dim_t n = int_arg(c, 1)
     cdef int d
     _need_dim(c, t)
     if n <= 0:
@@ -261,7 +261,7 @@ cdef object chunk_meta(Call* c):
     d = dim_arg(c, 2, t.ndim)
     if t.sizes[d] == 0:
         _few(c, n)
-        return tuple([part(t, d, 0, 0) for i in range(n)])
+        return tuple([part(t, d, 0, 0) for _ in range(n)])
     return _even(c, t, d, (t.sizes[d] - 1) // n + 1)
 
 

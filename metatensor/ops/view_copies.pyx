@@ -1,10 +1,9 @@
 """The kin of views that own their memory: `*_copy`, a view written out, and `*_scatter`, a copy with a part replaced."""
-from metatensor._core.layout cimport copy_dims, overlap, preserve_strides
+from metatensor._core.layout cimport overlap
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, call, define, find, op_name, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Overload, arg, call, define, find, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, shape_str
-from metatensor._core.types cimport MAX_DIMS, dim_t
 
 from metatensor._core.formats import contiguous_format
 
@@ -42,7 +41,8 @@ cdef object copies_body(Call* c):
 
 
 for schema in (
-    "alias_copy(Tensor input)", "detach_copy(Tensor input)", "as_strided_copy(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
+    "alias_copy(Tensor input)", "detach_copy(Tensor input)",
+    "as_strided_copy(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
     "diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1)",
     "expand_copy(Tensor input, int[] size, *, bool implicit=False)", "permute_copy(Tensor input, int[] dims)",
     "select_copy(Tensor input, int dim, int index)",
@@ -58,8 +58,10 @@ for schema in (
     "split_copy(Tensor input, int split_size, int dim=0", "split_with_sizes_copy(Tensor input, int[] split_sizes, int dim=0",
     "unbind_copy(Tensor input, int dim=0",
 ):
-    define(f"{schema}, *, any? out=None) -> Tensor[]", copies_body, COMPOSITE | FUNCTION_ONLY, f"Copies of {schema.partition('_copy')[0]}().")
-define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT, "A copy of narrow().")
+    define(f"{schema}, *, any? out=None) -> Tensor[]", copies_body, COMPOSITE | FUNCTION_ONLY,
+           f"Copies of {schema.partition('_copy')[0]}().")
+define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT,
+       "A copy of narrow().")
 
 
 # A part replaced ------------------------------------------------------------------------------
@@ -85,7 +87,7 @@ cdef object scatter_body(Call* c):
 
 cdef object clone_strided_body(Call* c):
     """A copy with the same strides, gaps included, as far as that is possible."""
-    cdef Tensor t = tensor_arg(c, 0), whole
+    cdef Tensor t = tensor_arg(c, 0)
     cdef Tensor out
     if overlap(t.ndim, t.sizes, t.strides):
         return call("clone", (t,))

@@ -37,7 +37,7 @@ POINTWISE = """
     addr angle bucketize clamp_ copysign fmax fmin frexp ger isclose isfinite isinf isnan isneginf isposinf isreal
     logaddexp logaddexp2 maximum minimum nn.functional.celu nn.functional.glu nn.functional.prelu nn.functional.rrelu
     nn.functional.selu nn.functional.softsign nn.functional.tanhshrink nn.functional.threshold outer polar positive
-    prelu rsub searchsorted signbit tril_ triu_
+    prelu rsub searchsorted signbit tril_ triu_ vander
 """
 REDUCTION = """
     all allclose amax amin aminmax any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum dist equal hash_tensor

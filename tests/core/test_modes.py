@@ -144,7 +144,7 @@ def test_peaks_are_told():
         m.on_peak = lambda: seen.append(m.peak)
         a = meta(1)
         del a
-        a = meta(3)
+        meta(3)
     assert seen == [4, 12]
 
 

@@ -57,7 +57,7 @@ def test_class_probabilities(problem, reduction, weighted, smoothing):
 def test_shapes(scores, target):
     arguments = *tensors_of(0, scores), classes(target, 1)
     for name in ("nll_loss", "cross_entropy"):
-        agree(lambda lib, *t: getattr(lib.nn.functional, name)(*t), *arguments, tolerance=1e-5)  # noqa: B023
+        agree(lambda lib, *t: getattr(lib.nn.functional, name)(*t), *arguments, tolerance=1e-5)
 
 
 @pytest.mark.torch
@@ -75,7 +75,7 @@ def test_dtypes(dtype):
 def test_multi_margin(reduction, shape, target):
     scores, weight = tensors_of(0, shape, (4,))
     for options in ({}, {"p": 2}, {"margin": 0.3}, {"p": 3}):
-        call = lambda lib, *t: lib.nn.functional.multi_margin_loss(*t, reduction=reduction, **options)  # noqa: B023
+        call = lambda lib, *t: lib.nn.functional.multi_margin_loss(*t, reduction=reduction, **options)
         # Of an empty batch PyTorch reduces uninitialised memory.
         agree(call, scores, classes(target, 4), tolerance=1e-5, values=0 not in shape)
     call = lambda lib, s, t, w: lib.nn.functional.multi_margin_loss(s, t, weight=w)

@@ -30,7 +30,7 @@ def test_pairs(shapes, dim, p, keepdim):
 def test_dtypes(dtype):
     arguments = tensors_of(0, (3, 4), (3, 4), dtype=dtype)
     for name in ("cosine_similarity", "pairwise_distance"):
-        agree(lambda lib, a, b: getattr(lib, name)(a, b), *arguments, tolerance=5e-2 if dtype == "bfloat16" else 1e-5)  # noqa: B023
+        agree(lambda lib, a, b: getattr(lib, name)(a, b), *arguments, tolerance=5e-2 if dtype == "bfloat16" else 1e-5)
 
 
 @pytest.mark.torch
@@ -46,13 +46,13 @@ def test_losses(reduction):
     a, b, y = tensors_of(0, (3, 4), (3, 4), (3, 4))
     for margin in (0.0, 0.5):
         options = {"reduction": reduction, "margin": margin}
-        agree(lambda lib, *t: lib.nn.functional.margin_ranking_loss(*t, **options), a, b, y.sign(), tolerance=1e-5)  # noqa: B023
-        agree(lambda lib, *t: lib.nn.functional.cosine_embedding_loss(*t, **options), a, b, y[:, 0].sign(), tolerance=1e-5)  # noqa: B023
+        agree(lambda lib, *t: lib.nn.functional.margin_ranking_loss(*t, **options), a, b, y.sign(), tolerance=1e-5)
+        agree(lambda lib, *t: lib.nn.functional.cosine_embedding_loss(*t, **options), a, b, y[:, 0].sign(), tolerance=1e-5)
     agree(lambda lib, *t: lib.nn.functional.cosine_embedding_loss(*t, reduction=reduction), a[0], b[0], y[0, 0].sign(), tolerance=1e-5)
     for swap in (False, True):
         for p in (1.0, 2.0):
             options = {"reduction": reduction, "swap": swap, "p": p}
-            agree(lambda lib, *t: lib.nn.functional.triplet_margin_loss(*t, **options), a, b, y, tolerance=1e-5)  # noqa: B023
+            agree(lambda lib, *t: lib.nn.functional.triplet_margin_loss(*t, **options), a, b, y, tolerance=1e-5)
     agree(lambda lib, *t: lib.nn.functional.triplet_margin_with_distance_loss(*t, reduction=reduction), a, b, y, tolerance=1e-5)
 
 
@@ -74,7 +74,7 @@ def test_losses(reduction):
 )
 def test_shapes(name, shapes):
     for reduction in REDUCTIONS:
-        call = lambda lib, *t: getattr(lib.nn.functional, name)(*t, reduction=reduction)  # noqa: B023
+        call = lambda lib, *t: getattr(lib.nn.functional, name)(*t, reduction=reduction)
         agree(call, *[t.sign() if i == 2 else t for i, t in enumerate(tensors_of(0, *shapes))], tolerance=1e-5)
 
 

@@ -67,6 +67,13 @@ def test_memory_format(name, d):
     agree(lambda lib, a, b: lib.stack(shaped(lib, a, b), d), *tensors)
 
 
+def test_lazy_conjugates_among_tensors(device):
+    """A kernel sees values, never the bits that stand for a pending conjugation or negation."""
+    z = mt.tensor([1 + 2j], device=device)
+    assert mt.cat([z, z.conj()]).tolist() == [1 + 2j, 1 - 2j]
+    assert mt.stack([z.conj().imag, z.real]).tolist() == [[-2], [1]]
+
+
 @pytest.mark.torch
 def test_values():
     a, b, c = tensors_of(0, (2, 3), (2, 3), (4, 3))

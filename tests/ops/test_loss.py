@@ -95,12 +95,12 @@ def test_dtypes(name, dtypes):
 def test_weights(reduction):
     for name in ("mse_loss", "l1_loss", "huber_loss"):
         (w,) = tensors_of(4, (3, 4))
-        agree(lambda lib, a, b, w: getattr(lib.nn.functional, name)(a, b, reduction=reduction, weight=w),  # noqa: B023
+        agree(lambda lib, a, b, w: getattr(lib.nn.functional, name)(a, b, reduction=reduction, weight=w),
               *operands(name, (3, 4), (3, 4)), w, tolerance=2e-5)  # fmt: skip
     for shape in ((3, 4), (4,), (1,), (2, 3, 4), (5,)):
         (w,) = tensors_of(4, shape)
         for name in SAME_SHAPE:
-            agree(lambda lib, a, b, w: getattr(lib.nn.functional, name)(a, b, w, reduction=reduction),  # noqa: B023
+            agree(lambda lib, a, b, w: getattr(lib.nn.functional, name)(a, b, w, reduction=reduction),
                   *operands(name, (3, 4), (3, 4)), w, tolerance=2e-5)  # fmt: skip
         agree(lambda lib, a, b, w: lib.nn.functional.binary_cross_entropy_with_logits(a, b, pos_weight=w, reduction=reduction),
               *operands(SAME_SHAPE[1], (3, 4), (3, 4)), w, tolerance=2e-5)  # fmt: skip

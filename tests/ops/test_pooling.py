@@ -89,7 +89,7 @@ def test_channels_last(n, name):
     (image,) = tensors_of(0, (2, 8, 6, 5, 4)[: n + 2])
     image = image.to(memory_format=torch.channels_last if n == 2 else torch.channels_last_3d)
     for size in (1, 2):
-        agree(lambda lib, t: getattr(lib.nn.functional, f"{name}{n}d")(t, size), image, tolerance=1e-5)  # noqa: B023
+        agree(lambda lib, t: getattr(lib.nn.functional, f"{name}{n}d")(t, size), image, tolerance=1e-5)
 
 
 @pytest.mark.torch
@@ -97,7 +97,7 @@ def test_channels_last(n, name):
 def test_dtypes(dtype):
     image = tensors_of(0, (2, 3, 6, 6), dtype=dtype)
     for name in ("max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"):
-        agree(lambda lib, t: getattr(lib.nn.functional, name)(t, 2), *image)  # noqa: B023
+        agree(lambda lib, t: getattr(lib.nn.functional, name)(t, 2), *image)
 
 
 @pytest.mark.torch
@@ -110,7 +110,7 @@ def test_fractional(n):
     for options in ({"output_size": 4}, {"output_ratio": (0.5,) * n}, {"output_size": 8}):
         agree(
             lambda lib, t, s: getattr(lib.nn.functional, f"fractional_max_pool{n}d")(
-                t, 2, **options, return_indices=True, _random_samples=s  # noqa: B023
+                t, 2, **options, return_indices=True, _random_samples=s
             ),
             image, samples,
         )  # fmt: skip

@@ -93,7 +93,7 @@ def test_grid_sample(mode, padding, corners):
 @pytest.mark.parametrize("corners", [False, True])
 def test_affine_grid(corners):
     for theta, size in (((2, 2, 3), (2, 1, 4, 5)), ((2, 3, 4), (2, 1, 3, 4, 5)), ((2, 2, 3), (2, 1, 1, 5)), ((3, 2, 3), (2, 1, 4, 5))):
-        agree(lambda lib, t: lib.nn.functional.affine_grid(t, size, corners), *tensors_of(0, theta), tolerance=1e-5)  # noqa: B023
+        agree(lambda lib, t: lib.nn.functional.affine_grid(t, size, corners), *tensors_of(0, theta), tolerance=1e-5)
 
 
 def test_definition(device):
