@@ -60,16 +60,13 @@ cdef object interleave_meta(Call* c):
 cdef object interleave_int_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t n = int_arg(c, 1), length
-    cdef int d
-    if is_none(c, 2):
-        t = <Tensor>reshape_to(t, 1, &t.total)
-        d = 0
-    else:
-        d = dim_arg(c, 2, t.ndim)
-        if t.ndim == 0:
-            raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to repeat along")
+    cdef int d = 0 if is_none(c, 2) else dim_arg(c, 2, t.ndim)
     if n < 0:
         raise RuntimeError(f"{op_name(c)}(): repeats must not be negative, got {n}")
+    if is_none(c, 2):
+        t = <Tensor>reshape_to(t, 1, &t.total)
+    elif t.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to repeat along")
     length = mul_dims(t.sizes[d], n)
     if not is_none(c, 3) and int_arg(c, 3) != length:
         raise RuntimeError(f"{op_name(c)}(): output_size {int_arg(c, 3)} is not {length}, the length of the result")
