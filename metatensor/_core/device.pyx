@@ -106,14 +106,25 @@ cdef Device _parse(str spec):
     return d
 
 
+# Programs name one device over and over, mostly by the same str object.
+cdef object _last_spec = object()
+cdef Device _last_device = None
+
 cdef Device as_device(object spec):
     """A Device from a Device, a string, or an index (of an accelerator, as in PyTorch)."""
+    global _last_spec, _last_device
     cdef object found
     if isinstance(spec, Device):
         return <Device>spec
+    if spec is _last_spec:
+        return _last_device
     if isinstance(spec, str):
         found = _parsed.get(spec)
-        return <Device>found if found is not None else _parse(spec)
+        if found is None:
+            found = _parse(spec)
+        _last_device = <Device>found
+        _last_spec = spec
+        return <Device>found
     if isinstance(spec, int) and not isinstance(spec, bool):
         if not 0 <= spec < 100000:
             raise RuntimeError(f"device index must be in [0, 100000), got {spec}")

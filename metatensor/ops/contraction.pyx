@@ -88,6 +88,10 @@ cdef object inner_body(Call* c):
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
         raise RuntimeError(f"inner(): the last dimensions of input and other must have one size, got shapes "
                            f"{shape_str(a)} and {shape_str(b)}")
+    if a.ndim == 1 and b.ndim == 1:
+        return call("dot", (a, b))
+    if a.ndim == 2 and b.ndim == 2:
+        return call("mm", (a, call("t", (b,))))
     return contracted("inner", a, b, [a.ndim - 1], [b.ndim - 1])
 
 
