@@ -130,6 +130,7 @@ cdef object float_power(Call* c):
     if o.n == 0:
         raise TypeError(f"{op_name(c)}(): one of 'input' and 'exponent' must be a Tensor")
     d = by_code(C128 if promoted(c, &o).kind == KIND_COMPLEX else F64)
+    o.common = d.code
     if c.variant == IN_PLACE and tensor_arg(c, 0).dtype is not d:
         fail(c, f"the result is {d.name} and is not stored in a {tensor_arg(c, 0).dtype.name} tensor")
     return elementwise_result(c, &o, d)

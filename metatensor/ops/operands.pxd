@@ -29,6 +29,8 @@ cdef struct Operands:
     int ndims[MAX_OPERANDS]
     const dim_t* sizes[MAX_OPERANDS]
     const dim_t* strides[MAX_OPERANDS]
+    int codes[MAX_OPERANDS]     # dtype codes of those that are converted to the common dtype; -1 for others
+    int common                  # code of the dtype that `promoted` found; -1 before
     bint contiguous             # all tensors are
     PyObject* first             # the first of them, borrowed; NULL where there is no tensor for it
 

@@ -29,7 +29,7 @@ cdef int refuse(Call* c, DType d) except -1:
 # Collecting operands --------------------------------------------------------------
 
 cdef void no_operands(Operands* o) noexcept:
-    o.dims = o.zeros = o.numbers = -1
+    o.dims = o.zeros = o.numbers = o.common = -1
     o.n = 0
     o.wrapped = False
     o.contiguous = True
@@ -55,6 +55,7 @@ cdef int shape_operand(Operands* o, Tensor t) except -1:
     o.ndims[o.n] = t.ndim
     o.sizes[o.n] = t.sizes
     o.strides[o.n] = t.strides
+    o.codes[o.n] = -1
     o.n += 1
     if not t.flags & T_CONTIGUOUS:
         o.contiguous = False
@@ -67,6 +68,7 @@ cdef int type_operand(Operands* o, Tensor t) except -1:
 
 cdef int operand(Operands* o, Tensor t) except -1:
     shape_operand(o, t)
+    o.codes[o.n - 1] = t.dtype.code
     return type_operand(o, t)
 
 
@@ -103,8 +105,7 @@ cdef DType _over(DType high, int low):
     return promote(high, d)
 
 
-cdef DType promoted(Call* c, Operands* o):
-    """Tensors with dimensions outrank 0-d tensors, and those Python numbers, within a category."""
+cdef DType _promoted(Operands* o):
     cdef DType d
     if o.numbers < 0 and (o.zeros < 0 or o.dims < 0):
         return by_code(o.dims if o.zeros < 0 else o.zeros)
@@ -114,6 +115,15 @@ cdef DType promoted(Call* c, Operands* o):
     if o.dims >= 0:
         return _over(by_code(o.dims), o.numbers)
     return by_code(o.numbers)
+
+
+cdef DType promoted(Call* c, Operands* o):
+    """Tensors with dimensions outrank 0-d tensors, and those Python numbers, within a category."""
+    cdef DType d = _promoted(o)
+    o.common = d.code
+    if d.kind <= KIND_INT and op_flags(c) & RULE_MASK == INT_TO_FLOAT:
+        o.common = default_float().code
+    return d
 
 
 cdef DType ruled(Call* c, DType d):

@@ -9,10 +9,10 @@ from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType, number_kind
 from metatensor._core.layout cimport (
     Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, is_channels_last, is_dense,
-    row_major, set_format,
+    is_row_major, preserve_strides, row_major, set_format,
 )
 from metatensor._core.op cimport (
-    K_OPERAND, K_TENSOR, KEEP, PROMOTE, RULE_MASK, Call, Overload, op_flags, op_name,
+    INT_TO_FLOAT, K_OPERAND, K_TENSOR, KEEP, PROMOTE, RULE_MASK, Call, Overload, op_flags, op_name,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_like, new_strided
 from metatensor._core.types cimport FORMAT_CHANNELS_LAST, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t
@@ -107,9 +107,27 @@ cdef bint _all_canonical(Operands* o) noexcept:
     return True
 
 
+cdef int _convert(Operands* o, dim_t* room) except -1:
+    """Give operands of another dtype than the common one the strides of their conversions.
+
+    PyTorch converts before it orders dimensions; of an operand with gaps or repeats that makes a dense one. `room`
+    takes MAX_DIMS strides for each operand.
+    """
+    cdef int k
+    o.contiguous = True
+    for k in range(o.n):
+        if o.codes[k] >= 0 and o.codes[k] != o.common and not is_dense(o.ndims[k], o.sizes[k], o.strides[k]):
+            preserve_strides(o.ndims[k], o.sizes[k], o.strides[k], room + k * MAX_DIMS)
+            o.strides[k] = room + k * MAX_DIMS
+        if not is_row_major(o.ndims[k], o.sizes[k], o.strides[k]):
+            o.contiguous = False
+    return 0
+
+
 cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
     cdef Layout out
     cdef Tensor t
+    cdef dim_t room[MAX_OPERANDS * MAX_DIMS]
     if o.contiguous and o.first != NULL:
         if _same_shape(o) and canonical_at(o.first):
             return new_like(<Tensor>o.first, d, <Device>c.device)
@@ -118,6 +136,8 @@ cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
             t = new_contiguous(out.ndim, out.sizes, d, <Device>c.device)
             if t.total:
                 return t
+    if o.common >= 0 and not o.contiguous:
+        _convert(o, room)
     broadcast_result(c, o, &out)
     return new_from(&out, d, <Device>c.device)
 
@@ -162,9 +182,16 @@ cdef inline object _like(Call* c, PyObject* t):
 
 cdef object unary(Call* c):
     """One operand; numbers among further arguments do not change the dtype."""
+    cdef Operands o
+    cdef Tensor t
     if canonical_at(c.args[0]):
         return _like(c, c.args[0])
-    return elementwise_like(<Tensor>c.args[0], ruled(c, (<Tensor>c.args[0]).dtype), <Device>c.device)
+    t = <Tensor>c.args[0]
+    if t.dtype.kind <= KIND_INT and op_flags(c) & RULE_MASK == INT_TO_FLOAT:    # converted first, as any operand
+        no_operands(&o)
+        operand(&o, t)
+        return elementwise_result(c, &o, ruled(c, promoted(c, &o)))
+    return elementwise_like(t, ruled(c, t.dtype), <Device>c.device)
 
 
 cdef inline bint _alike(PyObject* a, PyObject* b) noexcept:

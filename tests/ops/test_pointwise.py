@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 
 import metatensor as mt
+from ops.layouts import conform, layouts, shapes
 
 NAMES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
@@ -299,3 +300,13 @@ def test_two_numbers_are_no_operands():
     for op in (mt.add, mt.pow, mt.float_power, mt.special.zeta):
         with pytest.raises(TypeError):
             op(2, 3)
+
+
+@pytest.mark.torch
+@given(data=st.data(), name=st.sampled_from(("add", "maximum", "eq", "atan2", "float_power", "addcmul", "sqrt", "exp")))
+def test_operands_are_converted_before_their_strides_count(data, name):
+    """A dense layout of another dtype keeps its strides, one with gaps or repeats becomes dense in its order."""
+    shape = data.draw(shapes(min_size=1))
+    count = {"addcmul": 3, "sqrt": 1, "exp": 1}.get(name, 2)
+    operands = [(data.draw(layouts(shape)), data.draw(st.sampled_from(NAMES[:6] + NAMES[8:10]))) for _ in range(count)]
+    conform(lambda m, *tensors: getattr(m, name)(*tensors), *operands)
