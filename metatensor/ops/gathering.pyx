@@ -8,6 +8,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.spatial cimport on_cpu
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
 from metatensor._core.errors import data_dependent
@@ -268,7 +269,9 @@ cdef object nonzero_static_meta(Call* c):
     sizes[0], sizes[1] = int_arg(c, 1), t.ndim
     if sizes[0] < 0:
         raise RuntimeError(f"{op_name(c)}(): the size must not be negative, got {sizes[0]}")
-    # Column by column, as PyTorch has it.
+    if on_cpu(c):
+        return new_contiguous(2, sizes, by_code(I64), result_device(c))
+    # Column by column, as PyTorch has it elsewhere.
     strides[0], strides[1] = 1, sizes[0]
     return new_strided(2, sizes, strides, by_code(I64), result_device(c))
 

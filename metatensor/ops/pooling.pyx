@@ -14,8 +14,8 @@ from metatensor._core.types cimport (
 )
 from metatensor._core.random cimport take_ticket
 from metatensor.ops.spatial cimport (
-    FLOATS, INTS, LONGS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, read_image,
-    spatial_arg,
+    FLOATS, INTS, LONGS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, on_cpu,
+    read_image, spatial_arg,
 )
 
 
@@ -366,7 +366,7 @@ cdef object unpool(Call* c, int n):
     not_empty(c, t, &x, True)
     sizes[0] = x.sizes[0]
     sizes[1] = x.sizes[1]
-    return new_image(c, &x, sizes, t.dtype, FORMAT_CONTIGUOUS)
+    return new_image(c, &x, sizes, t.dtype, image_format(&x) if n == 2 and on_cpu(c) else FORMAT_CONTIGUOUS)
 
 cdef object max_unpool1d(Call* c):
     return unpool(c, 1)
