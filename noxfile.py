@@ -50,4 +50,8 @@ FOUND = interpreters()
 def tests(session: nox.Session) -> None:
     """Install what a user would install, built in isolation, and run the tests on it."""
     session.install(".[test]", *PLUGINS)
-    session.run("pytest", "-n", "2", *session.posargs)
+    # From elsewhere: what `python -c` imports in a test is then what was installed, not the source beside it.
+    root = Path(__file__).parent
+    session.chdir(session.create_tmp())
+    session.run("pytest", "-n", "2", "-c", str(root / "pyproject.toml"), "--rootdir", str(root), str(root / "tests"),
+                *session.posargs)

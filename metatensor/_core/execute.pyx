@@ -176,7 +176,7 @@ cdef int _check_leaf(Call* c, Tensor t) except -1:
 
 
 cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
-    cdef int i
+    cdef int i, k
     cdef Tensor t
     for i in range(ov.nslots):
         if ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
@@ -184,6 +184,10 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
             _check_leaf(c, t)
             if overlap(t.ndim, t.sizes, t.strides):
                 raise errors.written_overlap(op_name(c), t, "several of its elements share one place in memory")
+            if ov.flags & ELEMENTWISE:
+                for k in range(ov.nslots):
+                    if k != i and isinstance(<object>c.args[k], Tensor):
+                        _check_shared(c, ov, t, <Tensor>c.args[k])
     return 0
 
 

@@ -5,7 +5,7 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport can_broadcast, is_channels_last
 from metatensor._core.op cimport (
-    COMPOSITE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op,
+    COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op,
     arg, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
@@ -99,7 +99,7 @@ cdef Tensor _another(Call* c, Tensor t):
     return make_like(c, t, t.dtype, t.storage.device, FORMAT_PRESERVE)
 
 
-define("copy_(Tensor(a!) input, Tensor src, bool non_blocking=False) -> Tensor", copy_meta, METHOD_ONLY | MIXED,
+define("copy_(Tensor(a!) input, Tensor src, bool non_blocking=False) -> Tensor", copy_meta, METHOD_ONLY | MIXED | ELEMENTWISE,
        "Write the values of `src`, broadcast and converted, from any device.")
 define("fill(Tensor input, Tensor|Scalar value) -> Tensor", fill_meta, INPLACE | MIXED,
        "All elements set to a number or a 0-d tensor.")

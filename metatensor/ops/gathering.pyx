@@ -1,7 +1,10 @@
 """Reading elements by index tensors or masks: index, index_select, gather, take, masked_select, nonzero."""
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8, by_code
-from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, elementwise_strides, extent, mul_dims
+from metatensor._core.layout cimport (
+    Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, extent, is_row_major, mul_dims, row_major,
+    view_strides,
+)
 from metatensor._core.op cimport (
     COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, MIXED, NO_GRAD, OUT, Call, arg, call, define, dim_arg, dims_arg,
     int_arg, is_none, op_name, result_device, tensor_arg, tensors_arg,
@@ -56,7 +59,8 @@ cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g
     """The result's sizes: the broadcast shape of the index tensors stands where they do, or first if they are apart."""
     cdef Tensor index
     cdef int i, d, k = 0, previous = -2
-    cdef bint adjacent = True, indexed[MAX_DIMS]
+    cdef bint indexed[MAX_DIMS]
+    cdef bint adjacent = True
     cdef bint empty = False
     if len(indices) != len(dims) or not indices:
         raise RuntimeError(f"{op_name(c)}(): {len(indices)} index tensors do not go with the dimensions {tuple(dims)}")
@@ -113,23 +117,33 @@ cdef object index_meta(Call* c):
     cdef int ndims[MAX_OPERANDS]
     cdef const dim_t* sizes_of[MAX_OPERANDS]
     cdef const dim_t* strides_of[MAX_OPERANDS]
-    cdef int n = 1, i, at, shift
+    cdef dim_t broadcast[MAX_DIMS]
+    cdef dim_t ones[MAX_DIMS]
+    cdef int n = 1, i, shift
+    cdef bint plain
     gather_layout(c, t, indices, arg(c, 2), &g)
     ndims[0] = g.ndim
     sizes_of[0] = g.sizes
     strides_of[0] = g.source
+    plain = is_row_major(g.ndim, g.sizes, g.source)
     for index in indices:
         if index.storage.device is META and t.storage.device is not META:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         if n == MAX_OPERANDS:
             break
-        for i in range(g.ndim):
-            strides[n][i] = 0
+        # PyTorch views it with a dimension of size 1 for each that is not indexed; where the result has size 1 there,
+        # the stride that the view happens to have counts.
         shift = g.index.ndim - index.ndim
-        for i in range(index.ndim):
-            at = g.first + shift + i
-            if index.sizes[i] == g.sizes[at]:
-                strides[n][at] = index.strides[i]
+        for i in range(g.index.ndim):
+            broadcast[i] = index.strides[i - shift] if i >= shift and index.sizes[i - shift] == g.index.sizes[i] else 0
+        for i in range(g.ndim):
+            ones[i] = g.index.sizes[i - g.first] if g.first <= i < g.first + g.index.ndim else 1
+        view_strides(g.index.ndim, g.index.sizes, broadcast, g.ndim, ones, strides[n])
+        if not dims_equal(ones, g.sizes, g.ndim) or not is_row_major(g.ndim, ones, strides[n]):
+            plain = False
+        for i in range(g.ndim):
+            if ones[i] == 1 and g.sizes[i] != 1:
+                strides[n][i] = 0
         ndims[n] = g.ndim
         sizes_of[n] = g.sizes
         strides_of[n] = strides[n]
@@ -137,7 +151,10 @@ cdef object index_meta(Call* c):
     out.ndim = g.ndim
     out.offset = 0
     copy_dims(out.sizes, g.sizes, g.ndim)
-    elementwise_strides(n, ndims, sizes_of, strides_of, &out)
+    if plain:
+        row_major(out.ndim, out.sizes, out.strides)
+    else:
+        elementwise_strides(n, ndims, sizes_of, strides_of, &out)
     return new_from(&out, t.dtype, result_device(c))
 
 

@@ -82,6 +82,17 @@ def test_copy_checks_shapes():
         mt.empty(2, device="meta").copy_(mt.empty(3, device="meta"))
 
 
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_what_is_copied_must_not_overlap_the_target_in_part(device):
+    t = mt.zeros(4, device=device)
+    with pytest.raises(RuntimeError, match=r"copy_\(\): cannot write to a tensor of shape \[3\]: it overlaps"):
+        t[1:].copy_(t[:-1])
+    with pytest.raises(RuntimeError, match="overlaps another argument in part"):
+        t[1:] = t[:-1]
+    assert t[:2].copy_(t[2:]).shape == (2,)  # beside each other
+    assert t.copy_(t) is t
+
+
 def test_fill_and_zero(device):
     t = mt.empty(2, 2, device=device)
     assert t.fill_(3) is t and t.tolist() == [[3, 3], [3, 3]]

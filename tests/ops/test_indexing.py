@@ -189,6 +189,24 @@ def test_masks_without_data(index):
     t[index] = mt.empty(2, device="meta")
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "layout, index, strides",
+    [
+        (((1, 2), (1, 1)), (None, [0, 0]), (4, 2, 1)),
+        (((1, 2, 3), (1, 1, 4)), (slice(None), [1, 0]), (6, 3, 1)),
+        (((2, 2, 3), (3, 1, 3)), (slice(None), [1, 0]), (1, 2, 4)),
+        (((1, 1), (1, 1)), ([0], False, None, 0), (1, 1)),
+    ],
+)
+def test_strides_of_what_index_tensors_give(layout, index, strides):
+    """The strides that index tensors happen to have in dimensions of size 1 count."""
+    import torch
+
+    assert torch.empty_strided(*layout)[index].stride() == strides
+    assert mt.empty_strided(*layout, device="meta")[index].stride() == strides
+
+
 def test_index_tensors_of_no_dimension():
     t = mt.empty(3, 4, device="meta")
     assert t[mt.tensor(1)]._base is t  # its value is known: a view

@@ -25,7 +25,8 @@ def is_mask(item: Any) -> bool:
 
 @kernel("_index", half="native")
 def index(kit: Any, out: Any, input: Any, indices: Any, dims: Any) -> None:
-    out[...] = input[place(input.ndim, indices, dims)]
+    if out.size:  # indices that lead to no element are not looked at
+        out[...] = input[place(input.ndim, indices, dims)]
 
 
 @kernel("index_select", half="native")
