@@ -179,7 +179,7 @@ def test_the_first_operand_decides():
 
 
 @st.composite
-def layouts(draw, shape):
+def strides_for(draw, shape):
     """Strides of a permuted, padded, expanded or plain tensor of this shape."""
     order = draw(st.permutations(range(len(shape))))
     kind = draw(st.sampled_from(["dense", "dense", "padded", "expanded"]))
@@ -202,7 +202,7 @@ def operands(draw, most):
     for _ in range(draw(st.integers(1, most))):
         shape = tuple(1 if draw(st.integers(0, 3)) == 0 else n for n in full)
         shape = shape[draw(st.integers(0, len(shape))) if draw(st.booleans()) else 0 :]
-        found.append((shape, draw(layouts(shape))))
+        found.append((shape, draw(strides_for(shape))))
     return found
 
 
