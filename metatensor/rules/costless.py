@@ -13,9 +13,10 @@ def _names(*families: str) -> frozenset[str]:
 
 
 FACTORY = """
-    arange complex empty empty_like empty_permuted empty_strided eye full full_like linspace logspace new_empty
-    new_empty_strided new_full new_ones new_tensor new_zeros ones ones_like scalar_tensor tensor tril_indices
-    triu_indices zeros zeros_like
+    arange bartlett_window blackman_window complex empty empty_like empty_permuted empty_strided eye fft.fftfreq
+    fft.rfftfreq full full_like hamming_window hann_window kaiser_window linspace logspace new_empty new_empty_strided
+    new_full new_ones new_tensor new_zeros ones ones_like scalar_tensor tensor tril_indices triu_indices zeros
+    zeros_like
 """
 MOVES = """
     _block_diag _from_host _index _index_put_ _index_put_accumulate_ _repeat_interleave _repeat_interleave_by _to_copy
@@ -72,6 +73,9 @@ SAMPLING = """
     nn.functional.embedding_bag nn.functional.grid_sample nn.functional.interpolate nn.functional.upsample
     nn.functional.upsample_bilinear nn.functional.upsample_nearest
 """
+FOURIER = """
+    _fft_c2c _fft_c2r _fft_r2c _overlap_add
+"""
 RANDOM = """
     bernoulli binomial dropout multinomial native_dropout normal poisson rand rand_like randint randint_like randn
     randn_like randperm
@@ -87,5 +91,5 @@ LOSS = """
     pairwise_distance
 """
 
-UNCOUNTED = _names(POINTWISE, REDUCTION, NORMALISATION, POOLING, SAMPLING, RANDOM, LOSS)
+UNCOUNTED = _names(POINTWISE, REDUCTION, NORMALISATION, POOLING, SAMPLING, FOURIER, RANDOM, LOSS)
 """They compute in proportion to their elements, which the convention does not count."""

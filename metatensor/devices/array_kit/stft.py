@@ -1,0 +1,19 @@
+"""The kernel of short-time Fourier transforms; the rest of them is made of other ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.devices.array_kit.registry import kernel
+
+
+@kernel("_overlap_add")
+def overlap_add(kit: Any, out: Any, input: Any, step: int) -> Any:
+    """A step's width of all frames at a time: these do not overlap."""
+    n, frames, size = input.shape
+    pieces = -(-size // step)
+    total = kit.xp.zeros((n, frames - 1 + pieces, step), out.dtype)
+    for k in range(pieces):
+        piece = input[:, :, k * step : (k + 1) * step]
+        total[:, k : k + frames, : piece.shape[2]] += piece
+    return total.reshape(n, -1)[:, : out.shape[1]]

@@ -1,0 +1,389 @@
+"""`fft.*`: discrete Fourier transforms of one and of several dimensions, and the frequencies that belong to them."""
+from metatensor._core.dtype cimport DType, default_float, to_complex
+from metatensor._core.layout cimport copy_dims, mul_dims
+from metatensor._core.op cimport (
+    COMPOSITE, OUT, SAFE_CAST, Call, MetaFn, arg, call, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor.ops.factory cimport option_device, option_dtype, with_options
+from metatensor.ops.fourier cimport need_precision, transform_dim
+
+cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
+                    "bool requires_grad=False")
+
+
+# What the public functions share --------------------------------------------------------------
+
+cdef struct Plan:
+    int n
+    int dims[MAX_DIMS]
+    dim_t points[MAX_DIMS]      # of the input that are transformed, in each of dims
+    dim_t last                  # of a real result, in the last of dims
+
+
+cdef int _check_points(Call* c, dim_t points) except -1:
+    if points < 1:
+        raise RuntimeError(f"{op_name(c)}(): {points} is an invalid number of data points")
+    return 0
+
+
+cdef int _plan_one(Call* c, Tensor t, bint real_result, Plan* p) except -1:
+    """From the arguments (input, n, dim)."""
+    cdef dim_t d = int_arg(c, 2), given
+    p.n = 1
+    p.dims[0] = transform_dim(c, d, t.ndim)
+    if not is_none(c, 1):
+        given = int_arg(c, 1)
+    elif real_result:
+        given = mul_dims(2, t.sizes[p.dims[0]] - 1)
+    else:
+        given = t.sizes[p.dims[0]]
+    _check_points(c, given)
+    p.last = given
+    if not real_result:
+        p.points[0] = given
+    else:
+        p.points[0] = t.sizes[p.dims[0]] if is_none(c, 1) else given // 2 + 1
+    return 0
+
+
+cdef int _plan_many(Call* c, Tensor t, bint real_result, Plan* p) except -1:
+    """From the arguments (input, s, dim)."""
+    cdef dim_t given[MAX_DIMS]
+    cdef int i, k, n
+    p.n = t.ndim
+    for i in range(t.ndim):
+        p.dims[i] = i
+    if not is_none(c, 2):
+        p.n = dims_arg(c, 2, given)
+        for i in range(p.n):
+            p.dims[i] = transform_dim(c, given[i], t.ndim)
+        for i in range(p.n):
+            for k in range(i):
+                if p.dims[k] == p.dims[i]:
+                    raise RuntimeError(f"{op_name(c)}(): dimension {p.dims[i]} is named twice")
+    for i in range(p.n):
+        p.points[i] = -1
+    if not is_none(c, 1):
+        n = dims_arg(c, 1, given)
+        if not is_none(c, 2) and n != p.n:
+            raise RuntimeError(f"{op_name(c)}(): s and dim must be of one length, got {n} and {p.n}")
+        if n > t.ndim:
+            raise RuntimeError(f"{op_name(c)}(): s has {n} sizes, but the input has shape {shape_str(t)}")
+        if is_none(c, 2):
+            p.n = n
+            for i in range(n):
+                p.dims[i] = t.ndim - n + i
+        copy_dims(p.points, given, n)
+    p.last = p.points[p.n - 1] if p.n else 0
+    for i in range(p.n):
+        if p.points[i] == -1:
+            p.points[i] = t.sizes[p.dims[i]]
+        _check_points(c, p.points[i])
+    if real_result and p.n:
+        if p.last == -1:
+            p.last = mul_dims(2, t.sizes[p.dims[p.n - 1]] - 1)
+        _check_points(c, p.last)
+        p.points[p.n - 1] = p.last // 2 + 1
+    return 0
+
+
+cdef int _need_dims(Call* c, Plan* p) except -1:
+    if p.n == 0:
+        raise RuntimeError(f"{op_name(c)}(): at least one dimension must be transformed")
+    return 0
+
+
+cdef Tensor _promoted(Call* c, Tensor t, bint to_complex_too):
+    """As the default floating-point dtype where it is of integers, and as a complex one where asked for."""
+    cdef DType d = t.dtype
+    if d.kind == KIND_COMPLEX:
+        return t
+    if d.kind <= KIND_INT:
+        d = default_float()
+    need_precision(c, d)
+    if to_complex_too:
+        d = to_complex(d)
+    return t if d is t.dtype else <Tensor>call("to", (t, d))
+
+
+cdef Tensor _fitted(Tensor t, Plan* p):
+    """Cut or filled up with zeros to the points that are transformed."""
+    cdef int i
+    cdef bint short = False
+    for i in range(p.n):
+        if t.sizes[p.dims[i]] > p.points[i]:
+            t = <Tensor>call("narrow", (t, p.dims[i], 0, p.points[i]))
+        short = short or t.sizes[p.dims[i]] < p.points[i]
+    if not short:
+        return t
+    pad = [0] * (2 * t.ndim)
+    for i in range(p.n):
+        pad[2 * (t.ndim - p.dims[i]) - 1] = p.points[i] - t.sizes[p.dims[i]]
+    return <Tensor>call("constant_pad_nd", (t, pad))
+
+
+cdef int _normalization(Call* c, bint forward) except -1:
+    """What argument `norm` (the fourth) says of this direction: 0 nothing, 1 by the root of the number, 2 by the number."""
+    cdef object norm = arg(c, 3)
+    if norm is None or norm == "backward":
+        return 0 if forward else 2
+    if norm == "forward":
+        return 2 if forward else 0
+    if norm == "ortho":
+        return 1
+    raise RuntimeError(f"{op_name(c)}(): norm must be 'backward', 'forward' or 'ortho', got {norm!r}")
+
+
+cdef tuple _dims(Plan* p, int n):
+    return tuple([p.dims[i] for i in range(n)])
+
+
+cdef int _check_out(Call* c, int kind) except -1:
+    """Of out= only the kind of dtype matters."""
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.kind != kind:
+        raise RuntimeError(f"{op_name(c)}(): out= must be {'complex' if kind == KIND_COMPLEX else 'floating-point'}, got "
+                           f"{(<Tensor>c.out).dtype.name}")
+    return 0
+
+
+cdef object _result(Call* c, object result):
+    """A result for the dispatcher; where out= is of another shape it becomes contiguous."""
+    cdef Tensor t = <Tensor>result, out
+    if c.out == NULL or not isinstance(<object>c.out, Tensor):
+        return t
+    out = <Tensor>c.out
+    if out.shape == t.shape:
+        return t
+    return call("contiguous", (t,))
+
+
+cdef object _exact_result(Call* c, object result):
+    """As `_result` where PyTorch conjugates straight into out=, which has to be of the result's dtype."""
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not (<Tensor>result).dtype:
+        raise RuntimeError(f"{op_name(c)}(): out= must be {(<Tensor>result).dtype.name}, got {(<Tensor>c.out).dtype.name}")
+    return _result(c, result)
+
+
+# One dimension -------------------------------------------------------------------------------
+
+cdef object _from_complex(Call* c, bint forward):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef int norm
+    _plan_one(c, t, False, &p)
+    t = _fitted(t, &p)
+    norm = _normalization(c, forward)
+    _check_out(c, KIND_COMPLEX)
+    return _result(c, call("_fft_c2c", (t, _dims(&p, 1), norm, forward)))
+
+
+cdef object _from_real(Call* c, bint forward, bint onesided):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef object result
+    cdef int norm
+    if t.dtype.kind == KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): the input must be real, got {t.dtype.name}")
+    _check_out(c, KIND_COMPLEX)
+    t = _promoted(c, t, False)
+    _plan_one(c, t, False, &p)
+    t = _fitted(t, &p)
+    norm = _normalization(c, forward)
+    result = call("_fft_r2c", (t, _dims(&p, 1), norm, onesided))
+    return _result(c, result) if forward else _exact_result(c, call("conj", (result,)))
+
+
+cdef object _to_real_numbers(Call* c, bint forward):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef int norm
+    _check_out(c, KIND_FLOAT)
+    t = _promoted(c, t, True)
+    _plan_one(c, t, True, &p)
+    t = _fitted(t, &p)
+    norm = _normalization(c, forward)
+    if forward:
+        t = <Tensor>call("conj", (t,))
+    return _result(c, call("_fft_c2r", (t, _dims(&p, 1), norm, p.last)))
+
+
+cdef object fft_body(Call* c):
+    return _from_complex(c, True) if tensor_arg(c, 0).dtype.kind == KIND_COMPLEX else _from_real(c, True, False)
+
+
+cdef object ifft_body(Call* c):
+    return _from_complex(c, False) if tensor_arg(c, 0).dtype.kind == KIND_COMPLEX else _from_real(c, False, False)
+
+
+cdef object rfft_body(Call* c):
+    return _from_real(c, True, True)
+
+
+cdef object irfft_body(Call* c):
+    return _to_real_numbers(c, False)
+
+
+cdef object hfft_body(Call* c):
+    return _to_real_numbers(c, True)
+
+
+cdef object ihfft_body(Call* c):
+    return _from_real(c, False, True)
+
+
+# Several dimensions ----------------------------------------------------------------------------
+
+cdef object _many(Call* c, bint forward):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef int norm
+    _plan_many(c, t, False, &p)
+    t = _fitted(_promoted(c, t, True), &p)
+    norm = _normalization(c, forward)
+    _check_out(c, KIND_COMPLEX)
+    return _result(c, call("_fft_c2c", (t, _dims(&p, p.n), norm, forward)))
+
+
+cdef object fftn_body(Call* c):
+    return _many(c, True)
+
+
+cdef object ifftn_body(Call* c):
+    return _many(c, False)
+
+
+cdef object rfftn_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef int norm
+    if t.dtype.kind == KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): the input must be real, got {t.dtype.name}")
+    _plan_many(c, t, False, &p)
+    _need_dims(c, &p)
+    t = _fitted(_promoted(c, t, False), &p)
+    norm = _normalization(c, True)
+    _check_out(c, KIND_COMPLEX)
+    return _result(c, call("_fft_r2c", (t, _dims(&p, p.n), norm, True)))
+
+
+cdef object irfftn_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef int norm
+    _plan_many(c, t, True, &p)
+    _need_dims(c, &p)
+    t = _fitted(_promoted(c, t, True), &p)
+    norm = _normalization(c, False)
+    _check_out(c, KIND_FLOAT)
+    return _result(c, call("_fft_c2r", (t, _dims(&p, p.n), norm, p.last)))
+
+
+cdef object hfftn_body(Call* c):
+    """Forward transforms of all dimensions but the last, then of that as of a conjugate's inverse."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef int norm
+    _plan_many(c, t, True, &p)
+    _need_dims(c, &p)
+    t = _fitted(_promoted(c, t, True), &p)
+    norm = _normalization(c, True)
+    _check_out(c, KIND_FLOAT)
+    if p.n > 1:
+        t = <Tensor>call("_fft_c2c", (t, _dims(&p, p.n - 1), norm, True))
+    t = <Tensor>call("conj", (t,))
+    return _result(c, call("_fft_c2r", (t, (p.dims[p.n - 1],), norm, p.last)))
+
+
+cdef object ihfftn_body(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Plan p
+    cdef int norm
+    _plan_many(c, t, False, &p)
+    _need_dims(c, &p)
+    t = _fitted(_promoted(c, t, False), &p)
+    norm = _normalization(c, False)
+    t = <Tensor>call("_fft_r2c", (t, (p.dims[p.n - 1],), norm, True))
+    _check_out(c, KIND_COMPLEX)
+    if p.n == 1:
+        return _result(c, call("conj", (t,)))
+    t = <Tensor>call("conj_physical", (t,))
+    return _result(c, call("_fft_c2c", (t, _dims(&p, p.n - 1), norm, False)))
+
+
+cdef long FLAGS = COMPOSITE | OUT | SAFE_CAST
+
+
+cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
+    """A transform of one, of two and of several dimensions."""
+    define(f"fft.{name}(Tensor input, int? n=None, int dim=-1, str? norm=None) -> Tensor", one, FLAGS, f"{doc}.")
+    define(f"fft.{name}2(Tensor input, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor", many, FLAGS,
+           f"{doc}, in two dimensions.")
+    define(f"fft.{name}n(Tensor input, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", many, FLAGS,
+           f"{doc}, in several dimensions.")
+    return 0
+
+
+_declare("fft", fft_body, fftn_body, "The discrete Fourier transform")
+_declare("ifft", ifft_body, ifftn_body, "The inverse discrete Fourier transform")
+_declare("rfft", rfft_body, rfftn_body, "The transform of real numbers, without the half that follows by symmetry")
+_declare("irfft", irfft_body, irfftn_body, "The inverse of the transform of real numbers")
+_declare("hfft", hfft_body, hfftn_body, "The transform of a Hermitian-symmetric signal, given by half of it")
+_declare("ihfft", ihfft_body, ihfftn_body, "The inverse of the transform of a Hermitian-symmetric signal")
+
+
+# Frequencies ------------------------------------------------------------------------------------
+
+cdef object _shifted(Call* c, bint back):
+    """Half of each size; the larger half where it is odd and the shift is undone."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t given[MAX_DIMS]
+    cdef int i, d, n = t.ndim
+    cdef list dims = [], shifts = []
+    if not is_none(c, 1):
+        n = dims_arg(c, 1, given)
+    for i in range(n):
+        d = i
+        if not is_none(c, 1):
+            d = transform_dim(c, given[i], t.ndim)
+        dims.append(d)
+        shifts.append((t.sizes[d] + back) // 2)
+    return call("roll", (t, shifts, dims))
+
+
+cdef object fftshift_body(Call* c):
+    return _shifted(c, False)
+
+
+cdef object ifftshift_body(Call* c):
+    return _shifted(c, True)
+
+
+cdef object _frequencies(Call* c, dim_t n):
+    """(n, d, options)"""
+    cdef DType dtype = option_dtype(c, 2, default_float())
+    if dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): a floating-point dtype is needed, got {dtype.name}")
+    if dtype.kind == KIND_COMPLEX or dtype.itemsize == 1:
+        raise NotImplementedError(f"{op_name(c)}(): dtype {dtype.name} is not supported")
+    if n < 0:
+        raise RuntimeError(f"{op_name(c)}(): n must not be negative, got {arg(c, 0)}")
+    return with_options(c, 2, new_contiguous(1, &n, dtype, option_device(c, 2)))
+
+
+cdef object fftfreq_meta(Call* c):
+    return _frequencies(c, int_arg(c, 0))
+
+
+cdef object rfftfreq_meta(Call* c):
+    return _frequencies(c, int_arg(c, 0) // 2 + 1)
+
+
+define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, COMPOSITE,
+       "Frequencies reordered so that zero is in the middle.")
+define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE, "fftshift() undone.")
+define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT,
+       "The frequencies of fft() of `n` points at distances `d`.")
+define(f"fft.rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", rfftfreq_meta, OUT,
+       "The frequencies of rfft() of `n` points at distances `d`.")

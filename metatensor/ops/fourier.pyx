@@ -1,0 +1,210 @@
+"""The three Fourier transforms that all others are made of, and the strides of their results."""
+from metatensor._core.dtype cimport F16, F32, F64, DType, to_complex, to_real
+from metatensor._core.layout cimport copy_dims, mul_dims, row_major
+from metatensor._core.op cimport (
+    FUNCTION_ONLY, OUT, SAFE_CAST, Call, arg, bool_arg, define, dims_arg, int_arg, op_name, result_device, tensor_arg, wrap,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
+from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor.ops.factory cimport make_like
+from metatensor.ops.spatial cimport on_cpu
+
+
+# Strides of the results -------------------------------------------------------------------
+#
+# A library transforms the last dimensions of a dense batch: the others come first, in the order of their strides. Its
+# result is given back with the dimensions in their old places. Where it takes several steps, the next one looks at the
+# strides that the last one left.
+
+cdef enum:
+    STEP_DIMS = 3       # dimensions that the CUDA library transforms at once
+
+
+cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
+    """Sort dimensions, the largest stride first; equals stay in order."""
+    cdef int i, k, d
+    for i in range(1, n):
+        d = dims[i]
+        k = i
+        while k > 0 and strides[dims[k - 1]] < strides[d]:
+            dims[k] = dims[k - 1]
+            k -= 1
+        dims[k] = d
+
+
+cdef int _step(int ndim, const dim_t* strides, const dim_t* sizes, int n, const int* dims, dim_t* out) except -1:
+    """Strides of a result of `sizes` after `dims`, in this order, of a tensor with `strides` were transformed."""
+    cdef int batch[MAX_DIMS]
+    cdef bint transformed[MAX_DIMS]
+    cdef int i, m = 0
+    cdef dim_t step = 1, count = 1
+    for i in range(ndim):
+        transformed[i] = False
+    for i in range(n):
+        transformed[dims[i]] = True
+    for i in range(ndim):
+        if not transformed[i]:
+            batch[m] = i
+            m += 1
+    _by_stride(m, batch, strides)
+    for i in range(n - 1, -1, -1):
+        out[dims[i]] = step
+        step = mul_dims(step, max(sizes[dims[i]], 1))
+    for i in range(m - 1, -1, -1):
+        out[batch[i]] = mul_dims(count, step)
+        count = mul_dims(count, sizes[batch[i]])
+    return 0
+
+
+cdef int _steps(int ndim, dim_t* strides, const dim_t* sizes, int n, int* dims) except -1:
+    """A few dimensions at a time, those of small strides first; changes `strides` and `dims`."""
+    cdef dim_t out[MAX_DIMS]
+    cdef int m
+    while n:
+        _by_stride(n, dims, strides)
+        m = min(n, STEP_DIMS)
+        _step(ndim, strides, sizes, m, &dims[n - m], out)
+        copy_dims(strides, out, ndim)
+        n -= m
+    return 0
+
+
+cdef inline bint _at_once(int n, const int* dims) noexcept:
+    """Whether the CUDA library does a real transform in one step."""
+    return n <= STEP_DIMS and not (n >= 2 and dims[0] == 0 and dims[1] == 1)
+
+
+cdef int _c2c_strides(Call* c, Tensor t, int n, int* dims, dim_t* out) except -1:
+    if on_cpu(c):
+        _by_stride(n, dims, t.strides)
+        return _step(t.ndim, t.strides, t.sizes, n, dims, out)
+    copy_dims(out, t.strides, t.ndim)
+    return _steps(t.ndim, out, t.sizes, n, dims)
+
+
+# Primitives ---------------------------------------------------------------------------------
+
+cdef int transform_dim(Call* c, dim_t d, int ndim) except -1:
+    """A dimension as 0 <= d < ndim; a 0-d tensor has none."""
+    if ndim == 0:
+        raise IndexError(f"{op_name(c)}(): dimension {d} of a tensor without dimensions")
+    return wrap(c, d, ndim)
+
+
+cdef int need_precision(Call* c, DType real) except -1:
+    """RuntimeError unless real numbers of this dtype are transformed: 32 and 64 bits, and 16 on devices other than cpu."""
+    if real.code != F32 and real.code != F64 and (real.code != F16 or on_cpu(c)):
+        raise RuntimeError(f"{op_name(c)}(): {real.name} numbers are not supported on {result_device(c).type}")
+    return 0
+
+
+cdef int _read_dims(Call* c, Tensor t, int* dims) except -1:
+    """Dimensions to transform, each once, none of them empty."""
+    cdef dim_t given[MAX_DIMS]
+    cdef int i, k, n = dims_arg(c, 1, given)
+    for i in range(n):
+        dims[i] = transform_dim(c, given[i], t.ndim)
+        for k in range(i):
+            if dims[k] == dims[i]:
+                raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} is named twice")
+        if t.sizes[dims[i]] == 0:
+            raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} of an input of shape {shape_str(t)} has no points")
+    if not 0 <= int_arg(c, 2) <= 2:
+        raise RuntimeError(f"{op_name(c)}(): normalization must be 0, 1 or 2, got {arg(c, 2)}")
+    return n
+
+
+cdef int _need(Call* c, Tensor t, int kind) except -1:
+    if t.dtype.kind != kind:
+        raise RuntimeError(f"{op_name(c)}(): a {'floating-point' if kind == KIND_FLOAT else 'complex'} tensor is needed, "
+                           f"got {t.dtype.name}")
+    return need_precision(c, to_real(t.dtype))
+
+
+cdef object c2c_meta(Call* c):
+    """(input, dim, normalization, forward)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int dims[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n
+    if t.dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): a complex tensor is needed, got {t.dtype.name}")
+    n = _read_dims(c, t, dims)
+    if n == 0:
+        return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+    _need(c, t, KIND_COMPLEX)
+    _c2c_strides(c, t, n, dims, strides)
+    return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
+
+
+cdef object r2c_meta(Call* c):
+    """(input, dim, normalization, onesided)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int dims[MAX_DIMS]
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t half[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n, last
+    _need(c, t, KIND_FLOAT)
+    n = _read_dims(c, t, dims)
+    if n == 0:
+        raise RuntimeError(f"{op_name(c)}(): at least one dimension is needed")
+    last = dims[n - 1]
+    copy_dims(half, t.sizes, t.ndim)
+    half[last] = t.sizes[last] // 2 + 1
+    copy_dims(sizes, t.sizes, t.ndim)
+    if bool_arg(c, 3):
+        sizes[last] = half[last]
+    if on_cpu(c):
+        _by_stride(n - 1, dims, t.strides)
+        _step(t.ndim, t.strides, sizes, n, dims, strides)
+    elif _at_once(n, dims):
+        _step(t.ndim, t.strides, sizes, n, dims, strides)
+    elif half[last] != sizes[last]:
+        # The other half is filled in afterwards, in a fresh tensor.
+        return new_contiguous(t.ndim, sizes, to_complex(t.dtype), result_device(c))
+    else:
+        _step(t.ndim, t.strides, half, 1, &last, strides)
+        _steps(t.ndim, strides, half, n - 1, dims)
+    return new_strided(t.ndim, sizes, strides, to_complex(t.dtype), result_device(c))
+
+
+cdef object c2r_meta(Call* c):
+    """(input, dim, normalization, last_dim_size)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int dims[MAX_DIMS]
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef dim_t before[MAX_DIMS]
+    cdef int n, last
+    _need(c, t, KIND_COMPLEX)
+    n = _read_dims(c, t, dims)
+    if n == 0:
+        raise RuntimeError(f"{op_name(c)}(): at least one dimension is needed")
+    last = dims[n - 1]
+    copy_dims(sizes, t.sizes, t.ndim)
+    sizes[last] = int_arg(c, 3)
+    if sizes[last] < 1:
+        raise RuntimeError(f"{op_name(c)}(): last_dim_size must be positive, got {sizes[last]}")
+    if not on_cpu(c) and _at_once(n, dims):
+        # The library destroys its input, so it is given a dense copy.
+        row_major(t.ndim, t.sizes, before)
+        _step(t.ndim, before, sizes, n, dims, strides)
+    else:
+        if n > 1:
+            _c2c_strides(c, t, n - 1, dims, before)
+        else:
+            copy_dims(before, t.strides, t.ndim)
+        _step(t.ndim, before, sizes, 1, &last, strides)
+    return new_strided(t.ndim, sizes, strides, to_real(t.dtype), result_device(c))
+
+
+define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,
+       OUT | SAFE_CAST | FUNCTION_ONLY, "Transforms of complex numbers; normalization 1 divides by the root of their "
+       "number, 2 by their number.")
+define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
+       OUT | SAFE_CAST | FUNCTION_ONLY, "Transforms of real numbers: all results, or in the last dimension just the half "
+       "that tells the other.")
+define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
+       OUT | SAFE_CAST | FUNCTION_ONLY, "Inverse transforms, whose real results have size `last_dim_size` in the last "
+       "dimension, of the half that tells the other.")
