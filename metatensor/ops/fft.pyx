@@ -1,13 +1,14 @@
 """`fft.*`: discrete Fourier transforms of one and of several dimensions, and the frequencies that belong to them."""
 from metatensor._core.dtype cimport DType, default_float, to_complex
-from metatensor._core.layout cimport copy_dims, mul_dims
+from metatensor._core.layout cimport copy_dims, dims_equal, mul_dims, row_major
 from metatensor._core.op cimport (
     COMPOSITE, OUT, SAFE_CAST, Call, MetaFn, arg, call, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_view, shape_str
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.factory cimport option_device, option_dtype, with_options
 from metatensor.ops.fourier cimport need_precision, transform_dim
+from metatensor.ops.spatial cimport on_cpu
 
 cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
                     "bool requires_grad=False")
@@ -149,21 +150,25 @@ cdef int _check_out(Call* c, int kind) except -1:
 
 
 cdef object _result(Call* c, object result):
-    """A result for the dispatcher; where out= is of another shape it becomes contiguous."""
+    """A result for the dispatcher; out= of another shape becomes row-major."""
     cdef Tensor t = <Tensor>result, out
+    cdef dim_t strides[MAX_DIMS]
     if c.out == NULL or not isinstance(<object>c.out, Tensor):
         return t
     out = <Tensor>c.out
-    if out.shape == t.shape:
+    if out.ndim == t.ndim and dims_equal(out.sizes, t.sizes, t.ndim):
         return t
-    return call("contiguous", (t,))
+    t = <Tensor>call("contiguous", (t,))
+    row_major(t.ndim, t.sizes, strides)
+    return new_view(t, t.ndim, t.sizes, strides, t.offset)
 
 
 cdef object _exact_result(Call* c, object result):
     """As `_result` where PyTorch conjugates straight into out=, which has to be of the result's dtype."""
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not (<Tensor>result).dtype:
         raise RuntimeError(f"{op_name(c)}(): out= must be {(<Tensor>result).dtype.name}, got {(<Tensor>c.out).dtype.name}")
-    return _result(c, result)
+    # On cpu the order of dimensions is kept, where there is one to keep.
+    return result if on_cpu(c) and not (<Tensor>result).flags & T_CONTIGUOUS else _result(c, result)
 
 
 # One dimension -------------------------------------------------------------------------------
@@ -308,7 +313,8 @@ cdef object ihfftn_body(Call* c):
     _check_out(c, KIND_COMPLEX)
     if p.n == 1:
         return _result(c, call("conj", (t,)))
-    t = <Tensor>call("conj_physical", (t,))
+    # PyTorch writes the conjugate out. On cpu that leaves strides alone, as conjugate views are treated here.
+    t = <Tensor>call("conj" if on_cpu(c) else "conj_physical", (t,))
     return _result(c, call("_fft_c2c", (t, _dims(&p, p.n - 1), norm, False)))
 
 

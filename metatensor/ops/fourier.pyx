@@ -1,11 +1,11 @@
 """The three Fourier transforms that all others are made of, and the strides of their results."""
 from metatensor._core.dtype cimport F16, F32, F64, DType, to_complex, to_real
-from metatensor._core.layout cimport copy_dims, mul_dims, row_major
+from metatensor._core.layout cimport copy_dims, mul_dims, preserve_strides, row_major
 from metatensor._core.op cimport (
     FUNCTION_ONLY, OUT, SAFE_CAST, Call, arg, bool_arg, define, dims_arg, int_arg, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_NEG, dim_t
 from metatensor.ops.factory cimport make_like
 from metatensor.ops.spatial cimport on_cpu
 
@@ -32,20 +32,41 @@ cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
         dims[k] = d
 
 
-cdef int _step(int ndim, const dim_t* strides, const dim_t* sizes, int n, const int* dims, dim_t* out) except -1:
+cdef int _batch(int ndim, const bint* transformed, bint swapping, int* dims) noexcept:
+    """The dimensions that are not transformed, in order or as a partition by swapping leaves them; how many."""
+    cdef int i, m = 0, last = ndim
+    if not swapping:
+        for i in range(ndim):
+            if not transformed[i]:
+                dims[m] = i
+                m += 1
+        return m
+    while m < last:
+        dims[m] = m
+        if transformed[m]:
+            last -= 1
+            while last > m and transformed[last]:
+                last -= 1
+            if last == m:
+                break
+            dims[m] = last
+        m += 1
+    return m
+
+
+cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int n, const int* dims,
+               dim_t* out) except -1:
     """Strides of a result of `sizes` after `dims`, in this order, of a tensor with `strides` were transformed."""
     cdef int batch[MAX_DIMS]
     cdef bint transformed[MAX_DIMS]
-    cdef int i, m = 0
+    cdef int i, m
     cdef dim_t step = 1, count = 1
     for i in range(ndim):
         transformed[i] = False
     for i in range(n):
         transformed[dims[i]] = True
-    for i in range(ndim):
-        if not transformed[i]:
-            batch[m] = i
-            m += 1
+    # The order of batch dimensions of one stride is that which they have before they are sorted.
+    m = _batch(ndim, transformed, cpu, batch)
     _by_stride(m, batch, strides)
     for i in range(n - 1, -1, -1):
         out[dims[i]] = step
@@ -63,7 +84,7 @@ cdef int _steps(int ndim, dim_t* strides, const dim_t* sizes, int n, int* dims) 
     while n:
         _by_stride(n, dims, strides)
         m = min(n, STEP_DIMS)
-        _step(ndim, strides, sizes, m, &dims[n - m], out)
+        _step(False, ndim, strides, sizes, m, &dims[n - m], out)
         copy_dims(strides, out, ndim)
         n -= m
     return 0
@@ -74,11 +95,21 @@ cdef inline bint _at_once(int n, const int* dims) noexcept:
     return n <= STEP_DIMS and not (n >= 2 and dims[0] == 0 and dims[1] == 1)
 
 
+cdef int _read_strides(Tensor t, dim_t* strides) except -1:
+    """The strides that a library is given: a conjugate or negative view is copied first."""
+    if t.flags & (T_CONJ | T_NEG):
+        return preserve_strides(t.ndim, t.sizes, t.strides, strides)
+    copy_dims(strides, t.strides, t.ndim)
+    return 0
+
+
 cdef int _c2c_strides(Call* c, Tensor t, int n, int* dims, dim_t* out) except -1:
+    cdef dim_t strides[MAX_DIMS]
+    _read_strides(t, strides)
     if on_cpu(c):
-        _by_stride(n, dims, t.strides)
-        return _step(t.ndim, t.strides, t.sizes, n, dims, out)
-    copy_dims(out, t.strides, t.ndim)
+        _by_stride(n, dims, strides)
+        return _step(True, t.ndim, strides, t.sizes, n, dims, out)
+    copy_dims(out, strides, t.ndim)
     return _steps(t.ndim, out, t.sizes, n, dims)
 
 
@@ -143,6 +174,7 @@ cdef object r2c_meta(Call* c):
     cdef int dims[MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t half[MAX_DIMS]
+    cdef dim_t before[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int n, last
     _need(c, t, KIND_FLOAT)
@@ -155,16 +187,17 @@ cdef object r2c_meta(Call* c):
     copy_dims(sizes, t.sizes, t.ndim)
     if bool_arg(c, 3):
         sizes[last] = half[last]
+    _read_strides(t, before)
     if on_cpu(c):
-        _by_stride(n - 1, dims, t.strides)
-        _step(t.ndim, t.strides, sizes, n, dims, strides)
+        _by_stride(n - 1, dims, before)
+        _step(True, t.ndim, before, sizes, n, dims, strides)
     elif _at_once(n, dims):
-        _step(t.ndim, t.strides, sizes, n, dims, strides)
+        _step(False, t.ndim, before, sizes, n, dims, strides)
     elif half[last] != sizes[last]:
         # The other half is filled in afterwards, in a fresh tensor.
         return new_contiguous(t.ndim, sizes, to_complex(t.dtype), result_device(c))
     else:
-        _step(t.ndim, t.strides, half, 1, &last, strides)
+        _step(False, t.ndim, before, half, 1, &last, strides)
         _steps(t.ndim, strides, half, n - 1, dims)
     return new_strided(t.ndim, sizes, strides, to_complex(t.dtype), result_device(c))
 
@@ -189,13 +222,13 @@ cdef object c2r_meta(Call* c):
     if not on_cpu(c) and _at_once(n, dims):
         # The library destroys its input, so it is given a dense copy.
         row_major(t.ndim, t.sizes, before)
-        _step(t.ndim, before, sizes, n, dims, strides)
+        _step(False, t.ndim, before, sizes, n, dims, strides)
     else:
         if n > 1:
             _c2c_strides(c, t, n - 1, dims, before)
         else:
-            copy_dims(before, t.strides, t.ndim)
-        _step(t.ndim, before, sizes, 1, &last, strides)
+            _read_strides(t, before)
+        _step(on_cpu(c), t.ndim, before, sizes, 1, &last, strides)
     return new_strided(t.ndim, sizes, strides, to_real(t.dtype), result_device(c))
 
 
