@@ -1,5 +1,5 @@
 """Padding, and moves of elements between channels and space."""
-from metatensor._core.layout cimport add_dims, mul_dims, set_format, suggest_format
+from metatensor._core.layout cimport add_dims, mul_dims, preserve_strides, set_format, suggest_format
 from metatensor._core.op cimport (
     FUNCTION_ONLY, Call, alias_op, arg, define, int_arg, is_none, op_name, result_device, tensor_arg,
 )
@@ -50,7 +50,9 @@ cdef object constant_pad(Call* c, int value):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t pad[2 * MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
     cdef dim_t kept
+    cdef bint grows = False
     cdef int i, d, n = read_pad(c, t, pad)
     check_value(c, t, value)
     for i in range(t.ndim):
@@ -63,6 +65,11 @@ cdef object constant_pad(Call* c, int value):
             fail_slot(c, 1, f"cuts more than dimension {d} of an input of shape {shape_str(t)} has: "
                             f"{dims_str(2 * n, pad)}")
         sizes[d] = add_dims(add_dims(t.sizes[d], pad[2 * i]), pad[2 * i + 1])
+        grows = grows or pad[2 * i] > 0 or pad[2 * i + 1] > 0
+    if not grows:
+        # What is left of the input is copied as it lies.
+        preserve_strides(t.ndim, sizes, t.strides, strides)
+        return new_strided(t.ndim, sizes, strides, t.dtype, result_device(c))
     return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
 
 

@@ -155,7 +155,9 @@ cdef object istft_body(Call* c):
     _read_frames(c, &f)
     if t.dtype.kind != KIND_COMPLEX:
         fail(c, f"the input must be complex, as stft() returns it, got {t.dtype.name}")
-    if t.ndim != 2 and t.ndim != 3:
+    if t.ndim < 2:
+        raise IndexError(f"istft(): the input must have at least 2 dimensions, got shape {shape_str(t)}")
+    if t.ndim > 3:
         fail(c, f"the input must be [frequencies, frames] or a batch of that, got shape {shape_str(t)}")
     if t.total == 0:
         fail(c, f"the input must not be empty, got shape {shape_str(t)}")
@@ -190,7 +192,7 @@ cdef object istft_body(Call* c):
     if not is_none(c, 8):
         end = add_dims(start, int_arg(c, 8))
     else:
-        end = total - start
+        end = -start if bool_arg(c, 5) else total
     y = y[:, start:end]
     envelope = envelope[:, start:end]
     _check_envelope(c, <Tensor>envelope)
