@@ -98,7 +98,7 @@ cdef object stft_body(Call* c):
     if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
         fail(c, f"the input must be floating-point or complex, got {t.dtype.name}")
     if t.ndim != 1 and t.ndim != 2:
-        fail(c, f"the input must be a signal or a batch of them, got shape {shape_str(t)}")
+        fail(c, f"the input must be a signal or a batch of them, got shape {shape_str(signal)}")
     if t.ndim == 1:
         t = <Tensor>call("unsqueeze", (t, 0))
     points = t.sizes[1]

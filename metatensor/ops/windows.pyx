@@ -1,4 +1,5 @@
 """Windows: `signal.windows.*`, and the older functions `hann_window` and the like."""
+cimport cython
 from libc.math cimport M_PI, sqrt
 from metatensor._core.dtype cimport BF16, F16, F32, F64, DType, default_float
 from metatensor._core.formats cimport STRIDED
@@ -57,7 +58,8 @@ define(f"kaiser_window.beta(int window_length, bool periodic, float beta, *, {OL
 
 # signal.windows: made of element-wise ops ------------------------------------------------
 
-cdef class Shape:
+@cython.final
+cdef class _Window:
     """The options that all windows share, checked; `whole` makes windows that are of one value."""
     cdef dim_t n
     cdef bint symmetric
@@ -69,14 +71,14 @@ cdef class Shape:
     cdef object ramp(self, double start, double end):
         return call("linspace", (start, end, self.n), self.options)
 
-    cdef double period(self):
+    cdef double period(self) noexcept:
         """Steps until a window repeats itself."""
         return self.n - 1 if self.symmetric else self.n
 
 
-cdef Shape _read(Call* c, int first):
+cdef _Window _read(Call* c, int first):
     """The window's length is the first argument, then from `first` on: sym and the options."""
-    cdef Shape s = Shape.__new__(Shape)
+    cdef _Window s = _Window.__new__(_Window)
     cdef DType d = default_float() if is_none(c, first + 1) else <DType>arg(c, first + 1)
     s.n = int_arg(c, 0)
     s.symmetric = bool_arg(c, first)
@@ -91,7 +93,7 @@ cdef Shape _read(Call* c, int first):
 
 
 cdef object bartlett_body(Call* c):
-    cdef Shape s = _read(c, 1)
+    cdef _Window s = _read(c, 1)
     if s.n < 2:
         return s.whole("ones")
     return 1 - call("abs", (s.ramp(-1, -1 + 2 * (s.n - 1) / s.period()),))
@@ -99,7 +101,7 @@ cdef object bartlett_body(Call* c):
 
 cdef object exponential_body(Call* c):
     """(M, center, tau, sym, options)"""
-    cdef Shape s = _read(c, 3)
+    cdef _Window s = _read(c, 3)
     cdef double tau = float_arg(c, 2), center
     if tau <= 0:
         raise ValueError(f"{op_name(c)}(): tau must be positive, got {tau}")
@@ -116,7 +118,7 @@ cdef object exponential_body(Call* c):
 
 cdef object gaussian_body(Call* c):
     """(M, std, sym, options)"""
-    cdef Shape s = _read(c, 2)
+    cdef _Window s = _read(c, 2)
     cdef double std = float_arg(c, 1), start, scale
     if std <= 0:
         raise ValueError(f"{op_name(c)}(): std must be positive, got {std}")
@@ -129,7 +131,7 @@ cdef object gaussian_body(Call* c):
 
 
 cdef object cosine_body(Call* c):
-    cdef Shape s = _read(c, 1)
+    cdef _Window s = _read(c, 1)
     cdef double scale
     if s.n == 0:
         return s.whole("empty")
@@ -139,7 +141,7 @@ cdef object cosine_body(Call* c):
 
 cdef object kaiser_body(Call* c):
     """(M, beta, sym, options)"""
-    cdef Shape s = _read(c, 2)
+    cdef _Window s = _read(c, 2)
     cdef double beta = float_arg(c, 1)
     if beta < 0:
         raise ValueError(f"{op_name(c)}(): beta must not be negative, got {beta}")
@@ -150,7 +152,7 @@ cdef object kaiser_body(Call* c):
     return call("i0", (call("sqrt", (top * top - k * k,)),)) / call("i0", (top,))
 
 
-cdef object _cosines(Shape s, list weights):
+cdef object _cosines(_Window s, list weights):
     """Cosines of 0, 1, 2, ... periods with alternating signs, added up."""
     cdef dict options = s.options
     cdef object signed
@@ -166,7 +168,7 @@ cdef object _cosines(Shape s, list weights):
 
 cdef object general_cosine_body(Call* c):
     """(M, a, sym, options)"""
-    cdef Shape s = _read(c, 2)
+    cdef _Window s = _read(c, 2)
     cdef list weights
     if s.n < 2:
         return s.whole("ones")
@@ -180,7 +182,7 @@ cdef object general_cosine_body(Call* c):
 
 
 cdef object _fixed(Call* c, int first, list weights):
-    cdef Shape s = _read(c, first)
+    cdef _Window s = _read(c, first)
     return s.whole("ones") if s.n < 2 else _cosines(s, weights)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-import numpy as np
 
 from metatensor.devices.array_kit.registry import kernel
 
 
-def _scale(n: int, d: float) -> Any:
+def _scale(n: int, d: float) -> float:
     """1 / (n * d), infinite where that is 0."""
-    return 1.0 / np.float64(n * d)
+    return 1.0 / (n * d) if n * d else math.inf
 
 
 @kernel("fft.fftfreq")

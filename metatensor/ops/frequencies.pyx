@@ -1,0 +1,64 @@
+"""The frequencies of Fourier transforms, and their reordering with zero in the middle."""
+from metatensor._core.dtype cimport DType, default_float
+from metatensor._core.op cimport COMPOSITE, OUT, Call, arg, call, define, dims_arg, int_arg, is_none, op_name, tensor_arg
+from metatensor._core.tensor cimport Tensor, new_contiguous
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor.ops.factory cimport option_device, option_dtype, with_options
+from metatensor.ops.fourier cimport transform_dim
+
+cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
+                    "bool requires_grad=False")
+
+
+cdef object _shifted(Call* c, bint back):
+    """Half of each size; the larger half where it is odd and the shift is undone."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t given[MAX_DIMS]
+    cdef int i, d, n = t.ndim
+    cdef list dims = [], shifts = []
+    if not is_none(c, 1):
+        n = dims_arg(c, 1, given)
+    for i in range(n):
+        d = i
+        if not is_none(c, 1):
+            d = transform_dim(c, given[i], t.ndim)
+        dims.append(d)
+        shifts.append((t.sizes[d] + back) // 2)
+    return call("roll", (t, shifts, dims))
+
+
+cdef object fftshift_body(Call* c):
+    return _shifted(c, False)
+
+
+cdef object ifftshift_body(Call* c):
+    return _shifted(c, True)
+
+
+cdef object _frequencies(Call* c, dim_t n):
+    """(n, d, options)"""
+    cdef DType dtype = option_dtype(c, 2, default_float())
+    if dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): a floating-point dtype is needed, got {dtype.name}")
+    if dtype.kind == KIND_COMPLEX or dtype.itemsize == 1:
+        raise NotImplementedError(f"{op_name(c)}(): dtype {dtype.name} is not supported")
+    if n < 0:
+        raise RuntimeError(f"{op_name(c)}(): n must not be negative, got {arg(c, 0)}")
+    return with_options(c, 2, new_contiguous(1, &n, dtype, option_device(c, 2)))
+
+
+cdef object fftfreq_meta(Call* c):
+    return _frequencies(c, int_arg(c, 0))
+
+
+cdef object rfftfreq_meta(Call* c):
+    return _frequencies(c, int_arg(c, 0) // 2 + 1)
+
+
+define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, COMPOSITE,
+       "Frequencies reordered so that zero is in the middle.")
+define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE, "fftshift() undone.")
+define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT,
+       "The frequencies of fft() of `n` points at distances `d`.")
+define(f"fft.rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", rfftfreq_meta, OUT,
+       "The frequencies of rfft() of `n` points at distances `d`.")
