@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import metatensor as mt
 from ops.against import agree, tensors_of
+from ops.layouts import conform, layouts
 from ops.pairs import values
 
 F = mt.nn.functional
@@ -17,6 +18,13 @@ F = mt.nn.functional
 @settings(max_examples=150)
 def test_constant(shape, pad, value):
     agree(lambda lib, t: lib.nn.functional.pad(t, pad, value=value), *tensors_of(0, shape))
+
+
+@pytest.mark.torch
+@given(layouts(max_dims=4), st.lists(st.integers(-1, 1), max_size=8))
+@settings(max_examples=150)
+def test_strides(layout, pad):
+    conform(lambda lib, t: lib.constant_pad_nd(t, pad), (layout, "float32"))
 
 
 @pytest.mark.torch
