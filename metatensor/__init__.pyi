@@ -9,12 +9,14 @@ from metatensor import (
     autograd as autograd,
     checkpoint as checkpoint,
     devices as devices,
+    fft as fft,
     library as library,
     linalg as linalg,
     nn as nn,
     ops as ops,
     plugins as plugins,
     rules as rules,
+    signal as signal,
     special as special,
     testing as testing,
 )
@@ -200,6 +202,12 @@ def _block_diag(tensors: Sequence[Tensor]) -> Tensor: ...
 def _clone_strided(input: Tensor) -> Tensor: ...
 def _conj(input: Tensor) -> Tensor:
     """A view that reads conjugated."""
+def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
+    """Transforms of complex numbers; normalization 1 divides by the root of their number, 2 by their number."""
+def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
+    """Inverse transforms, whose real results have size `last_dim_size` in the last dimension, of the half that tells the other."""
+def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool, *, out: Tensor | None = None) -> Tensor:
+    """Transforms of real numbers: all results, or in the last dimension just the half that tells the other."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
     """A tensor of bytes that are on the host."""
 @overload
@@ -220,6 +228,8 @@ def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor 
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
 def _neg_view(input: Tensor) -> Tensor:
     """A view that reads negated."""
+def _overlap_add(input: Tensor, step: _int) -> Tensor:
+    """Frames written over each other at distances of `step`, their values added up."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -405,6 +415,11 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | N
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), batched."""
 @overload
+def bartlett_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
+    """A triangle from 0 to 1 to 0."""
+@overload
+def bartlett_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
+@overload
 def bernoulli(input: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """1 with the probability in each element, else 0; or with probability p."""
 @overload
@@ -435,6 +450,11 @@ def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor
     """input ^ other."""
 def bitwise_xor_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """input ^ other."""
+@overload
+def blackman_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
+    """A sum of three cosines."""
+@overload
+def blackman_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     """Matrices along the diagonal of one."""
@@ -793,6 +813,20 @@ def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> 
     """input > other."""
 def gt_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """input > other."""
+@overload
+def hamming_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
+    """alpha - beta * cos(x), which does not quite reach 0."""
+@overload
+def hamming_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
+@overload
+def hamming_window(window_length: _int, periodic: _bool, alpha: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
+@overload
+def hamming_window(window_length: _int, periodic: _bool, alpha: _float, beta: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
+@overload
+def hann_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
+    """One period of a raised cosine."""
+@overload
+def hann_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def hardshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """x, and 0 where |x| <= lambd."""
 def hash_tensor(input: Tensor, dim: _int | Sequence[_int] | None = (), *, keepdim: _bool = False, mode: _int = 0, out: Tensor | None = None) -> Tensor:
@@ -888,6 +922,15 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is +inf."""
 def isreal(input: Tensor) -> Tensor:
     """Whether each imaginary part is 0."""
+def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
+    """The signal of which stft() gives the input, as near as can be: [..., frequencies, frames] to [..., points]."""
+@overload
+def kaiser_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
+    """A ratio of Bessel functions; the larger `beta`, the narrower."""
+@overload
+def kaiser_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
+@overload
+def kaiser_window(window_length: _int, periodic: _bool, beta: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product: blocks of `other` times each element of `input`."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_kthvalue:
@@ -1414,6 +1457,8 @@ def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correct
 def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 @overload
 def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ...
+def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
+    """Transforms of the frames of a signal [..., points]: [..., frequencies, frames]."""
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """input - alpha * other; bool is an error."""
 def sub_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:

@@ -730,6 +730,8 @@ class Tensor:
         """Whether each element is +inf."""
     def isreal(self) -> Tensor:
         """Whether each imaginary part is 0."""
+    def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
+        """The signal of which stft() gives the input, as near as can be: [..., frequencies, frames] to [..., points]."""
     def kron(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Kronecker product: blocks of `other` times each element of `input`."""
     def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_kthvalue:
@@ -1205,6 +1207,8 @@ class Tensor:
     def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     @overload
     def std_mean(self, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ...
+    def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
+        """Transforms of the frames of a signal [..., points]: [..., frequencies, frames]."""
     def sub(self, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
         """input - alpha * other; bool is an error."""
     def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
