@@ -11,8 +11,22 @@ cdef struct Layout:
 
 cdef extern from *:
     """
+    #ifdef _MSC_VER
+    #include <intrin.h>
+    static __inline int mt_mul_overflow(long long a, long long b, long long *r) {
+        *r = (long long)((unsigned long long)a * (unsigned long long)b);
+        return __mulh(a, b) != (*r >> 63);
+    }
+    static __inline int mt_add_overflow(long long a, long long b, long long *r) {
+        *r = (long long)((unsigned long long)a + (unsigned long long)b);
+        return ((a ^ *r) & (b ^ *r)) < 0;
+    }
+    #define MT_MUL_OVERFLOW(a, b, r) mt_mul_overflow((a), (b), (long long *)(r))
+    #define MT_ADD_OVERFLOW(a, b, r) mt_add_overflow((a), (b), (long long *)(r))
+    #else
     #define MT_MUL_OVERFLOW(a, b, r) __builtin_mul_overflow((long long)(a), (long long)(b), (long long *)(r))
     #define MT_ADD_OVERFLOW(a, b, r) __builtin_add_overflow((long long)(a), (long long)(b), (long long *)(r))
+    #endif
     """
     bint MT_MUL_OVERFLOW(dim_t a, dim_t b, dim_t* r) noexcept
     bint MT_ADD_OVERFLOW(dim_t a, dim_t b, dim_t* r) noexcept

@@ -11,7 +11,11 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
+    #ifdef _MSC_VER
+    static __declspec(thread) PyObject *mt_thread_state = NULL;
+    #else
     static _Thread_local PyObject *mt_thread_state = NULL;
+    #endif
     """
     PyObject* mt_thread_state
 
