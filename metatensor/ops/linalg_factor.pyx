@@ -28,10 +28,11 @@ cdef object cholesky_body(Call* c):
 
 
 cdef object old_cholesky_meta(Call* c):
-    """Of nothing, and into a tensor given as out=, the result lies by rows."""
+    """Of nothing, whatever its shape, and into a tensor given as out=, the result lies by rows."""
     cdef Tensor t = tensor_arg(c, 0)
-    need_square(c, t, "input")
-    need_routine(c, t, False)
+    if t.total:
+        need_square(c, t, "input")
+        need_routine(c, t, False)
     if t.total == 0 or c.variant == WITH_OUT:
         return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
     return by_columns(c, t.ndim, t.sizes, t.dtype)

@@ -106,9 +106,9 @@ cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
     copy_dims(lay.sizes, a.sizes, a.ndim)
     if broadcast_into(&lay, b.ndim, b.sizes):
         raise RuntimeError(f"{op_name(c)}(): the shapes {shape_str(a)} and {shape_str(b)} do not broadcast")
-    need_one_dtype(c, a, b, "input", "other")
     if a.dtype.code == BOOL:
         raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
+    need_one_dtype(c, a, b, "input", "other")
     return new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
 
 

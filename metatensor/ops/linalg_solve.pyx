@@ -31,9 +31,12 @@ cdef object solve_ex_meta(Call* c):
     need_square(c, a, "A")
     vector = is_vector(a, b)
     if vector:
-        if (b.sizes[b.ndim - 1] if left else 1) != rows(a):
-            raise RuntimeError(f"{title(c)}(): the shapes do not fit {'A X = B' if left else 'X A = B'}: A has shape "
-                               f"{shape_str(a)}, and B the shape {shape_str(b)}, which stands for columns")
+        if not left:
+            raise RuntimeError(f"{title(c)}(): with left=False B must be matrices, got shape {shape_str(b)}, which stands "
+                               f"for vectors beside A of shape {shape_str(a)}")
+        if b.sizes[b.ndim - 1] != rows(a):
+            raise RuntimeError(f"{title(c)}(): the shapes do not fit A X = B: A has shape {shape_str(a)}, and B the shape "
+                               f"{shape_str(b)}, which stands for vectors")
     else:
         need_solvable(c, a, b, left)
     broadcast_batches(c, a, 2, b, 1 if vector else 2, &lay)
@@ -95,7 +98,7 @@ cdef object solve_triangular_meta(Call* c):
     """(A, B, upper, left, unitriangular); B is brought to the dtype of A."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     need_solvable(c, a, b, bool_arg(c, 3))
-    need_routine(c, a, False)
+    need_routine(c, a, True)
     return solved(c, a, b, True)
 
 
@@ -106,7 +109,7 @@ cdef object triangular_solve_meta(Call* c):
     need_matrix(c, b, "input")
     need_one_dtype(c, b, a, "input", "A")
     need_solvable(c, a, b, True)
-    need_routine(c, a, False)
+    need_routine(c, a, True)
     broadcast_batches(c, b, 2, a, 2, &lay)
     return make_returns(c, (new_matrices(c, lay.ndim, lay.sizes, rows(b), columns(b), a.dtype, True),
                             new_matrices(c, lay.ndim, lay.sizes, rows(a), columns(a), a.dtype, True)))
@@ -114,15 +117,16 @@ cdef object triangular_solve_meta(Call* c):
 
 cdef object lu_solve_meta(Call* c):
     """(LU, pivots, B, left, adjoint)"""
-    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 2)
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 2), out
     cdef bint left = bool_arg(c, 3)
     need_floating(c, a, True)
     need_one_dtype(c, a, b, "LU", "B")
     need_square(c, a, "LU")
     check_pivots(c, a, tensor_arg(c, 1), False)
     need_solvable(c, a, b, left)
-    need_routine(c, a, False)
-    return solved(c, a, b, left)
+    out = solved(c, a, b, left)
+    need_routine(c, out, False)
+    return out
 
 
 cdef object old_lu_solve_body(Call* c):
@@ -150,7 +154,7 @@ cdef object cholesky_solve_meta(Call* c):
     need_matrix(c, a, "input2")
     need_one_dtype(c, b, a, "input", "input2")
     need_solvable(c, a, b, True)
-    need_routine(c, a, False)
+    need_routine(c, a, True)
     return solved(c, a, b, c.variant != WITH_OUT)
 
 

@@ -163,6 +163,13 @@ cdef object pinv_meta(Call* c):
     return pseudoinverse(c, 1, 2, 3)
 
 
+cdef object pinv_numbers_meta(Call* c):
+    """As `pinv_meta`; the default of rtol is made of the sizes before anything else is looked at."""
+    if tensor_arg(c, 0).ndim < 2 and is_none(c, 2) and not is_none(c, 1):
+        raise IndexError(f"{title(c)}(): input must have at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
+    return pseudoinverse(c, 1, 2, 3)
+
+
 cdef object pinv_rcond_meta(Call* c):
     """(input [..., m, n], rcond, hermitian) -> [..., n, m]"""
     return pseudoinverse(c, 1, 1, 2)
@@ -174,8 +181,8 @@ cdef object pinverse_body(Call* c):
 
 define("linalg.pinv(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", pinv_meta, OUT,
        "Pseudoinverses; singular values up to max(atol, rtol * the largest) are taken for 0.")
-define("linalg.pinv.numbers(Tensor input, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", pinv_meta,
-       OUT)
+define("linalg.pinv.numbers(Tensor input, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
+       pinv_numbers_meta, OUT)
 define("linalg.pinv.rcond_tensor(Tensor input, Tensor rcond, bool hermitian=False) -> Tensor", pinv_rcond_meta, OUT)
 define("linalg.pinv.rcond(Tensor input, float rcond, bool hermitian=False) -> Tensor", pinv_rcond_meta, OUT)
 define("pinverse(Tensor input, float rcond=1e-15) -> Tensor", pinverse_body, COMPOSITE,
