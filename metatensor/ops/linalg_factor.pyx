@@ -2,13 +2,13 @@
 from metatensor._core.dtype cimport I32, by_code
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, bool_arg, call, define, make_returns, result_device,
-    tensor_arg,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, SAFE_CAST, WITH_OUT, Call, arg, bool_arg, call, define, make_returns,
+    result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport dim_t
 from metatensor.ops.matrices cimport (
-    by_columns, columns, empty_vector, need_floating, need_matrix, need_one_dtype, need_routine,
+    by_columns, by_columns_unless_out, columns, empty_vector, need_floating, need_matrix, need_one_dtype, need_routine,
     need_square, new_matrices, new_vectors, per_matrix, rows, title,
 )
 
@@ -42,7 +42,7 @@ cdef object cholesky_inverse_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_square(c, t, "input")
     need_routine(c, t, True)
-    return by_columns(c, t.ndim, t.sizes, t.dtype)
+    return by_columns_unless_out(c, t.ndim, t.sizes, t.dtype)
 
 
 define("linalg.cholesky_ex(Tensor input, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
@@ -108,7 +108,8 @@ cdef object lu_factor_body(Call* c):
 cdef object old_lu_body(Call* c):
     """(A, pivot, get_infos): singular matrices raise nothing."""
     parts = call("linalg.lu_factor_ex", (tensor_arg(c, 0),), {"pivot": arg(c, 1)})
-    return tuple(parts) if bool_arg(c, 2) else (parts[0], parts[1])
+    factors = call("contiguous", (parts[0],)) if c.variant == WITH_OUT else parts[0]
+    return (factors, parts[1], parts[2]) if bool_arg(c, 2) else (factors, parts[1])
 
 
 cdef tuple unpacked(Call* c, Tensor t, bint data, bint permutations):
@@ -143,7 +144,8 @@ define("linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=Fals
 define("linalg.lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", lu_factor_body,
        COMPOSITE | OUT | EXACT_OUT,
        "LU factors in one matrix, and the rows exchanged (int32, from 1). LinAlgError for singular matrices.")
-define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)", old_lu_body, COMPOSITE | OUT,
+define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)", old_lu_body,
+       COMPOSITE | OUT | SAFE_CAST,
        "LU factors in one matrix, and the rows exchanged; with `get_infos` the first zero pivots too.")
 define("linalg.lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu_meta, OUT | EXACT_OUT,
        "Matrices as P @ L @ U: a permutation, unit lower and upper triangular factors.")
@@ -212,7 +214,7 @@ cdef object householder_meta(Call* c):
                            + shape_str(t))
     check_reflectors(c, t, tau)
     need_routine(c, t, True)
-    return by_columns(c, t.ndim, t.sizes, t.dtype)
+    return by_columns_unless_out(c, t.ndim, t.sizes, t.dtype)
 
 
 cdef object ormqr_meta(Call* c):
@@ -236,14 +238,15 @@ cdef object ormqr_meta(Call* c):
                            + shape_str(t))
     need_one_dtype(c, t, other, "input", "other")
     need_routine(c, t, True)
-    return by_columns(c, other.ndim, other.sizes, other.dtype)
+    return by_columns_unless_out(c, other.ndim, other.sizes, other.dtype)
 
 
 define("linalg.qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", qr_meta, OUT | EXACT_OUT,
        "Matrices as Q @ R: orthonormal columns and an upper triangle. mode 'r' leaves Q out, 'complete' makes it square.")
-define("qr(Tensor input, bool some=True) -> (Tensor Q, Tensor R)", old_qr_body, COMPOSITE | OUT,
+define("qr(Tensor input, bool some=True) -> (Tensor Q, Tensor R)", old_qr_body,
+       COMPOSITE | OUT | EXACT_OUT,
        "QR factors, as linalg.qr: reduced with `some`, else complete.")
-define("geqrf(Tensor input) -> (Tensor a, Tensor tau)", geqrf_meta, OUT | EXACT_OUT,
+define("geqrf(Tensor input) -> (Tensor a, Tensor tau)", geqrf_meta, OUT,
        "QR factors as LAPACK has them: R over Householder vectors, and the vectors' factors.")
 define("linalg.householder_product(Tensor input, Tensor tau) -> Tensor", householder_meta, OUT,
        "The first columns of products of Householder reflections: Q of geqrf.")

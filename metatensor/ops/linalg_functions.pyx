@@ -53,6 +53,10 @@ cdef object matrix_power_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef object n = arg(c, 1), factor, found = None
     need_square(c, t, "input")
+    if c.variant == WITH_OUT and n not in (0, 1) and isinstance(<object>c.out, Tensor) \
+            and (<Tensor>c.out).dtype is not t.dtype:
+        raise RuntimeError(f"{op_name(c)}(): out must have the dtype of input, {t.dtype.name}, got "
+                           f"{(<Tensor>c.out).dtype.name}")
     if n == 0:
         ones = call("new_ones", (t, (columns(t),)))
         return call("copy_", (call("new_empty", (t, t.shape)), call("diag_embed", (ones,))))

@@ -2,7 +2,7 @@
 from metatensor._core.dtype cimport F32, I64, DType, by_code, to_complex, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, bool_arg, call, define, is_none, make_returns,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, bool_arg, call, define, is_none, make_returns,
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -89,17 +89,18 @@ cdef Tensor singular_values(Call* c, Tensor t):
 
 
 cdef object svd_meta(Call* c):
-    """(A [..., m, n], full_matrices, driver): Vh lies by columns on the cpu, by rows elsewhere"""
+    """(A [..., m, n], full_matrices, driver): Vh lies by columns on the cpu and for out=, by rows elsewhere"""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t m, n, k
+    cdef bint columnwise = on_cpu(c) or c.variant == WITH_OUT
     check_svd(c, t, 2)
     m, n = rows(t), columns(t)
     k = min(m, n)
     if bool_arg(c, 1):
         return make_returns(c, (new_matrices(c, t.ndim - 2, t.sizes, m, m, t.dtype, True), singular_values(c, t),
-                                new_matrices(c, t.ndim - 2, t.sizes, n, n, t.dtype, on_cpu(c))))
+                                new_matrices(c, t.ndim - 2, t.sizes, n, n, t.dtype, columnwise)))
     return make_returns(c, (new_matrices(c, t.ndim - 2, t.sizes, m, k, t.dtype, True), singular_values(c, t),
-                            new_matrices(c, t.ndim - 2, t.sizes, k, n, t.dtype, on_cpu(c))))
+                            new_matrices(c, t.ndim - 2, t.sizes, k, n, t.dtype, columnwise)))
 
 
 cdef object svdvals_meta(Call* c):
@@ -114,7 +115,8 @@ cdef object old_svd_body(Call* c):
     need_matrix(c, t, "input")
     if bool_arg(c, 2):
         parts = call("linalg.svd", (t, not bool_arg(c, 1)))
-        return make_returns(c, (parts[0], parts[1], call("adjoint", (parts[2],))))
+        v = call("adjoint", (parts[2],))
+        return make_returns(c, (parts[0], parts[1], call("contiguous", (v,)) if c.variant == WITH_OUT else v))
     values = call("linalg.svdvals", (t,))
     batch = [t.sizes[i] for i in range(t.ndim - 2)]
     return make_returns(c, (call("new_zeros", (t, batch + [rows(t), rows(t)])), values,
@@ -126,7 +128,7 @@ define("linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (T
 define("linalg.svdvals(Tensor A, *, str? driver=None) -> Tensor", svdvals_meta, OUT | EXACT_OUT,
        "Singular values, in falling order.")
 define("svd(Tensor input, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", old_svd_body,
-       COMPOSITE | OUT, "Matrices as U @ diag(S) @ V.mH; reduced with `some`.")
+       COMPOSITE | OUT | EXACT_OUT, "Matrices as U @ diag(S) @ V.mH; reduced with `some`.")
 
 
 # What singular values say -----------------------------------------------------------------

@@ -27,6 +27,9 @@ cdef int broadcast_batches(Call* c, Tensor a, int drop_a, Tensor b, int drop_b, 
 cdef Tensor new_matrices(Call* c, int nbatch, const dim_t* batch, dim_t rows, dim_t columns, DType d, bint columnwise)
 cdef Tensor by_columns(Call* c, int ndim, const dim_t* sizes, DType d)
 cdef Tensor new_vectors(Call* c, int nbatch, const dim_t* batch, dim_t n, DType d)
+# As by_columns, but by rows where out= is given: but for an empty tensor of the right dtype on the cpu, that is what
+# it is resized to.
+cdef Tensor by_columns_unless_out(Call* c, int ndim, const dim_t* sizes, DType d)
 # One number for each matrix of t.
 cdef Tensor per_matrix(Call* c, Tensor t, DType d)
 cdef Tensor empty_vector(Call* c, DType d)

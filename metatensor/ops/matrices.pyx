@@ -1,7 +1,7 @@
 """Batches of matrices: the checks and layouts that the families of linear algebra share."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
-from metatensor._core.op cimport Call, op_name, result_device
+from metatensor._core.op cimport WITH_OUT, Call, op_name, result_device
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
 
@@ -79,6 +79,15 @@ cdef Tensor by_columns(Call* c, int ndim, const dim_t* sizes, DType d):
         strides[ndim - 1] = max(sizes[ndim - 2], 1)
         strides[ndim - 2] = 1
     return new_strided(ndim, sizes, strides, d, result_device(c))
+
+
+cdef Tensor by_columns_unless_out(Call* c, int ndim, const dim_t* sizes, DType d):
+    cdef Tensor out
+    if c.variant == WITH_OUT:
+        out = <object>c.out if isinstance(<object>c.out, Tensor) else None
+        if out is None or out.total or out.dtype is not d or result_device(c).type != "cpu":
+            return new_contiguous(ndim, sizes, d, result_device(c))
+    return by_columns(c, ndim, sizes, d)
 
 
 cdef Tensor new_matrices(Call* c, int nbatch, const dim_t* batch, dim_t rows, dim_t columns, DType d, bint columnwise):
