@@ -138,9 +138,9 @@ cdef object ldl_solve_meta(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 2)
     need_square(c, a, "LD")
     need_floating(c, a, True)
+    need_one_dtype(c, a, b, "LD", "B")
     if b.ndim < 2:
         raise IndexError(f"{title(c)}(): B must have at least 2 dimensions, got shape {shape_str(b)}")
-    need_one_dtype(c, a, b, "LD", "B")
     need_solvable(c, a, b, True)
     check_pivots(c, a, tensor_arg(c, 1), True)
     need_routine(c, a, False)

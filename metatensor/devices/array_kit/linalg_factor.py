@@ -38,6 +38,8 @@ def cholesky_ex(kit: Any, out: Any, a: Any, upper: bool, check_errors: bool) -> 
 @kernel("cholesky")
 @on_host
 def cholesky(kit: Any, out: Any, a: Any, upper: bool) -> Any:
+    if not a.size:
+        return a
     factors, info = cholesky_factors(a, upper)
     raise_failed(info, "cholesky(): the matrix is not positive definite: its leading minor of order {} is not positive")
     return factors
@@ -70,7 +72,7 @@ def ldl_factor_ex(kit: Any, out: Any, a: Any, hermitian: bool, check_errors: boo
     if a.size:
         routine = lapack("hetrf" if hermitian and a.dtype.kind == "c" else "sytrf", a.dtype)
         for i, matrix in enumerate(flat(a)):
-            flat(factors)[i], flat(pivots, 1)[i], info.reshape(-1)[i] = routine(np.asfortranarray(matrix), lower=True)
+            flat(factors)[i], flat(pivots, 1)[i], info.reshape(-1)[i] = routine(matrix, lower=True, lwork=blocked(matrix))
     if check_errors:
         raise_failed(info, "linalg.ldl_factor(): the factor D is singular: its diagonal element {} is zero")
     return np.tril(factors), pivots, info
@@ -79,13 +81,13 @@ def ldl_factor_ex(kit: Any, out: Any, a: Any, hermitian: bool, check_errors: boo
 # LU --------------------------------------------------------------------------------------------
 
 
-def lu_factors(a: np.ndarray, pivot: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def lu_factors(a: np.ndarray, pivot: bool = True, name: str = "") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """L and U in one matrix, rows exchanged (from 1), and the first zero pivot (from 1), or 0."""
+    if not pivot and a.size:
+        raise RuntimeError(f"{name}(): factors without pivoting are not computed; pass pivot=True (shape {list(a.shape)})")
     k = min(a.shape[-2:])
     factors = np.zeros(a.shape, a.dtype)
     pivots, info = np.zeros((*a.shape[:-2], k), np.int32), np.zeros(a.shape[:-2], np.int32)
-    if not pivot and a.size:
-        return eliminated(a), pivots + np.arange(1, k + 1, dtype=np.int32), info
     if a.size:
         getrf = lapack("getrf", a.dtype)
         for i, matrix in enumerate(flat(a)):
@@ -93,19 +95,10 @@ def lu_factors(a: np.ndarray, pivot: bool = True) -> tuple[np.ndarray, np.ndarra
     return factors, pivots + 1, info
 
 
-def eliminated(a: np.ndarray) -> np.ndarray:
-    """LU factors without exchanged rows."""
-    lu = a.copy()
-    for i in range(min(a.shape[-2:])):
-        lu[..., i + 1 :, i] /= lu[..., i, i, None]
-        lu[..., i + 1 :, i + 1 :] -= lu[..., i + 1 :, i, None] * lu[..., i, None, i + 1 :]
-    return lu
-
-
 @kernel("linalg.lu_factor_ex")
 @on_host
 def lu_factor_ex(kit: Any, out: Any, a: Any, pivot: bool, check_errors: bool) -> Any:
-    factors, pivots, info = lu_factors(a, pivot)
+    factors, pivots, info = lu_factors(a, pivot, "linalg.lu_factor")
     if check_errors:
         raise_failed(info, "linalg.lu_factor(): the matrix is singular: the diagonal element {} of U is zero", RuntimeError)
     return factors, pivots, info
@@ -136,7 +129,7 @@ def unpacked(out: Any, factors: np.ndarray, pivots: np.ndarray, data: bool, perm
 @kernel("linalg.lu")
 @on_host
 def lu(kit: Any, out: Any, a: Any, pivot: bool) -> Any:
-    factors, pivots, _ = lu_factors(a, pivot)
+    factors, pivots, _ = lu_factors(a, pivot, "linalg.lu")
     return unpacked(out, factors, pivots, True, pivot)
 
 
