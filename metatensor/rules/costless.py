@@ -48,6 +48,13 @@ REDUCTION = """
     scatter_reduce softmax sort special.log_softmax special.logsumexp special.softmax std std_mean sum topk trace
     unique unique_consecutive var var_mean
 """
+LINEAR_ALGEBRA = """
+    _linalg_lstsq cholesky cholesky_inverse cholesky_solve cross det geqrf linalg.cholesky_ex linalg.cross linalg.det
+    linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv_ex
+    linalg.ldl_factor_ex linalg.ldl_solve linalg.lu linalg.lu_factor_ex linalg.lu_solve linalg.matrix_exp linalg.pinv
+    linalg.qr linalg.slogdet linalg.solve_ex linalg.solve_triangular linalg.svd linalg.svdvals linalg.vander logdet
+    lu_unpack orgqr ormqr slogdet triangular_solve
+"""
 NORMALISATION = """
     native_batch_norm native_group_norm native_layer_norm nn.functional._batch_norm_eval
     nn.functional._batch_norm_stats nn.functional._batch_norm_train nn.functional._batch_statistics
@@ -91,5 +98,5 @@ LOSS = """
     pairwise_distance
 """
 
-UNCOUNTED = _names(POINTWISE, REDUCTION, NORMALISATION, POOLING, SAMPLING, FOURIER, RANDOM, LOSS)
-"""They compute in proportion to their elements, which the convention does not count."""
+UNCOUNTED = _names(POINTWISE, REDUCTION, LINEAR_ALGEBRA, NORMALISATION, POOLING, SAMPLING, FOURIER, RANDOM, LOSS)
+"""They compute in proportion to their elements, or factor matrices, which the convention does not count."""

@@ -11,7 +11,7 @@ from metatensor.devices.array_kit.registry import kernel
 def product(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """``a @ b``, into ``out`` where its dtype and layout allow; rows times one matrix are one product."""
     fits = out is not None and out.ndim and out.dtype == a.dtype == b.dtype
-    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size:
+    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size and b.size:
         flat = a.reshape(-1, a.shape[-1])
         if fits and out.flags.c_contiguous:
             xp.matmul(flat, b, out=out.reshape(-1, b.shape[-1]))

@@ -1,0 +1,246 @@
+"""Factorisations of batches of matrices: Cholesky, LDL, LU and QR; the factors lie by columns, as LAPACK has them."""
+from metatensor._core.dtype cimport I32, by_code
+from metatensor._core.layout cimport dims_equal
+from metatensor._core.op cimport (
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, SAFE_CAST, WITH_OUT, Call, arg, bool_arg, call, define, make_returns,
+    result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport dim_t
+from metatensor.ops.matrices cimport (
+    by_columns, by_columns_unless_out, columns, empty_vector, need_floating, need_matrix, need_one_dtype, need_routine,
+    need_square, new_matrices, new_vectors, per_matrix, rows, title,
+)
+
+
+# Cholesky -------------------------------------------------------------------------------
+
+cdef object cholesky_ex_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_floating(c, t, True)
+    need_routine(c, t, False)
+    return make_returns(c, (by_columns(c, t.ndim, t.sizes, t.dtype), per_matrix(c, t, by_code(I32))))
+
+
+cdef object cholesky_body(Call* c):
+    return call("linalg.cholesky_ex", (tensor_arg(c, 0),), {"upper": arg(c, 1), "check_errors": True})[0]
+
+
+cdef object old_cholesky_meta(Call* c):
+    """Of nothing, whatever its shape, and into a tensor given as out=, the result lies by rows."""
+    cdef Tensor t = tensor_arg(c, 0)
+    if t.total:
+        need_square(c, t, "input")
+        need_routine(c, t, False)
+    if t.total == 0 or c.variant == WITH_OUT:
+        return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    return by_columns(c, t.ndim, t.sizes, t.dtype)
+
+
+cdef object cholesky_inverse_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_routine(c, t, True)
+    return by_columns_unless_out(c, t.ndim, t.sizes, t.dtype)
+
+
+define("linalg.cholesky_ex(Tensor input, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
+       cholesky_ex_meta, OUT | EXACT_OUT,
+       "Cholesky factors and, for each matrix, 0 or the order of the first minor that is not positive.")
+define("linalg.cholesky(Tensor input, *, bool upper=False) -> Tensor", cholesky_body, COMPOSITE | OUT | EXACT_OUT,
+       "Cholesky factors of positive definite matrices: L @ L.mH, or U.mH @ U. LinAlgError for other matrices.")
+define("cholesky(Tensor input, bool upper=False) -> Tensor", old_cholesky_meta, OUT,
+       "Cholesky factors of positive definite matrices, as linalg.cholesky.")
+define("cholesky_inverse(Tensor input, bool upper=False) -> Tensor", cholesky_inverse_meta, OUT,
+       "Inverses of matrices, given as their Cholesky factors.")
+
+
+# LDL ------------------------------------------------------------------------------------
+
+cdef object ldl_factor_ex_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_floating(c, t, True)
+    need_routine(c, t, False)
+    return make_returns(c, (by_columns(c, t.ndim, t.sizes, t.dtype),
+                            new_contiguous(t.ndim - 1, t.sizes, by_code(I32), result_device(c)),
+                            per_matrix(c, t, by_code(I32))))
+
+
+cdef object ldl_factor_body(Call* c):
+    parts = call("linalg.ldl_factor_ex", (tensor_arg(c, 0),), {"hermitian": arg(c, 1), "check_errors": True})
+    return make_returns(c, (parts[0], parts[1]))
+
+
+define("linalg.ldl_factor_ex(Tensor input, *, bool hermitian=False, bool check_errors=False) "
+       "-> (Tensor LD, Tensor pivots, Tensor info)", ldl_factor_ex_meta, OUT | EXACT_OUT,
+       "LDL factors of symmetric (or hermitian) matrices, of which only the lower triangles are read, in LAPACK's compact "
+       "form; info is positive where D is singular.")
+define("linalg.ldl_factor(Tensor input, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", ldl_factor_body,
+       COMPOSITE | OUT | EXACT_OUT, "LDL factors of symmetric (or hermitian) matrices, in LAPACK's compact form.")
+
+
+# LU -------------------------------------------------------------------------------------
+
+cdef object lu_factor_ex_meta(Call* c):
+    """(A, pivot, check_errors)"""
+    cdef Tensor t = tensor_arg(c, 0)
+    need_matrix(c, t, "A")
+    need_routine(c, t, False)
+    return make_returns(c, (by_columns(c, t.ndim, t.sizes, t.dtype),
+                            new_vectors(c, t.ndim - 2, t.sizes, min(rows(t), columns(t)), by_code(I32)),
+                            per_matrix(c, t, by_code(I32))))
+
+
+cdef object lu_factor_body(Call* c):
+    parts = call("linalg.lu_factor_ex", (tensor_arg(c, 0),), {"pivot": arg(c, 1), "check_errors": True})
+    return make_returns(c, (parts[0], parts[1]))
+
+
+cdef object old_lu_body(Call* c):
+    """(A, pivot, get_infos): singular matrices raise nothing."""
+    parts = call("linalg.lu_factor_ex", (tensor_arg(c, 0),), {"pivot": arg(c, 1)})
+    factors = call("contiguous", (parts[0],)) if c.variant == WITH_OUT else parts[0]
+    return (factors, parts[1], parts[2]) if bool_arg(c, 2) else (factors, parts[1])
+
+
+cdef tuple unpacked(Call* c, Tensor t, bint data, bint permutations):
+    """P [..., m, m], L [..., m, k] and U [..., k, n] of factors [..., m, n], by rows; [0] for what is not wanted."""
+    cdef dim_t m = rows(t), n = columns(t), k = min(m, n)
+    cdef int batch = t.ndim - 2
+    return (new_matrices(c, batch, t.sizes, m, m, t.dtype, False) if permutations else empty_vector(c, t.dtype),
+            new_matrices(c, batch, t.sizes, m, k, t.dtype, False) if data else empty_vector(c, t.dtype),
+            new_matrices(c, batch, t.sizes, k, n, t.dtype, False) if data else empty_vector(c, t.dtype))
+
+
+cdef object lu_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_matrix(c, t, "A")
+    need_routine(c, t, False)
+    return make_returns(c, unpacked(c, t, True, bool_arg(c, 1)))
+
+
+cdef object lu_unpack_meta(Call* c):
+    """(LU_data, LU_pivots, unpack_data, unpack_pivots)"""
+    cdef Tensor t = tensor_arg(c, 0), pivots = tensor_arg(c, 1)
+    if bool_arg(c, 3) and pivots.dtype.code != I32:
+        raise RuntimeError(f"{title(c)}(): LU_pivots must be int32, got {pivots.dtype.name}")
+    need_matrix(c, t, "LU_data")
+    return make_returns(c, unpacked(c, t, bool_arg(c, 2), bool_arg(c, 3)))
+
+
+define("linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) "
+       "-> (Tensor LU, Tensor pivots, Tensor info)", lu_factor_ex_meta, OUT | EXACT_OUT,
+       "LU factors in one matrix, the rows exchanged (int32, from 1) and, for each matrix, 0 or the first zero pivot.")
+define("linalg.lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", lu_factor_body,
+       COMPOSITE | OUT | EXACT_OUT,
+       "LU factors in one matrix, and the rows exchanged (int32, from 1). LinAlgError for singular matrices.")
+define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)", old_lu_body,
+       COMPOSITE | OUT | SAFE_CAST,
+       "LU factors in one matrix, and the rows exchanged; with `get_infos` the first zero pivots too.")
+define("linalg.lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu_meta, OUT | EXACT_OUT,
+       "Matrices as P @ L @ U: a permutation, unit lower and upper triangular factors.")
+define("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) "
+       "-> (Tensor P, Tensor L, Tensor U)", lu_unpack_meta, OUT | EXACT_OUT | FUNCTION_ONLY,
+       "P, L and U of what lu_factor gives.")
+
+
+# QR -------------------------------------------------------------------------------------
+
+cdef object qr_meta(Call* c):
+    """(A [..., m, n], mode)"""
+    cdef Tensor t = tensor_arg(c, 0), q
+    cdef object mode = arg(c, 1)
+    cdef dim_t m, n, k
+    need_matrix(c, t, "A")
+    need_floating(c, t, True)
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(f"{title(c)}(): mode must be 'reduced', 'complete' or 'r', got {mode!r}")
+    need_routine(c, t, True)
+    m, n = rows(t), columns(t)
+    k = m if mode == "complete" else min(m, n)
+    q = empty_vector(c, t.dtype) if mode == "r" else new_matrices(c, t.ndim - 2, t.sizes, m, k, t.dtype, True)
+    return make_returns(c, (q, new_matrices(c, t.ndim - 2, t.sizes, k, n, t.dtype, True)))
+
+
+cdef object old_qr_body(Call* c):
+    parts = call("linalg.qr", (tensor_arg(c, 0), "reduced" if bool_arg(c, 1) else "complete"))
+    return make_returns(c, tuple(parts))
+
+
+cdef object geqrf_meta(Call* c):
+    """What qr starts from: R above, the Householder vectors below the diagonal, and their factors."""
+    cdef Tensor t = tensor_arg(c, 0)
+    need_matrix(c, t, "input")
+    need_routine(c, t, True)
+    return make_returns(c, (by_columns(c, t.ndim, t.sizes, t.dtype),
+                            new_vectors(c, t.ndim - 2, t.sizes, min(rows(t), columns(t)), t.dtype)))
+
+
+cdef int check_reflectors(Call* c, Tensor t, Tensor tau) except -1:
+    """tau has a factor for each reflector, in a batch like that of the vectors."""
+    if t.ndim - tau.ndim != 1:
+        raise RuntimeError(f"{title(c)}(): tau must have one dimension less than input, got shapes {shape_str(tau)} and "
+                           + shape_str(t))
+    if not dims_equal(t.sizes, tau.sizes, t.ndim - 2):
+        raise RuntimeError(f"{title(c)}(): the batch dimensions of tau must be those of input, got shapes "
+                           f"{shape_str(tau)} and {shape_str(t)}")
+    return need_one_dtype(c, t, tau, "input", "tau")
+
+
+cdef dim_t length(Call* c, Tensor tau) except -1:
+    if tau.ndim == 0:
+        raise IndexError(f"{title(c)}(): tau must have at least 1 dimension")
+    return tau.sizes[tau.ndim - 1]
+
+
+cdef object householder_meta(Call* c):
+    """(input [..., m, n], tau [..., k]) with m >= n >= k"""
+    cdef Tensor t = tensor_arg(c, 0), tau = tensor_arg(c, 1)
+    need_matrix(c, t, "input")
+    if rows(t) < columns(t):
+        raise RuntimeError(f"{title(c)}(): input must not have more columns than rows, got shape {shape_str(t)}")
+    if columns(t) < length(c, tau):
+        raise RuntimeError(f"{title(c)}(): there are more factors in tau, {shape_str(tau)}, than columns in input, "
+                           + shape_str(t))
+    check_reflectors(c, t, tau)
+    need_routine(c, t, True)
+    return by_columns_unless_out(c, t.ndim, t.sizes, t.dtype)
+
+
+cdef object ormqr_meta(Call* c):
+    """(input [..., m, k], tau [..., k], other [..., m, n], or [..., n, m] on the left, left, transpose)"""
+    cdef Tensor t = tensor_arg(c, 0), tau = tensor_arg(c, 1), other = tensor_arg(c, 2)
+    cdef bint left = bool_arg(c, 3)
+    cdef dim_t side
+    need_matrix(c, t, "input")
+    need_matrix(c, other, "other")
+    side = rows(other) if left else columns(other)
+    if side != rows(t):
+        raise RuntimeError(f"{title(c)}(): other must have as many {'rows' if left else 'columns'} as input has rows, got "
+                           f"other {shape_str(other)} and input {shape_str(t)}")
+    if length(c, tau) != min(side, columns(t)):
+        raise RuntimeError(f"{title(c)}(): tau must have a factor for each column of input, {shape_str(t)}, got shape "
+                           + shape_str(tau))
+    check_reflectors(c, t, tau)
+    if t.ndim != other.ndim or not dims_equal(t.sizes, other.sizes, t.ndim - 2):
+        raise RuntimeError(f"{title(c)}(): other must have input's batch dimensions, got shapes {shape_str(other)} and "
+                           + shape_str(t))
+    need_one_dtype(c, t, other, "input", "other")
+    need_routine(c, t, True)
+    return by_columns_unless_out(c, other.ndim, other.sizes, other.dtype)
+
+
+define("linalg.qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", qr_meta, OUT | EXACT_OUT,
+       "Matrices as Q @ R: orthonormal columns and an upper triangle. mode 'r' leaves Q out, 'complete' makes it square.")
+define("qr(Tensor input, bool some=True) -> (Tensor Q, Tensor R)", old_qr_body,
+       COMPOSITE | OUT | EXACT_OUT,
+       "QR factors, as linalg.qr: reduced with `some`, else complete.")
+define("geqrf(Tensor input) -> (Tensor a, Tensor tau)", geqrf_meta, OUT,
+       "QR factors as LAPACK has them: R over Householder vectors, and the vectors' factors.")
+define("linalg.householder_product(Tensor input, Tensor tau) -> Tensor", householder_meta, OUT,
+       "The first columns of products of Householder reflections: Q of geqrf.")
+define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT, "linalg.householder_product.")
+define("ormqr(Tensor input, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", ormqr_meta,
+       OUT | EXACT_OUT, "Q @ input3, or input3 @ Q, for the Q of geqrf; with `transpose` its adjoint.")

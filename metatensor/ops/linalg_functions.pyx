@@ -1,0 +1,156 @@
+"""Functions of square matrices, determinants among them; cross products and Vandermonde matrices."""
+from metatensor._core.dtype cimport BOOL, I64, by_code, to_real
+from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
+from metatensor._core.op cimport (
+    COMPOSITE, EXACT_OUT, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg, is_none, make_returns,
+    op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_INT, dim_t
+from metatensor._core.formats import contiguous_format
+from metatensor.ops.matrices cimport (
+    columns, has_routine, need_floating, need_one_dtype, need_routine, need_square, new_matrices, per_matrix,
+)
+
+
+# Determinants ---------------------------------------------------------------------------
+
+cdef object det_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_floating(c, t, True)
+    need_routine(c, t, False)
+    return per_matrix(c, t, t.dtype)
+
+
+cdef object slogdet_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_floating(c, t, False)
+    return make_returns(c, (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype))))
+
+
+cdef object logdet_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_floating(c, t, False)
+    return per_matrix(c, t, t.dtype)
+
+
+define("linalg.det(Tensor A) -> Tensor", det_meta, OUT | EXACT_OUT, "Determinants.")
+define("det(Tensor input) -> Tensor", det_meta, 0, "Determinants.")
+define("linalg.slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
+       "Determinants as sign (of complex ones: phase) and logarithm of the magnitude.")
+define("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
+       "Determinants as sign (of complex ones: phase) and logarithm of the magnitude.")
+define("logdet(Tensor input) -> Tensor", logdet_meta, 0, "Logarithms of determinants; NaN where negative.")
+
+
+# Powers ---------------------------------------------------------------------------------
+
+cdef object matrix_power_body(Call* c):
+    """(input, n): squares and products, as the bits of n say; inverses for n < 0."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef object n = arg(c, 1), factor, found = None
+    need_square(c, t, "input")
+    if c.variant == WITH_OUT and n not in (0, 1) and isinstance(<object>c.out, Tensor) \
+            and (<Tensor>c.out).dtype is not t.dtype:
+        raise RuntimeError(f"{op_name(c)}(): out must have the dtype of input, {t.dtype.name}, got "
+                           f"{(<Tensor>c.out).dtype.name}")
+    if n == 0:
+        ones = call("new_ones", (t, (columns(t),)))
+        return call("copy_", (call("new_empty", (t, t.shape)), call("diag_embed", (ones,))))
+    if n < 0:
+        factor = call("linalg.inv", (t,))
+        n = -n
+        if n == 1:
+            return call("contiguous", (factor,)) if c.variant == WITH_OUT else factor
+    elif n == 1:
+        return call("clone", (t,), {"memory_format": contiguous_format})
+    else:
+        factor = t
+    while True:
+        if n & 1:
+            found = factor if found is None else call("matmul", (found, factor))
+        n >>= 1
+        if n == 0:
+            return found
+        factor = call("matmul", (factor, factor))
+
+
+cdef object matrix_exp_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_floating(c, t, True)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+define("linalg.matrix_power(Tensor input, int n) -> Tensor", matrix_power_body, COMPOSITE | OUT,
+       "Matrices to an integer power; of their inverses for n < 0.")
+define("linalg.matrix_exp(Tensor input) -> Tensor", matrix_exp_meta, 0, "Exponentials of square matrices.")
+alias_op("matrix_power", "linalg.matrix_power")
+alias_op("matrix_exp", "linalg.matrix_exp")
+
+
+# Vectors --------------------------------------------------------------------------------
+
+cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
+    cdef Layout lay
+    if a.ndim != b.ndim:
+        raise RuntimeError(f"{op_name(c)}(): input and other must have as many dimensions, got shapes {shape_str(a)} and "
+                           + shape_str(b))
+    if a.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): at least 1 dimension is needed")
+    if dim < 0:
+        dim = dim_arg(c, 2, a.ndim)
+    if a.sizes[dim] != 3 or b.sizes[dim] != 3:
+        raise RuntimeError(f"{op_name(c)}(): dimension {dim} must have the size 3 in both, got shapes {shape_str(a)} and "
+                           + shape_str(b))
+    lay.ndim = a.ndim
+    copy_dims(lay.sizes, a.sizes, a.ndim)
+    if broadcast_into(&lay, b.ndim, b.sizes):
+        raise RuntimeError(f"{op_name(c)}(): the shapes {shape_str(a)} and {shape_str(b)} do not broadcast")
+    if a.dtype.code == BOOL:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
+    need_one_dtype(c, a, b, "input", "other")
+    return new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
+
+
+cdef object linalg_cross_meta(Call* c):
+    """(input, other, dim)"""
+    return cross_result(c, tensor_arg(c, 0), tensor_arg(c, 1), -1)
+
+
+cdef object cross_meta(Call* c):
+    """(input, other, dim): by default along the first dimension of size 3"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int i
+    if not is_none(c, 2):
+        return cross_result(c, t, tensor_arg(c, 1), -1)
+    for i in range(t.ndim):
+        if t.sizes[i] == 3:
+            return cross_result(c, t, tensor_arg(c, 1), i)
+    raise RuntimeError(f"{op_name(c)}(): input must have a dimension of size 3, got shape {shape_str(t)}")
+
+
+cdef object vander_meta(Call* c):
+    """(x [..., n], N) -> [..., n, N]; a number counts as one value, integers give int64"""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t one = 1
+    cdef dim_t n
+    if t.dtype.kind != KIND_INT and not has_routine(t.dtype):
+        raise RuntimeError(f"{op_name(c)}(): integers, or numbers of single or double precision are needed, got "
+                           f"{t.dtype.name}")
+    n = int_arg(c, 1) if not is_none(c, 1) else t.sizes[t.ndim - 1] if t.ndim else 1
+    if n <= 1:
+        raise RuntimeError(f"{op_name(c)}(): N must be greater than 1, got {n}")
+    return new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n,
+                        by_code(I64) if t.dtype.kind == KIND_INT else t.dtype, False)
+
+
+define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT,
+       "Cross products of vectors of 3 elements along `dim`.")
+define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT,
+       "Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size.")
+define("linalg.vander(Tensor x, *, int? N=None) -> Tensor", vander_meta, 0,
+       "Powers 0 to N - 1 of values as rows of matrices.")
