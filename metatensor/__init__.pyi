@@ -146,6 +146,12 @@ uint64: _dtype
 uint7: _dtype
 uint8: _dtype
 
+class _return__linalg_lstsq(NamedTuple):
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
 class _return_aminmax(NamedTuple):
     min: Tensor
     max: Tensor
@@ -162,9 +168,18 @@ class _return_frexp(NamedTuple):
     mantissa: Tensor
     exponent: Tensor
 
+class _return_geqrf(NamedTuple):
+    a: Tensor
+    tau: Tensor
+
 class _return_kthvalue(NamedTuple):
     values: Tensor
     indices: Tensor
+
+class _return_lu_unpack(NamedTuple):
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 class _return_max_dim(NamedTuple):
     values: Tensor
@@ -186,6 +201,14 @@ class _return_nanmedian_dim(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class _return_qr(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+class _return_slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
 class _return_sort(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -194,9 +217,18 @@ class _return_sort_stable(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class _return_svd(NamedTuple):
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
 class _return_topk(NamedTuple):
     values: Tensor
     indices: Tensor
+
+class _return_triangular_solve(NamedTuple):
+    solution: Tensor
+    cloned_coefficient: Tensor
 
 def _block_diag(tensors: Sequence[Tensor]) -> Tensor: ...
 def _clone_strided(input: Tensor) -> Tensor: ...
@@ -221,6 +253,8 @@ def _index_put_accumulate_(input: Tensor, indices: Sequence[Tensor], dims: Seque
     """Add values to the positions that index tensors name."""
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two int8 matrices in int32."""
+def _linalg_lstsq(input: Tensor, b: Tensor, rcond: _float | None, driver: _str) -> _return__linalg_lstsq:
+    """linalg.lstsq, with the residuals also of matrices that lack full rank."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`native_batch_norm` with running statistics, or without them."""
@@ -498,6 +532,12 @@ def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor | None = None) -> Te
 def chain_matmul(matrix1: Tensor, matrix2: Tensor | None = None, matrix3: Tensor | None = None, matrix4: Tensor | None = None, matrix5: Tensor | None = None, matrix6: Tensor | None = None, matrix7: Tensor | None = None, matrix8: Tensor | None = None, matrix9: Tensor | None = None, matrix10: Tensor | None = None, matrix11: Tensor | None = None, matrix12: Tensor | None = None, matrix13: Tensor | None = None, matrix14: Tensor | None = None, matrix15: Tensor | None = None, matrix16: Tensor | None = None, matrix17: Tensor | None = None, matrix18: Tensor | None = None, matrix19: Tensor | None = None, matrix20: Tensor | None = None, matrix21: Tensor | None = None, matrix22: Tensor | None = None, matrix23: Tensor | None = None, matrix24: Tensor | None = None, *, out: Tensor | None = None) -> Tensor: ...
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Channels of (N, C, ...) dealt out from `groups` groups in turn."""
+def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Cholesky factors of positive definite matrices, as linalg.cholesky."""
+def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Inverses of matrices, given as their Cholesky factors."""
+def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Solutions of A X = input from the Cholesky factors of A, `input2`."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of one size, the last one perhaps smaller."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -581,6 +621,8 @@ def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None, *, ou
     """Number of elements along `dim` that are not zero: int64."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """Covariance of variables (rows) over observations (columns), counted or weighted."""
+def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size."""
 def cummax(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummax:
     """Largest element so far along `dim`, and where it was last."""
 def cummin(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummin:
@@ -599,6 +641,8 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
     """Degrees to radians."""
+def det(input: Tensor) -> Tensor:
+    """Determinants."""
 def detach(input: Tensor) -> Tensor:
     """The same elements, without a gradient."""
 def detach_(input: Tensor) -> Tensor:
@@ -789,6 +833,8 @@ def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> 
     """input >= other."""
 def ge_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """input >= other."""
+def geqrf(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_geqrf:
+    """QR factors as LAPACK has them: R over Householder vectors, and the vectors' factors."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Outer product of two vectors."""
 def get_device(input: Tensor) -> _int:
@@ -892,6 +938,8 @@ def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None 
     """The indices of a dimension that a vector names."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over the last dimensions."""
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Inverses. LinAlgError for singular matrices."""
 def is_complex(input: Tensor) -> _bool:
     """Whether the dtype is complex."""
 def is_conj(input: Tensor) -> _bool:
@@ -989,6 +1037,8 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     """log2(2**input + 2**other), without overflow on the way."""
 def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the cumulative sum of exponentials along `dim`."""
+def logdet(input: Tensor) -> Tensor:
+    """Logarithms of determinants; NaN where negative."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both elements are nonzero."""
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
@@ -1017,6 +1067,12 @@ def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> 
     """input < other."""
 def lt_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """input < other."""
+def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """LU factors in one matrix, and the rows exchanged; with `get_infos` the first zero pivots too."""
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Solutions of A X = input from what lu_factor gives of A."""
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_lu_unpack:
+    """P, L and U of what lu_factor gives."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
     """`value` where the bool mask holds, the input elsewhere; the two broadcast."""
 def masked_fill_(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
@@ -1029,6 +1085,10 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """The elements where a mask is true, in a row."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns on the right."""
+def matrix_exp(input: Tensor) -> Tensor:
+    """Exponentials of square matrices."""
+def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
+    """Matrices to an integer power; of their inverses for n < 0."""
 @overload
 def max(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The largest element; with `dim` the largest along it and where it is; with `other` element by element."""
@@ -1171,10 +1231,16 @@ def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout |
 def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def ones_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """A tensor of the shape, dtype, device and strides of another, filled with 1."""
+def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """linalg.householder_product."""
+def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Q @ input3, or input3 @ Q, for the Q of geqrf; with `transpose` its adjoint."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Outer product of two vectors."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps over the last dimension."""
+def pca_lowrank(A: Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """Principal components of rows: svd_lowrank of A with its columns centred."""
 def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
     """The p-norm distances of all pairs of rows, as in the upper triangle read row by row."""
 @overload
@@ -1187,6 +1253,8 @@ def permute_copy(input: Tensor, dims: Sequence[_int], *, out: Tensor | None = No
     """A copy of permute()."""
 @overload
 def permute_copy(input: Tensor, *dims: _int, out: Tensor | None = None) -> Tensor: ...
+def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
+    """Pseudoinverses; singular values up to rcond * the largest are taken for 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
     """(..., C * r * r, H, W) to (..., C, H * r, W * r)."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
@@ -1219,6 +1287,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False)
     """Elements of the source written to positions in a row of all."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
     """Elements of the source written to positions in a row of all."""
+def qr(input: Tensor, some: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_qr:
+    """QR factors, as linalg.qr: reduced with `some`, else complete."""
 def quantile(input: Tensor, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
     """Quantiles along `dim`, or over all; those of several `q` come first."""
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1384,6 +1454,8 @@ def slice_copy(input: Tensor, dim: _int = 0, start: _int | None = None, end: _in
     """A copy of slice()."""
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy in which what slice() shows is replaced by `src`."""
+def slogdet(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_slogdet:
+    """Determinants as sign (of complex ones: phase) and logarithm of the magnitude."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials along `dim`, divided by their sum."""
 @overload
@@ -1469,6 +1541,10 @@ def subtract_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Numbe
     """input - alpha * other; bool is an error."""
 def sum(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Sum over `dim` (all dimensions unless given); integers sum to int64."""
+def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_svd:
+    """Matrices as U @ diag(S) @ V.mH; reduced with `some`."""
+def svd_lowrank(A: Tensor, q: _int | None = 6, niter: _int | None = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and V of A (less M, where given) to about rank `q`, by random projections and `niter` iterations."""
 def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
     """transpose() with NumPy's names."""
 def swapaxes_(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
@@ -1531,6 +1607,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int 
     """Integral of samples `y` along `dim`, at points `x` or `dx` apart."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int = -1) -> Tensor:
     """The same as `trapezoid`."""
+def triangular_solve(input: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_triangular_solve:
+    """Solutions of A X = input for triangular matrices A, and A itself."""
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The elements of matrices on and below a diagonal, 0 elsewhere."""
 def tril_(input: Tensor, diagonal: _int = 0) -> Tensor:

@@ -396,6 +396,12 @@ class Tensor:
         """to(complex32)."""
     def char(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """to(int8)."""
+    def cholesky(self, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+        """Cholesky factors of positive definite matrices, as linalg.cholesky."""
+    def cholesky_inverse(self, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+        """Inverses of matrices, given as their Cholesky factors."""
+    def cholesky_solve(self, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
+        """Solutions of A X = input from the Cholesky factors of A, `input2`."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """At most `chunks` pieces of one size, the last one perhaps smaller."""
     def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -452,6 +458,8 @@ class Tensor:
         """Covariance of variables (rows) over observations (columns), counted or weighted."""
     def cpu(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """On the cpu device."""
+    def cross(self, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
+        """Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size."""
     def cuda(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, *, memory_format: _memory_format | None = None) -> Tensor:
         """On a cuda device."""
     def cummax(self, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummax:
@@ -470,6 +478,8 @@ class Tensor:
         """Degrees to radians."""
     def deg2rad_(self) -> Tensor:
         """Degrees to radians."""
+    def det(self) -> Tensor:
+        """Determinants."""
     def detach(self) -> Tensor:
         """The same elements, without a gradient."""
     def detach_(self) -> Tensor:
@@ -625,6 +635,8 @@ class Tensor:
         """input >= other."""
     def geometric_(self, p: _float, *, generator: _Generator | None = None) -> Tensor:
         """Fill with numbers of trials up to the first success."""
+    def geqrf(self, *, out: Sequence[Tensor] | None = None) -> _return_geqrf:
+        """QR factors as LAPACK has them: R over Householder vectors, and the vectors' factors."""
     def ger(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Outer product of two vectors."""
     def greater(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -704,6 +716,8 @@ class Tensor:
         """Sum of products over the last dimensions."""
     def int(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """to(int32)."""
+    def inverse(self, *, out: Tensor | None = None) -> Tensor:
+        """Inverses. LinAlgError for singular matrices."""
     def is_contiguous(self, *, memory_format: _memory_format | None = None) -> _bool:
         """Whether the elements lie densely in a memory format's order; row by row unless told."""
     def is_nonzero(self) -> _bool:
@@ -792,6 +806,8 @@ class Tensor:
         """log2(2**input + 2**other), without overflow on the way."""
     def logcumsumexp(self, dim: _int, *, out: Tensor | None = None) -> Tensor:
         """Logarithm of the cumulative sum of exponentials along `dim`."""
+    def logdet(self) -> Tensor:
+        """Logarithms of determinants; NaN where negative."""
     def logical_and(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Whether both elements are nonzero."""
     def logical_and_(self, other: Tensor) -> Tensor:
@@ -822,6 +838,10 @@ class Tensor:
         """input < other."""
     def lt_(self, other: Tensor | _Number) -> Tensor:
         """input < other."""
+    def lu(self, pivot: _bool = True, get_infos: _bool = False, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """LU factors in one matrix, and the rows exchanged; with `get_infos` the first zero pivots too."""
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """Solutions of A X = input from what lu_factor gives of A."""
     @property
     def mH(self) -> Tensor: ...
     @property
@@ -838,6 +858,10 @@ class Tensor:
         """The elements where a mask is true, in a row."""
     def matmul(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns on the right."""
+    def matrix_exp(self) -> Tensor:
+        """Exponentials of square matrices."""
+    def matrix_power(self, n: _int, *, out: Tensor | None = None) -> Tensor:
+        """Matrices to an integer power; of their inverses for n < 0."""
     @overload
     def max(self, *, out: Tensor | None = None) -> Tensor:
         """The largest element; with `dim` the largest along it and where it is; with `other` element by element."""
@@ -963,6 +987,10 @@ class Tensor:
         """input != other."""
     def not_equal_(self, other: Tensor | _Number) -> Tensor:
         """input != other."""
+    def orgqr(self, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """linalg.householder_product."""
+    def ormqr(self, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
+        """Q @ input3, or input3 @ Q, for the Q of geqrf; with `transpose` its adjoint."""
     def outer(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Outer product of two vectors."""
     @overload
@@ -970,6 +998,8 @@ class Tensor:
         """The dimensions in the order `dims`."""
     @overload
     def permute(self, *dims: _int) -> Tensor: ...
+    def pinverse(self, rcond: _float = 1e-15) -> Tensor:
+        """Pseudoinverses; singular values up to rcond * the largest are taken for 0."""
     @overload
     def polygamma(self, n: _int, *, out: Tensor | None = None) -> Tensor:
         """The n-th derivative of digamma; as a function also polygamma(n, input)."""
@@ -994,6 +1024,8 @@ class Tensor:
         """Elements of the source written to positions in a row of all."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """Elements of the source written to positions in a row of all."""
+    def qr(self, some: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_qr:
+        """QR factors, as linalg.qr: reduced with `some`, else complete."""
     def quantile(self, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
         """Quantiles along `dim`, or over all; those of several `q` come first."""
     def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
@@ -1149,6 +1181,8 @@ class Tensor:
         """The hyperbolic sine."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
         """A copy in which what slice() shows is replaced by `src`."""
+    def slogdet(self, *, out: Sequence[Tensor] | None = None) -> _return_slogdet:
+        """Determinants as sign (of complex ones: phase) and logarithm of the magnitude."""
     def softmax(self, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
         """Exponentials along `dim`, divided by their sum."""
     @overload
@@ -1224,6 +1258,8 @@ class Tensor:
         """Sum over the dimensions that broadcasting `size` to the input's shape would repeat."""
     @overload
     def sum_to_size(self, *size: _int) -> Tensor: ...
+    def svd(self, some: _bool = True, compute_uv: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_svd:
+        """Matrices as U @ diag(S) @ V.mH; reduced with `some`."""
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
         """transpose() with NumPy's names."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
@@ -1279,6 +1315,8 @@ class Tensor:
         """Two dimensions exchanged."""
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions exchanged."""
+    def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_triangular_solve:
+        """Solutions of A X = input for triangular matrices A, and A itself."""
     def tril(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
         """The elements of matrices on and below a diagonal, 0 elsewhere."""
     def tril_(self, diagonal: _int = 0) -> Tensor:
@@ -1389,6 +1427,10 @@ class _return_frexp(NamedTuple):
     mantissa: Tensor
     exponent: Tensor
 
+class _return_geqrf(NamedTuple):
+    a: Tensor
+    tau: Tensor
+
 class _return_kthvalue(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -1413,6 +1455,14 @@ class _return_nanmedian_dim(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class _return_qr(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+class _return_slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
 class _return_sort(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -1421,6 +1471,15 @@ class _return_sort_stable(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class _return_svd(NamedTuple):
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
 class _return_topk(NamedTuple):
     values: Tensor
     indices: Tensor
+
+class _return_triangular_solve(NamedTuple):
+    solution: Tensor
+    cloned_coefficient: Tensor
