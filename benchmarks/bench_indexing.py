@@ -33,6 +33,10 @@ slice_scatter | m.slice_scatter(t, one4, 1, 0, 1)
 diagonal_scatter | m.diagonal_scatter(s, row)
 take | m.take(a, j) | np.take(a, j)
 take_along_dim | m.take_along_dim(a, i, 1) | np.take_along_axis(a, i, 1)
+F.embedding_bag | F.embedding_bag(i, w)
+index_put | m.index_put(a, (j,), row)
+index_reduce | m.index_reduce(a, 0, j, b, "prod")
+put | m.put(a, j, two)
 """,
 )
 

@@ -22,6 +22,10 @@ F.dropout eval | F.dropout(a, 0.5, False)
 F.dropout2d | F.dropout2d(x2, 0.5, True)
 F.alpha_dropout | F.alpha_dropout(a, 0.5, True)
 F.feature_alpha_dropout | F.feature_alpha_dropout(x2, 0.5, True)
+F.dropout3d | F.dropout3d(x3, 0.5, True)
+native_batch_norm | m.native_batch_norm(x2, g, g, g, g, False, 0.1, 1e-5)
+native_group_norm | m.native_group_norm(x2, g, g, 1, 4, 64, 2, 1e-5)
+native_layer_norm | m.native_layer_norm(t, (4,), g, g, 1e-5)
 """,
 )
 

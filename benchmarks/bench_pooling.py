@@ -19,6 +19,11 @@ F.max_pool1d | F.max_pool1d(x1, 2)
 F.max_pool2d | F.max_pool2d(x2, 3, 2, 1)
 F.max_pool2d indices | F.max_pool2d(x2, 2, return_indices=True)
 F.max_pool3d | F.max_pool3d(x3, 2)
+F.fractional_max_pool2d | F.fractional_max_pool2d(x2, 2, output_size=(3, 3))
+F.fractional_max_pool3d | F.fractional_max_pool3d(x3, 2, output_size=(3, 3, 3))
+F.lp_pool1d | F.lp_pool1d(x1, 2.0, 2)
+F.lp_pool3d | F.lp_pool3d(x3, 2.0, 2)
+F.max_unpool2d | F.max_unpool2d(x2, spots, 2)
 """,
 )
 

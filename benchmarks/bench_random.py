@@ -18,6 +18,11 @@ randn | m.randn(2, 3, device=dev) | np.random.randn(2, 3)
 randn_like | m.randn_like(a) | np.random.standard_normal((2, 3))
 randperm | m.randperm(4, device=dev) | np.random.permutation(4)
 uniform_ | y.uniform_() | np.random.uniform(size=(2, 3))
+cauchy_ | y.cauchy_()
+exponential_ | y.exponential_() | np.random.standard_exponential((2, 3))
+geometric_ | y.geometric_(0.5)
+log_normal_ | y.log_normal_()
+random_ | y.random_()
 """,
 )
 

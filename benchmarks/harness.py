@@ -20,8 +20,8 @@ from types import CodeType
 from typing import Any
 
 # name: (dtype, shape); floats are ones, so that every function is defined, and integers are zeros,
-# so that every index is in range. `q` is integers again, all ones, for division and shifts, and `y`
-# is what calls in place write to.
+# so that every index is in range. `q` is integers again, all ones, for division and shifts, `e` is
+# the identity, which has every factorisation, `p` its pivots, and `y` is what calls in place write to.
 INPUTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "a": ("float32", (2, 3)),
     "b": ("float32", (2, 3)),
@@ -53,8 +53,21 @@ INPUTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "k3": ("float32", (4, 4, 3, 3, 3)),
     "g": ("float32", (4,)),
     "qkv": ("float32", (1, 2, 4, 8)),
+    "e": ("float32", (3, 3)),
+    "p": ("int32", (3,)),
+    "pairs": ("float32", (2, 3, 2)),
+    "ones": ("float32", (4,)),
+    "wave": ("float32", (16,)),
+    "spectrum": ("complex64", (3, 17)),
+    "target": ("int64", (3, 1)),
+    "affine": ("float32", (1, 2, 3)),
+    "grid": ("float32", (1, 4, 4, 2)),
+    "grid3": ("float32", (1, 4, 4, 4, 3)),
+    "columns": ("float32", (1, 4, 4)),
+    "spots": ("int64", (1, 4, 8, 8)),
 }
-ZEROS = {"i", "j"}
+ZEROS = {"i", "j", "spots"}
+IDENTITIES = {"e"}
 
 
 @dataclass(frozen=True)
@@ -97,9 +110,12 @@ class Library:
         """The input of that name, made on first use."""
         if name not in self._inputs:
             dtype, shape = INPUTS[name]
-            make = getattr(self.module, "zeros" if name in ZEROS else "ones")
-            options = {} if self.device is None else {"device": self.device}
-            self._inputs[name] = make(shape, dtype=getattr(self.module, dtype), **options)
+            options = {"dtype": getattr(self.module, dtype)} | ({} if self.device is None else {"device": self.device})
+            if name in IDENTITIES:
+                self._inputs[name] = self.module.eye(*shape, **options)
+            else:
+                make = getattr(self.module, "zeros" if name in ZEROS else "ones")
+                self._inputs[name] = make(shape, **options)
         return self._inputs[name]
 
     def loop(self, case: Case) -> Callable[[int], None] | None:

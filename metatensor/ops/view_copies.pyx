@@ -1,36 +1,51 @@
 """The kin of views that own their memory: `*_copy`, a view written out, and `*_scatter`, a copy with a part replaced."""
+from cpython.object cimport PyObject
+
 from metatensor._core.layout cimport overlap
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, Overload, arg, call, define, find, op_name, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, call, define, find, op_name, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.tensor cimport Tensor, hooks, shape_str
 
 from metatensor._core.formats import contiguous_format
 
 
-cdef object _apply(str view, Call* c, int first):
-    """The view op on the arguments of a call, those from `first` on after the tensor itself."""
-    cdef Overload ov = <Overload>c.overload
-    cdef int i
-    args = [arg(c, 0)] + [arg(c, i) for i in range(first, ov.npos)]
-    kwargs = {<object>ov.slots[i].name: arg(c, i) for i in range(ov.npos, ov.nslots)
-              if <object>ov.slots[i].name != "out"}
-    return (<object>find(view))(*args, **kwargs)
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callable, PyObject** args, size_t nargsf, PyObject* kwnames)
+
+
+# The view ops by the names of those that copy what they show.
+cdef dict _views = {}
+
+
+cdef object _apply(Call* c):
+    """The view of which a `*_copy` op makes a copy."""
+    cdef str name = op_name(c)
+    cdef object view = _views.get(name)
+    if view is None:
+        view = _views[name] = <object>find(name[:len(name) - 5])
+    return PyObject_Vectorcall(view, c.args, (<Overload>c.overload).npos, NULL)
+
+
+cdef object _write_out(object view):
+    cdef PyObject* args[2]
+    cdef Op clone = find("clone")
+    args[0] = <PyObject*>view
+    args[1] = <PyObject*>contiguous_format
+    return hooks.invoke(<PyObject*>clone, args, 2)
 
 
 cdef object copy_body(Call* c):
-    cdef str name = op_name(c)
-    cdef object view = _apply(name[:len(name) - 5], c, 1)
-    return call("clone", (view,), {"memory_format": contiguous_format})
+    return _write_out(_apply(c))
 
 
 cdef object copies_body(Call* c):
     """Several copies; with out=, a list of tensors, they are written there and nothing is returned, as in PyTorch."""
     cdef str name = op_name(c)
-    cdef tuple views = _apply(name[:len(name) - 5], c, 1)
+    cdef tuple views = _apply(c)
     cdef object out = arg(c, (<Overload>c.overload).nslots - 1)
     if out is None:
-        return tuple([call("clone", (v,), {"memory_format": contiguous_format}) for v in views])
+        return tuple([_write_out(view) for view in views])
     if not isinstance(out, (list, tuple)) or len(out) != len(views):
         raise RuntimeError(f"{name}(): out must be a list of {len(views)} tensors")
     for target, view in zip(out, views):
