@@ -201,3 +201,8 @@ def bert_large() -> Bert:
 def minilm_l6() -> Bert:
     """22,713,216 parameters: the sizes of all-MiniLM-L6-v2."""
     return Bert(Config(hidden_size=384, num_hidden_layers=6, intermediate_size=1536))
+
+
+if __name__ == "__main__":
+    with mt.device("meta"):
+        print(mt.analysis.estimate(bert_base(), mt.empty(1, 512, dtype=mt.int64)))

@@ -135,3 +135,8 @@ def gpt2_large() -> GPT2:
 def gpt2_xl() -> GPT2:
     """1,557,611,200 parameters."""
     return GPT2(Config(layers=48, heads=25, width=1600))
+
+
+if __name__ == "__main__":
+    with mt.device("meta"):
+        print(mt.analysis.estimate(gpt2(), mt.empty(1, 1024, dtype=mt.int64)))

@@ -171,3 +171,8 @@ def llama3_70b() -> Llama3:
 def llama3_405b() -> Llama3:
     """405,853,388,800 parameters; the 3.1 release, with its scaled rotary frequencies."""
     return Llama3(Config(layers=126, heads=128, width=16384, hidden=53248, rope_scaling=RopeScaling()))
+
+
+if __name__ == "__main__":
+    with mt.device("meta"):
+        print(mt.analysis.estimate(llama3_405b(), mt.empty(1, 8192, dtype=mt.int64)))

@@ -88,3 +88,8 @@ def resnet101(classes: int = 1000) -> ResNet:
 def resnet152(classes: int = 1000) -> ResNet:
     """60,192,808 parameters."""
     return ResNet((3, 8, 36, 3), classes)
+
+
+if __name__ == "__main__":
+    with mt.device("meta"):
+        print(mt.analysis.estimate(resnet50(), mt.empty(1, 3, 224, 224)))

@@ -6,7 +6,15 @@ with data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
 
 from importlib import import_module as _import_module
 
-import metatensor._core.methods  # gives Tensor its methods
+try:
+    import metatensor._core.methods  # gives Tensor its methods
+except ModuleNotFoundError as _error:
+    if not (_error.name or "").startswith("metatensor."):
+        raise
+    raise ImportError(
+        f"the compiled modules of metatensor are not in {__path__[0]}. If these are its sources, install them "
+        "(pip install .) and start Python in another folder, or compile them here (pip install -e .)"
+    ) from _error
 from metatensor import ops  # fills the registry
 from metatensor._core import dtype as _dtype
 from metatensor._core import formats as _formats

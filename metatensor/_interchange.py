@@ -18,19 +18,20 @@ def to_numpy(tensor, force=False):
 
     With `force`, tensors on other devices, with gradients or lazily conjugated
     are copied. Raises TypeError for another device, RuntimeError for a tensor that
-    requires grad, NotImplementedError for one without data.
+    requires grad or, with `force`, NotImplementedError for one without data.
     """
     if force:
-        tensor = tensor.detach().resolve_conj().resolve_neg()
         _need_data(tensor, "numpy")
+        tensor = tensor.detach().resolve_conj().resolve_neg()
         if tensor.device.type != "cpu":
             tensor = tensor.cpu()
     if tensor.requires_grad:
         raise RuntimeError("numpy(): the tensor requires grad; use tensor.detach().numpy()")
-    _need_data(tensor, "numpy")
-    if tensor.device.type != "cpu":
-        raise TypeError(f"numpy(): cannot view a tensor on {tensor.device} as a NumPy array; "
-                        "use tensor.cpu() to copy it first")
+    if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
+        remedy = ("it holds no data; give it some with empty_like(device=...) or from a checkpoint"
+                  if tensor.untyped_storage().data is None else "use tensor.cpu() to copy it first")
+        raise TypeError(f"numpy(): cannot view a tensor of shape {list(tensor.shape)} on {tensor.device} as a NumPy "
+                        f"array: {remedy}")
     if tensor.is_conj() or tensor.is_neg():
         raise RuntimeError("numpy(): the tensor is lazily conjugated or negated; use tensor.resolve_conj() "
                            "and tensor.resolve_neg() first")
@@ -45,6 +46,20 @@ def to_array(tensor, dtype=None, copy=None):
             raise ValueError(f"__array__: a change from {array.dtype} to {dtype} needs a copy")
         return array.astype(dtype)
     return array.copy() if copy else array
+
+
+def array_wrap(tensor, array):
+    """What NumPy's functions of a tensor give: a tensor, over their result."""
+    import numpy
+
+    return from_numpy(numpy.asarray(array))
+
+
+def operand(value, tensor):
+    """What an array or a scalar of NumPy is beside `tensor`: a cpu tensor where that has values too, or a number; else None."""
+    if not value.shape:
+        return value.item()
+    return None if tensor.untyped_storage().data is None else from_numpy(value)
 
 
 def from_numpy(array):

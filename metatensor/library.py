@@ -111,6 +111,8 @@ def op(name, *, mutates_args=(), composite=False):
     body is instead made of other ops and computes the result itself.
     `mutates_args` names the arguments that the kernels write to.
     """
+    if callable(name):
+        raise TypeError(f"op: a name is missing; write @metatensor.op(\"namespace::{getattr(name, '__name__', 'name')}\")")
     _check_name(name)
 
     def decorate(function):

@@ -32,6 +32,19 @@ GROUPS = {
 """Group to hook: entry points of group ``metatensor.<group>`` implement that hook."""
 
 
+# The packages of metatensor's own devices.
+_PACKAGES = {"cpu": "metatensor-cpu", "cuda": "metatensor-cuda", "disk": "metatensor-disk"}
+
+
+def _where_to_find(type: str) -> str:
+    """What to do about a device type that nothing installed provides."""
+    import metatensor
+
+    if isinstance(getattr(metatensor, type, None), metatensor.dtype):
+        return f"{type} is a dtype: metatensor.{type}"
+    return f"Other devices come with plugins: install {_PACKAGES.get(type, f'the one that provides {type!r}')}"
+
+
 class PluginInfo(NamedTuple):
     """One row of `report`: a plugin and how it is."""
 
@@ -42,7 +55,7 @@ class PluginInfo(NamedTuple):
     distribution: str
     version: str
     state: str
-    """"available" (a device to use now), "loaded", "not loaded", "blocked" or "broken"."""
+    """"available" (a device to use now), "no device", "loaded" (no device's plugin), "not loaded", "blocked" or "broken"."""
     reason: str
     """Why it is blocked or broken, or why a loaded device is not available; else empty."""
     devices: tuple[str, ...]
@@ -107,13 +120,13 @@ class PluginManager:
             return found
         plugin = self._discover("devices").get(type)
         if plugin is None:
-            known = ", ".join(self.device_types())
-            raise RuntimeError(
-                f"unknown device type {type!r}: known are {known}. Other devices come with plugins: "
-                f"install the one that provides {type!r}"
-            )
+            raise self.unknown_type(type)
         self._load(plugin)
         return self._backends[type]
+
+    def unknown_type(self, type: str) -> RuntimeError:
+        """The error for a device type that nothing installed provides."""
+        return RuntimeError(f"unknown device type {type!r}: known are {', '.join(self.device_types())}. {_where_to_find(type)}")
 
     def register_backend(self, backend: DeviceBackend, *, override: bool = False) -> None:
         """Add ``backend`` to this process, without an entry point.
@@ -337,7 +350,7 @@ def _device_row(name: str, distribution: str, version: str, backend: DeviceBacke
     except Exception as error:
         return PluginInfo("devices", name, distribution, version, "broken", _reason(error), ())
     devices = tuple(f"{name}:{index}" for index in range(count))
-    return PluginInfo("devices", name, distribution, version, "available" if count else "loaded", reason, devices)
+    return PluginInfo("devices", name, distribution, version, "available" if count else "no device", reason, devices)
 
 
 _manager: PluginManager | None = None

@@ -3,8 +3,11 @@
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
+from pathlib import Path
 
 import pytest
+
+import metatensor as mt
 
 HEAVY = ["numpy", "scipy", "pluggy", "ml_dtypes", "cupy", "torch", "click", "rich"]
 
@@ -57,3 +60,13 @@ def test_unknown_name():
 
     with pytest.raises(AttributeError, match="no_such_name"):
         mt.no_such_name
+
+
+def test_sources_that_are_not_compiled_say_so(tmp_path):
+    package = Path(mt.__file__).parent
+    copy = tmp_path / "metatensor"
+    for path in ("__init__.py", "_core/__init__.py"):
+        (copy / path).parent.mkdir(exist_ok=True)
+        (copy / path).write_text((package / path).read_text())
+    done = subprocess.run([sys.executable, "-c", "import metatensor"], capture_output=True, text=True, cwd=tmp_path)
+    assert f"ImportError: the compiled modules of metatensor are not in {copy}. If these are its sources" in done.stderr

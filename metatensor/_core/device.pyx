@@ -132,6 +132,12 @@ cdef Device as_device(object spec):
     raise TypeError(f"device: expected a str, an int or a device, got {type(spec).__name__}")
 
 
+cdef Device place_of(object spec):
+    """The device that `spec` names as a place for tensors: there is one meta device, whatever its index."""
+    cdef Device d = as_device(spec)
+    return META if d.kind == META.kind else d
+
+
 def _make(type, index=None):
     cdef Device d
     if index is None:
@@ -188,7 +194,7 @@ cdef Device explicit_default():
 
 cdef Device default_device():
     cdef Device d = explicit_default()
-    return _CPU if d is None else d
+    return _CPU if d is None else place_of(d)
 
 
 def get_default_device():

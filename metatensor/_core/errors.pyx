@@ -4,6 +4,8 @@ from metatensor._core.tensor cimport Tensor, shape_str
 _INSTEAD = {
     "item": "tensor.shape and the like are known; for a value, give the tensor data first "
             "(empty_like(device=...), a checkpoint, or a real device)",
+    "tolist": "tensor.shape and the like are known; for values, give the tensor data first "
+              "(empty_like(device=...), a checkpoint, or a real device)",
     "nonzero": "metatensor.where(condition, a, b), or nonzero_static(size=...)",
     "where": "metatensor.where(condition, a, b)",
     "masked_select": "metatensor.where(mask, tensor, 0), or tensor * mask",
@@ -60,11 +62,11 @@ def different_devices(str name not None, devices):
                         + " and ".join(str(d) for d in devices))
 
 
-def no_kernel(str name not None, device):
-    """The error for an op that a device cannot compute."""
+def no_kernel(str name not None, device, arguments):
+    """The error for an op that a device cannot compute; `arguments` names those of the op."""
     return NotImplementedError(
-        f"{name}: the device {device} has no kernel for this op and it has no decomposition; register "
-        f"one with @metatensor.library.kernel({name!r}, \"{device.type}\")")
+        f"{name}: the device {device} has no kernel for this op and it has no decomposition; register a function of "
+        f"({', '.join(['out', *arguments])}) with @metatensor.library.kernel({name!r}, \"{device.type}\")")
 
 
 def inplace_shape(str name, Tensor target not None, Tensor result not None):

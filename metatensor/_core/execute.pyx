@@ -2,7 +2,7 @@
 import warnings
 
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device, as_device, backend_of, default_device
+from metatensor._core.device cimport META, Device, place_of, backend_of, default_device
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
 from metatensor._core.op cimport (
@@ -27,7 +27,7 @@ cdef int resolve_device(Call* c) except -1:
     """Settle `c.device`: an explicit one, that of the tensors, or the default."""
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
-        given = as_device(<object>c.args[ov.device_slot])
+        given = place_of(<object>c.args[ov.device_slot])
         c.device = <PyObject*>given         # devices are interned: the table keeps them alive
         c.mixed = False
         return 0
@@ -56,6 +56,11 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         c.device = <PyObject*>found
     c.mixed = False
     return 0
+
+
+cdef list _names(Overload ov):
+    cdef int i
+    return [<object>ov.slots[i].name for i in range(ov.nslots)]
 
 
 cdef list _tensors(Call* c, Overload ov):
@@ -89,7 +94,7 @@ cdef object python_meta(Call* c):
     if ov.pymeta is None:
         if ov.flags & DATA:
             return None
-        raise errors.no_kernel(ov.qualname, <object>c.device)
+        raise errors.no_kernel(ov.qualname, <object>c.device, _names(ov))
     args = [<object>c.args[i] for i in range(ov.npos)]
     kwargs = {<object>ov.slots[i].name: <object>c.args[i] for i in range(ov.npos, ov.nslots)}
     result = ov.pymeta(*args, **kwargs)
@@ -104,7 +109,7 @@ cdef Tensor _from_spec(Call* c, Spec s):
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int i, n = 0
-    cdef Device d = <Device>c.device if s.device is None else as_device(s.device)
+    cdef Device d = <Device>c.device if s.device is None else place_of(s.device)
     if not isinstance(s.dtype, DType):
         raise TypeError(f"{op_name(c)}: Spec.dtype must be a dtype, not {type(s.dtype).__name__}")
     if len(s.shape) > MAX_DIMS or (s.strides is not None and len(s.strides) != len(s.shape)):
@@ -410,7 +415,10 @@ cdef object _kernel(Overload ov, Device d):
     found = kernels[d.kind]
     if found is None:
         from metatensor.library import find_kernel
-        found = find_kernel(ov.qualname, d.type) or backend_of(d).kernel(ov.qualname) or False
+        from metatensor.devices.base import DeviceBackend
+        backend = backend_of(d)
+        found = (find_kernel(ov.qualname, d.type) or backend.kernel(ov.qualname)
+                 or DeviceBackend.kernel(backend, ov.qualname) or False)
         kernels[d.kind] = found
     return None if found is False else found
 
@@ -491,7 +499,7 @@ cdef object _decompose(Call* c, Overload ov, object result):
     cdef Tensor t
     body = _decomposition(ov)
     if body is None:
-        raise errors.no_kernel(ov.qualname, d)
+        raise errors.no_kernel(ov.qualname, d, _names(ov))
     value = body(*[<object>c.args[i] for i in range(ov.nslots)])
     backend = backend_of(d)
     for t in _flat(result):

@@ -32,19 +32,19 @@ cdef extern from *:
     bint MT_ADD_OVERFLOW(dim_t a, dim_t b, dim_t* r) noexcept
 
 
-cdef int size_overflow() except -1
+cdef int size_overflow(dim_t a, dim_t b, str sign) except -1
 
 cdef inline dim_t mul_dims(dim_t a, dim_t b) except? -1:
     """a * b, or RuntimeError beyond 63 bits."""
     cdef dim_t r
     if MT_MUL_OVERFLOW(a, b, &r):
-        size_overflow()
+        size_overflow(a, b, "*")
     return r
 
 cdef inline dim_t add_dims(dim_t a, dim_t b) except? -1:
     cdef dim_t r
     if MT_ADD_OVERFLOW(a, b, &r):
-        size_overflow()
+        size_overflow(a, b, "+")
     return r
 
 cdef inline bint dims_equal(const dim_t* a, const dim_t* b, int n) noexcept nogil:

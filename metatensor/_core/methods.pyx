@@ -193,6 +193,11 @@ def __array__(self, dtype=None, copy=None):
     return to_array(self, dtype, copy)
 
 
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    from metatensor._interchange import array_wrap
+    return array_wrap(self, array)
+
+
 def __dlpack__(self, **options):
     from metatensor._interchange import to_dlpack
     return to_dlpack(self, options)
@@ -215,7 +220,7 @@ def __reduce_ex__(self, protocol):
 
 cdef tuple _methods = (
     element_size, data_ptr, is_floating_point, is_complex, is_signed, is_conj, is_neg, is_inference,
-    get_device, _is_view, as_subclass, requires_grad_, retain_grad, backward, numpy, __array__, __dlpack__,
+    get_device, _is_view, as_subclass, requires_grad_, retain_grad, backward, numpy, __array__, __array_wrap__, __dlpack__,
     __dlpack_device__, __deepcopy__, __reduce_ex__,
 )
 

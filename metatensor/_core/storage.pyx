@@ -1,7 +1,7 @@
 """Storage: the bytes that tensors view, or would view."""
 cimport cython
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device, as_device, backend_of
+from metatensor._core.device cimport META, Device, place_of, backend_of
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport dim_t
@@ -104,7 +104,7 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
 
 def make_storage(device, nbytes, data=None):
     """A storage on `device` of `nbytes` bytes that adopts `data`, the backend's handle."""
-    cdef Device d = as_device(device)
+    cdef Device d = place_of(device)
     cdef Storage s
     if nbytes < 0:
         raise RuntimeError(f"a storage cannot have {nbytes} bytes")

@@ -5,9 +5,7 @@ from cpython.object cimport Py_EQ, Py_GE, Py_GT, Py_LE, Py_LT, PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport F32, DType, by_code
 from metatensor._core.instances cimport make_instance, setup_tensor
-from metatensor._core.layout cimport (
-    Layout, copy_dims, count, extent, is_row_major, mul_dims, row_major,
-)
+from metatensor._core.layout cimport Layout, copy_dims, count, extent, is_row_major, mul_dims, row_major
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport type_set
 from metatensor._core.storage cimport Storage, new_storage
@@ -236,6 +234,19 @@ cdef inline object _binary(int slot, object a, object b):
     return hooks.invoke(slot_ops[slot], args, 2)
 
 
+cdef object _foreign(int slot, object a, object b):
+    """An operation with what is neither a tensor nor a Python number: NotImplemented but for NumPy's."""
+    cdef bint reflected = not isinstance(a, Tensor)
+    cdef object other = a if reflected else b
+    if not hasattr(other, "__array_interface__"):
+        return NotImplemented
+    from metatensor._interchange import operand
+    other = operand(other, b if reflected else a)
+    if not _operand(other) or (slot == S_MATMUL and not isinstance(other, Tensor)):
+        return NotImplemented
+    return _binary(slot, other, b) if reflected else _binary(slot, a, other)
+
+
 cdef inline object _unary(int slot, object a):
     cdef PyObject* args[1]
     args[0] = <PyObject*>a
@@ -400,8 +411,7 @@ cdef class Tensor:
 
     def __contains__(self, element):
         if not _operand(element):
-            raise RuntimeError("in: expected a number or a tensor on the left, got "
-                               f"{type(element).__name__}")
+            raise RuntimeError(f"in: expected a number or a tensor on the left, got {type(element).__name__}")
         return bool((self == element).any())
 
     def __hash__(self):
@@ -418,86 +428,86 @@ cdef class Tensor:
 
     # Operators: the slots enter dispatch with their arguments already in place.
     def __add__(self, other):
-        return _binary(S_ADD, self, other) if _operand(other) else NotImplemented
+        return _binary(S_ADD, self, other) if _operand(other) else _foreign(S_ADD, self, other)
 
     def __radd__(self, other):
-        return _binary(S_ADD, self, other) if _operand(other) else NotImplemented
+        return _binary(S_ADD, self, other) if _operand(other) else _foreign(S_ADD, self, other)
 
     def __sub__(self, other):
-        return _binary(S_SUB, self, other) if _operand(other) else NotImplemented
+        return _binary(S_SUB, self, other) if _operand(other) else _foreign(S_SUB, self, other)
 
     def __rsub__(self, other):
-        return _binary(S_RSUB, self, other) if _operand(other) else NotImplemented
+        return _binary(S_RSUB, self, other) if _operand(other) else _foreign(S_RSUB, self, other)
 
     def __mul__(self, other):
-        return _binary(S_MUL, self, other) if _operand(other) else NotImplemented
+        return _binary(S_MUL, self, other) if _operand(other) else _foreign(S_MUL, self, other)
 
     def __rmul__(self, other):
-        return _binary(S_MUL, self, other) if _operand(other) else NotImplemented
+        return _binary(S_MUL, self, other) if _operand(other) else _foreign(S_MUL, self, other)
 
     def __truediv__(self, other):
-        return _binary(S_DIV, self, other) if _operand(other) else NotImplemented
+        return _binary(S_DIV, self, other) if _operand(other) else _foreign(S_DIV, self, other)
 
     def __rtruediv__(self, other):
-        return _binary(S_DIV, other, self) if _operand(other) else NotImplemented
+        return _binary(S_DIV, other, self) if _operand(other) else _foreign(S_DIV, other, self)
 
     def __floordiv__(self, other):
-        return _binary(S_FLOORDIV, self, other) if _operand(other) else NotImplemented
+        return _binary(S_FLOORDIV, self, other) if _operand(other) else _foreign(S_FLOORDIV, self, other)
 
     def __rfloordiv__(self, other):
-        return _binary(S_FLOORDIV, other, self) if _operand(other) else NotImplemented
+        return _binary(S_FLOORDIV, other, self) if _operand(other) else _foreign(S_FLOORDIV, other, self)
 
     def __mod__(self, other):
-        return _binary(S_MOD, self, other) if _operand(other) else NotImplemented
+        return _binary(S_MOD, self, other) if _operand(other) else _foreign(S_MOD, self, other)
 
     def __rmod__(self, other):
-        return _binary(S_MOD, other, self) if _operand(other) else NotImplemented
+        return _binary(S_MOD, other, self) if _operand(other) else _foreign(S_MOD, other, self)
 
     def __pow__(self, other, modulo):
-        if modulo is not None or not _operand(other):
-            return NotImplemented
-        return _binary(S_POW, self, other)
+        if modulo is None:
+            return _binary(S_POW, self, other) if _operand(other) else _foreign(S_POW, self, other)
+        return NotImplemented
 
     def __rpow__(self, other, modulo):
-        if modulo is not None or not _operand(other):
-            return NotImplemented
-        return _binary(S_POW, other, self)
+        if modulo is None:
+            return _binary(S_POW, other, self) if _operand(other) else _foreign(S_POW, other, self)
+        return NotImplemented
 
     def __matmul__(self, other):
-        return _binary(S_MATMUL, self, other) if isinstance(other, Tensor) else NotImplemented
+        return _binary(S_MATMUL, self, other) if isinstance(other, Tensor) else _foreign(S_MATMUL, self, other)
 
     def __rmatmul__(self, other):
-        return _binary(S_MATMUL, other, self) if isinstance(other, Tensor) else NotImplemented
+        return _binary(S_MATMUL, other, self) if isinstance(other, Tensor) else _foreign(S_MATMUL, other, self)
 
     def __and__(self, other):
-        return _binary(S_AND, self, other) if _operand(other) else NotImplemented
+        return _binary(S_AND, self, other) if _operand(other) else _foreign(S_AND, self, other)
 
     def __rand__(self, other):
-        return _binary(S_AND, self, other) if _operand(other) else NotImplemented
+        return _binary(S_AND, self, other) if _operand(other) else _foreign(S_AND, self, other)
 
     def __or__(self, other):
-        return _binary(S_OR, self, other) if _operand(other) else NotImplemented
+        return _binary(S_OR, self, other) if _operand(other) else _foreign(S_OR, self, other)
 
     def __ror__(self, other):
-        return _binary(S_OR, self, other) if _operand(other) else NotImplemented
+        return _binary(S_OR, self, other) if _operand(other) else _foreign(S_OR, self, other)
 
     def __xor__(self, other):
-        return _binary(S_XOR, self, other) if _operand(other) else NotImplemented
+        return _binary(S_XOR, self, other) if _operand(other) else _foreign(S_XOR, self, other)
 
     def __rxor__(self, other):
-        return _binary(S_XOR, self, other) if _operand(other) else NotImplemented
+        return _binary(S_XOR, self, other) if _operand(other) else _foreign(S_XOR, self, other)
 
     def __lshift__(self, other):
-        return _binary(S_LSHIFT, self, other) if _operand(other) else NotImplemented
+        return _binary(S_LSHIFT, self, other) if _operand(other) else _foreign(S_LSHIFT, self, other)
 
     def __rlshift__(self, other):
-        return _binary(S_LSHIFT, other, self) if _operand(other) else NotImplemented
+        return _binary(S_LSHIFT, other, self) if _operand(other) else _foreign(S_LSHIFT, other, self)
 
     def __rshift__(self, other):
-        return _binary(S_RSHIFT, self, other) if _operand(other) else NotImplemented
+        return _binary(S_RSHIFT, self, other) if _operand(other) else _foreign(S_RSHIFT, self, other)
 
     def __rrshift__(self, other):
-        return _binary(S_RSHIFT, other, self) if _operand(other) else NotImplemented
+        return _binary(S_RSHIFT, other, self) if _operand(other) else _foreign(S_RSHIFT, other, self)
 
     def __neg__(self):
         return _unary(S_NEG, self)
@@ -512,56 +522,47 @@ cdef class Tensor:
         return _unary(S_INVERT, self)
 
     def __iadd__(self, other):
-        return _binary(S_IADD, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IADD, self, other) if _operand(other) else _foreign(S_IADD, self, other)
 
     def __isub__(self, other):
-        return _binary(S_ISUB, self, other) if _operand(other) else NotImplemented
+        return _binary(S_ISUB, self, other) if _operand(other) else _foreign(S_ISUB, self, other)
 
     def __imul__(self, other):
-        return _binary(S_IMUL, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IMUL, self, other) if _operand(other) else _foreign(S_IMUL, self, other)
 
     def __itruediv__(self, other):
-        return _binary(S_IDIV, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IDIV, self, other) if _operand(other) else _foreign(S_IDIV, self, other)
 
     def __ifloordiv__(self, other):
-        return _binary(S_IFLOORDIV, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IFLOORDIV, self, other) if _operand(other) else _foreign(S_IFLOORDIV, self, other)
 
     def __imod__(self, other):
-        return _binary(S_IMOD, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IMOD, self, other) if _operand(other) else _foreign(S_IMOD, self, other)
 
     def __ipow__(self, other):
-        return _binary(S_IPOW, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IPOW, self, other) if _operand(other) else _foreign(S_IPOW, self, other)
 
     def __iand__(self, other):
-        return _binary(S_IAND, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IAND, self, other) if _operand(other) else _foreign(S_IAND, self, other)
 
     def __ior__(self, other):
-        return _binary(S_IOR, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IOR, self, other) if _operand(other) else _foreign(S_IOR, self, other)
 
     def __ixor__(self, other):
-        return _binary(S_IXOR, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IXOR, self, other) if _operand(other) else _foreign(S_IXOR, self, other)
 
     def __ilshift__(self, other):
-        return _binary(S_ILSHIFT, self, other) if _operand(other) else NotImplemented
+        return _binary(S_ILSHIFT, self, other) if _operand(other) else _foreign(S_ILSHIFT, self, other)
 
     def __irshift__(self, other):
-        return _binary(S_IRSHIFT, self, other) if _operand(other) else NotImplemented
+        return _binary(S_IRSHIFT, self, other) if _operand(other) else _foreign(S_IRSHIFT, self, other)
 
     def __richcmp__(self, other, int op):
-        if not _operand(other):
-            return NotImplemented
-        if op == Py_EQ:
-            return _binary(S_EQ, self, other)
-        if op == Py_LT:
-            return _binary(S_LT, self, other)
-        if op == Py_LE:
-            return _binary(S_LE, self, other)
-        if op == Py_GT:
-            return _binary(S_GT, self, other)
-        if op == Py_GE:
-            return _binary(S_GE, self, other)
-        return _binary(S_NE, self, other)
+        cdef int slot = (S_EQ if op == Py_EQ else S_LT if op == Py_LT else S_LE if op == Py_LE
+                         else S_GT if op == Py_GT else S_GE if op == Py_GE else S_NE)
+        return _binary(slot, self, other) if _operand(other) else _foreign(slot, self, other)
 
+    # NumPy's arrays leave mixed operations to tensors.
     __array_priority__ = 1000
 
 

@@ -136,7 +136,8 @@ class Report:
         for row in self.modules:
             if row.path == path:
                 return row
-        raise KeyError(path)
+        raise KeyError(f"no module {path!r}; there are {', '.join(repr(row.path) for row in self.modules[:12])}"
+                       + (", ..." if len(self.modules) > 12 else ""))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in types that JSON has; the keys are part of the interface."""

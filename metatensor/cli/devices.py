@@ -12,7 +12,7 @@ from rich.text import Text
 
 __all__ = ["command"]
 
-STYLES = {"available": "green", "loaded": "green", "broken": "bold red", "blocked": "yellow"}
+STYLES = {"available": "green", "loaded": "green", "no device": "yellow", "broken": "bold red", "blocked": "yellow"}
 
 
 @click.command("devices")

@@ -72,8 +72,8 @@ def _suggestions(module: Any) -> str:
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
-        and (inspect.isfunction(value) or inspect.isclass(value))
-        and getattr(value, "__module__", None) == getattr(module, "__name__", "")
+        and (isinstance(value, mt.nn.Module) or ((inspect.isfunction(value) or inspect.isclass(value))
+                                  and getattr(value, "__module__", None) == getattr(module, "__name__", "")))
     ]
     return f"; it defines {', '.join(own[:12])}" if own else ""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from metatensor.devices.basics import NAMES, basic_kernel
+
 if TYPE_CHECKING:
     from metatensor import Tensor
 
@@ -20,7 +22,9 @@ class OutOfMemoryError(RuntimeError):
 
 
 class DeviceBackend:
-    """Base class of devices; `type` and the five methods that raise are what a subclass has to provide.
+    """Base class of devices; a subclass has to say its `type`, a class attribute, and to provide five methods.
+
+    They are `allocate`, `copy`, `to_host`, `from_host` and, for more than making, filling and moving tensors, `kernel`.
 
     Sizes and strides that tensors report are in elements; handles, sizes here and memory figures are in bytes.
     Methods may be called from any thread. ``index`` is a device's number within its type, from 0.
@@ -83,12 +87,15 @@ class DeviceBackend:
         It is called as ``kernel(out, *args)``: ``args`` has every slot of the schema in order, defaults filled
         in; ``out`` is the tensor to fill (a tuple for several results), or None for an op whose result shape
         depends on the data, where the kernel returns the result. The answer is kept: one call per op.
+
+        Where a subclass has none, this method of the base class is asked: it makes and fills tensors by the five
+        methods that every device has.
         """
-        return None
+        return basic_kernel(self, name)
 
     def kernel_names(self) -> set[str]:
         """Names of the ops this device has kernels for, for reports; it need not be fast."""
-        return set()
+        return set(NAMES)
 
     def numpy(self, tensor: Tensor) -> Any:
         """A NumPy array over the tensor's memory. TypeError (the default) where that is not the host's."""

@@ -6,6 +6,7 @@ from metatensor._core.op cimport (
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, shape_str
+from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport dim_t
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
@@ -132,11 +133,17 @@ cdef object update_running(Call* c, object results):
     cdef PyObject* args[2]
     cdef Op copy = find("copy_")
     cdef Tensor out, mean, var
+    cdef ThreadState state = thread_state()
+    cdef bint recorded = state.grad_enabled
     out, mean, var = results
-    args[0], args[1] = c.args[1], <PyObject*>mean
-    hooks.invoke(<PyObject*>copy, args, 2)
-    args[0], args[1] = c.args[2], <PyObject*>var
-    hooks.invoke(<PyObject*>copy, args, 2)
+    state.grad_enabled = False
+    try:
+        args[0], args[1] = c.args[1], <PyObject*>mean
+        hooks.invoke(<PyObject*>copy, args, 2)
+        args[0], args[1] = c.args[2], <PyObject*>var
+        hooks.invoke(<PyObject*>copy, args, 2)
+    finally:
+        state.grad_enabled = recorded
     return out
 
 

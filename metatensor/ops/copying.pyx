@@ -63,8 +63,11 @@ define("clone(Tensor input, *, memory_format? memory_format=None) -> Tensor", cl
 
 # Writing values -----------------------------------------------------------------------------
 
-cdef int _need_data(Tensor t) except -1:
+cdef int _need_data(Tensor t, Device to) except -1:
     if t.storage.device is META:
+        from metatensor import plugins
+        if to.type not in plugins.device_types():
+            raise plugins.manager().unknown_type(to.type)
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     return 0
 
@@ -74,7 +77,7 @@ cdef object copy_meta(Call* c):
     if not can_broadcast(src.ndim, src.sizes, t.ndim, t.sizes):
         raise RuntimeError(f"{op_name(c)}(): shape {shape_str(src)} does not broadcast to {shape_str(t)}")
     if t.storage.data is not None:
-        _need_data(src)
+        _need_data(src, t.storage.device)
     return t
 
 
@@ -112,7 +115,7 @@ cdef Tensor _moved(Call* c, DType dtype, int fmt):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Device device = result_device(c)
     if device is not META and device is not t.storage.device:
-        _need_data(t)
+        _need_data(t, device)
     return make_like(c, t, dtype, device, fmt)
 
 

@@ -293,7 +293,7 @@ cdef object tensorsolve_body(Call* c):
     """(input, other, dims): `dims` are moved to the end first."""
     cdef Tensor t = tensor_arg(c, 0), other = tensor_arg(c, 1)
     cdef dim_t dims[MAX_DIMS]
-    cdef dim_t n
+    cdef dim_t n = 1
     cdef int i, k
     if not is_none(c, 2):
         k = dims_arg(c, 2, dims)
@@ -303,7 +303,12 @@ cdef object tensorsolve_body(Call* c):
     if other.ndim > t.ndim:
         raise RuntimeError(f"{op_name(c)}(): other must not have more dimensions than input, got shapes {shape_str(other)} "
                            f"and {shape_str(t)}")
-    n = halves(c, t, other.ndim)
+    for i in range(other.ndim, t.ndim):
+        n = mul_dims(n, t.sizes[i])
+    if n != other.total or mul_dims(n, n) != t.total:
+        raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} is no square matrix over other of shape "
+                           f"{shape_str(other)}: the sizes of input after the first {other.ndim} must multiply to {other.total}, "
+                           "and the first ones to the same")
     solution = call("linalg.solve", (call("reshape", (t, (n, n))), call("reshape", (other, (other.total,)))))
     return call("reshape", (solution, [t.sizes[i] for i in range(other.ndim, t.ndim)]))
 

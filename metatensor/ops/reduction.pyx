@@ -120,12 +120,14 @@ cdef object mean_meta(Call* c):
 
 
 cdef object nan_meta(Call* c):
-    if tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
-        raise RuntimeError(f"{op_name(c)}(): complex inputs are not supported")
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef bint chosen[MAX_DIMS]
     if op_flags(c) & OPTION_A:
-        require_floating(c, tensor_arg(c, 0).dtype)
-        return mean_meta(c)
-    return sum_meta(c)
+        require_floating(c, t.dtype)
+        dim_list(c, 1, t.ndim, chosen)
+    if t.dtype.kind == KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): complex inputs are not supported")
+    return mean_meta(c) if op_flags(c) & OPTION_A else sum_meta(c)
 
 
 cdef object prod_meta(Call* c):

@@ -64,7 +64,7 @@ def test_rows():
     assert (first.parameters, first.own_parameters, first.flops, first.calls) == (72, 72, 2 * 10 * 64, 1)
     assert first.output == "float32[2,5,8]"
     assert report.module("").own_parameters == 0
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no module .*; there are ''"):
         report.module("nothing")
 
 

@@ -133,3 +133,12 @@ def test_the_environment_names_a_default():
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
                          env={**__import__("os").environ, "METATENSOR_DEFAULT_DEVICE": "meta"})
     assert out.stdout.strip() == "meta"
+
+
+def test_there_is_one_meta_device():
+    """An index is taken and dropped, as in PyTorch."""
+    assert mt.empty(2, device="meta:0").device is mt.device("meta")
+    assert mt.empty(2, device="meta").to("meta:1").device is mt.device("meta")
+    assert mt.empty_like(mt.empty(2, device="meta"), device=mt.device("meta", 3)).is_meta
+    with mt.device("meta:0"):
+        assert mt.ones(2).device is mt.device("meta") and (mt.ones(2) + mt.empty(2, device="meta")).is_meta

@@ -1,6 +1,7 @@
 """Data in and out: NumPy arrays, DLPack and copies between devices, with real tensors."""
 
 import gc
+import operator
 import weakref
 
 import numpy as np
@@ -90,8 +91,10 @@ def test_read_only_arrays_stay_so():
 
 
 def test_numpy_errors():
-    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+    with pytest.raises(TypeError, match=r"cannot view a tensor of shape \[3\] on meta .* it holds no data"):
         mt.empty(3, device="meta").numpy()
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        mt.empty(3, device="meta").numpy(force=True)
     with pytest.raises(RuntimeError, match="requires grad"):
         mt.from_numpy(np.ones(2)).requires_grad_().numpy()
     with pytest.raises(RuntimeError, match="conj"):
@@ -231,3 +234,48 @@ def test_unknown_devices():
         mt.empty(3, device="warp")
     with pytest.raises(RuntimeError, match="cpu:1 does not exist"):
         mt.empty(3, device="cpu:1")
+    with pytest.raises(RuntimeError, match=r"bfloat16 is a dtype: metatensor\.bfloat16"):
+        mt.ones(2, device="meta").to("bfloat16")
+
+
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.matmul, operator.lt,
+             operator.eq, operator.ne]  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATORS)
+def test_arrays_are_operands(operation):
+    array, tensor = np.array([1.0, 2.0, 3.0]), mt.tensor([3.0, 2.0, 1.0])
+    if operation is operator.matmul:
+        tensor = tensor.double()
+    for result, want in (
+        (operation(array, tensor), operation(array, tensor.numpy())),
+        (operation(tensor, array), operation(tensor.numpy(), array)),
+    ):
+        assert isinstance(result, mt.Tensor) and result.tolist() == want.tolist()
+        assert result.dtype is (mt.bool if want.dtype == bool else mt.float64)
+    for place in (lambda: operation(array, tensor.to("meta")), lambda: operation(tensor.to("meta"), array)):
+        if operation not in (operator.eq, operator.ne):
+            with pytest.raises(TypeError):
+                place()
+
+
+def test_scalars_of_arrays_are_numbers():
+    tensor = mt.tensor([3, 2])
+    for scalar in (np.float32(2), np.float64(2)):
+        assert (scalar * tensor).dtype is mt.float32 and (tensor - scalar).tolist() == [1.0, 0.0]
+    assert (np.int8(2) ** tensor).tolist() == [8, 4] and (np.int8(2) + tensor).dtype is mt.int64
+    assert (np.complex64(1j) * tensor).dtype is mt.complex64
+    assert (np.float32(2) * tensor.to("meta")).dtype is mt.float32
+    assert (tensor == np.int64(3)).tolist() == [True, False]
+    with pytest.raises(TypeError, match="@"):
+        tensor @ np.float32(2)
+    tensor *= np.int32(2)
+    assert tensor.tolist() == [6, 4]
+
+
+def test_functions_of_numpy_give_tensors():
+    tensor = mt.tensor([1.0, 4.0])
+    assert isinstance(np.sqrt(tensor), mt.Tensor) and np.sqrt(tensor).tolist() == [1.0, 2.0]
+    assert np.add(np.ones(2), tensor).dtype is mt.float64
+    with pytest.raises(TypeError, match=r"numpy\(\): cannot view a tensor of shape \[2\] on meta as a NumPy array"):
+        tensor.to("meta").numpy()

@@ -1,6 +1,8 @@
 """docs/writing-a-device.md: its excerpts are the disk plugin's, and its code runs."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -54,3 +56,35 @@ def test_the_kernel_example_runs():
     backend.kernel("cumsum")(out, from_values("cpu", np.ones((2, 3))), 1, None)
     assert to_values(out).tolist() == [[1, 2, 3]] * 2
     assert any("Tensor input, int dim, *, dtype" in text for text in mt.cumsum.schemas)
+
+
+def test_the_device_from_the_base_class_runs(tmp_path):
+    """In a process of its own: a backend that was registered stays."""
+    code = next(text for _, text in BLOCKS if "class Abacus" in text)
+    program = tmp_path / "abacus.py"
+    program.write_text(code + MORE)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == re.search(r"# (\[\[10.0.*)", code)[1]
+
+
+# What a device can do that has five methods and one op.
+MORE = """
+assert x.T.contiguous().tolist() == [[1.0, 3.0], [2.0, 4.0]]
+assert mt.zeros(2, device="abacus").tolist() == [0.0, 0.0]
+assert mt.full((2,), 3.0, device="abacus").tolist() == [3.0, 3.0]
+assert mt.ones_like(x).add is not None and mt.empty_like(x).shape == (2, 2)
+assert x.clone().fill_(5.0).tolist() == [[5.0] * 2] * 2 == x.new_full((2, 2), 5.0).tolist()
+assert mt.ones(3).to("abacus").cpu().tolist() == [1.0] * 3
+x[0] = 7.0
+x[1, 0] = x[0, 0]
+assert x.tolist() == [[7.0, 7.0], [7.0, 4.0]] and x[1, 1].item() == 4.0
+assert x.mul_(2).reshape(4).tolist() == [14.0, 14.0, 14.0, 8.0]
+assert repr(x) == "tensor([[14., 14.],\\n        [14.,  8.]], device='abacus')"
+try:
+    x + 1
+except NotImplementedError as error:
+    assert "(out, input, other, alpha)" in str(error) and "abacus" in str(error)
+else:
+    raise AssertionError("there is no kernel for add")
+"""

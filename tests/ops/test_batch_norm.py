@@ -89,3 +89,13 @@ def test_batch_values(shape, training, dtype, device):
             lambda m, x, mean, var, w, b: m.native_batch_norm(x, w, b, mean, var, True, 0.3, 1e-3),
             x, mean, abs(var), w, b, dtype=dtype, device=device,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("function", ["batch_norm", "instance_norm"])
+def test_running_statistics_stay_out_of_gradients(function):
+    mean, var = mt.zeros(3, device="meta"), mt.ones(3, device="meta")
+    weight = mt.ones(3, device="meta", requires_grad=True)
+    options = {"training": True} if function == "batch_norm" else {"use_input_stats": True}
+    result = getattr(mt.nn.functional, function)(mt.empty(2, 3, 4, device="meta"), mean, var, weight, **options)
+    assert result.requires_grad and not mean.requires_grad and not var.requires_grad
+    assert mean.is_leaf and mt.is_grad_enabled()

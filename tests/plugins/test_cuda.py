@@ -83,7 +83,7 @@ def test_the_report_says_why(monkeypatch):
     manager = plugins.PluginManager(lambda group: (), ())
     manager.register_backend(backend)
     row = next(row for row in manager.report() if row.name == "cuda")
-    assert (row.state, row.devices) == ("loaded", ())
+    assert (row.state, row.devices) == ("no device", ())
     assert "CuPy is not installed" in row.reason
 
 

@@ -89,7 +89,7 @@ def test_report_rows():
     found = manager(Entry("toy", plugin(Toy(count=2)), version="3.1"), Entry("off", plugin(Toy("off", 0, "no hardware"))))
     assert row(found, "meta")[:2] == ("devices", "meta")
     assert row(found, "toy") == ("devices", "toy", "acme", "3.1", "available", "", ("toy:0", "toy:1"))
-    assert row(found, "off") == ("devices", "off", "acme", "1.2", "loaded", "no hardware", ())
+    assert row(found, "off") == ("devices", "off", "acme", "1.2", "no device", "no hardware", ())
 
 
 def test_unknown_type_lists_the_known():

@@ -286,7 +286,7 @@ class ArrayBackend(DeviceBackend):
     # Kernels ------------------------------------------------------------------
 
     def kernel_names(self) -> set[str]:
-        return self.table.names()
+        return super().kernel_names() | self.table.names()
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
         entry = self.table.find(name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -20,7 +18,3 @@ def to_copy(kit: Any, out: Any, input: Any, *_: Any) -> None:
     kit.copy(out, input)
 
 
-@kernel("_from_host", half="native")
-def from_host(kit: Any, out: Any, data: Any, *_: Any) -> None:
-    if out.size:
-        out[...] = kit.upload(np.frombuffer(data, np.uint8).view(out.dtype).reshape(out.shape))

@@ -44,11 +44,6 @@ def _overflow(dtype: Any, value: Any) -> RuntimeError:
     return RuntimeError(f"the value {value} cannot be converted to {dtype.name} without overflow")
 
 
-@kernel("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", half="native")
-def empty(kit: Any, out: Any, *_: Any) -> None:
-    """Whatever the memory holds."""
-
-
 @kernel("zeros", "zeros_like", "new_zeros", "zero")
 def zeros(kit: Any, out: Any, *_: Any) -> None:
     out[...] = 0
