@@ -111,12 +111,64 @@ FORWARD = [
     ("MultiheadAttention(8, 2)", (5, 2, 8), (6, 2, 8), (6, 2, 8)),
     ("MultiheadAttention(8, 2, batch_first=True, add_bias_kv=True, add_zero_attn=True)", (2, 5, 8), (2, 6, 8), (2, 6, 8)),
     ("MultiheadAttention(8, 4, kdim=3, vdim=5)", (5, 8), (6, 3), (6, 5)),
+    ("AdaptiveLogSoftmaxWithLoss(16, 20, [5, 10, 15], div_value=2.0)", (7, 16), (7, "int64")),
+    ("AdaptiveLogSoftmaxWithLoss(8, 9, [3], head_bias=True)", (8,), ("int64",)),
+    ("CrossMapLRN2d(3, k=2)", (2, 7, 3, 2)),
+    ("CrossMapLRN2d(4, alpha=0.5)", (2, 6, 3, 2)),
+    ("CrossMapLRN2d(9, alpha=0.5)", (2, 3, 3, 2)),
+    ("SyncBatchNorm(3)", (4, 3)),
+    ("SyncBatchNorm(3, momentum=None)", (4, 3, 5, 6)),
+    ("LinearCrossEntropyLoss(4, 8)", (5, 4), (5, "int64")),
+    ("LinearCrossEntropyLoss(4, 8, out_features=(2, 3), bias=True, ignore_index=1)", (5, 4), (5, 2, 3, "int64")),
+    ("TripletMarginLoss(swap=True)", (4, 5), (4, 5), (4, 5)),
+    ("TripletMarginWithDistanceLoss()", (4, 5), (4, 5), (4, 5)),
+    ("RNN(3, 4)", (5, 2, 3)),
+    ("RNN(3, 4, 2, nonlinearity='relu', batch_first=True)", (2, 5, 3), (2, 2, 4)),
+    ("LSTM(3, 4)", (5, 3)),
+    ("LSTM(3, 4, 2, bidirectional=True, batch_first=True)", (2, 5, 3)),
+    ("LSTM(3, 4, 2, bias=False, proj_size=2)", (5, 2, 3), [(2, 2, 2), (2, 2, 4)]),
+    ("LSTM(3, 4)", (5, 3), [(1, 4), (1, 4)]),
+    ("GRU(3, 4, bidirectional=True)", (5, 3), (2, 4)),
+    ("GRU(3, 4, 3, batch_first=True, dropout=0.5).eval()", (2, 5, 3)),
+    ("RNNCell(3, 4)", (2, 3)),
+    ("RNNCell(3, 4, nonlinearity='relu')", (3,), (4,)),
+    ("LSTMCell(3, 4, bias=False)", (2, 3)),
+    ("LSTMCell(3, 4)", (3,), [(4,), (4,)]),
+    ("GRUCell(3, 4)", (2, 3), (2, 4)),
+    ("TransformerEncoderLayer(8, 2, 16).eval()", (5, 2, 8)),
+    ("TransformerEncoderLayer(8, 2, 16, 0.0, 'gelu', batch_first=True, norm_first=True)", (2, 5, 8)),
+    ("TransformerEncoderLayer(8, 1, 16, 0.0, bias=False)", (5, 8)),
+    ("TransformerDecoderLayer(8, 2, 16).eval()", (5, 2, 8), (4, 2, 8)),
+    ("TransformerDecoderLayer(8, 2, 16, 0.0, norm_first=True, batch_first=True)", (2, 5, 8), (2, 4, 8)),
+    ("Transformer(8, 2, 1, 2, 16).eval()", (5, 2, 8), (4, 2, 8)),
+    ("Transformer(8, 2, 2, 1, 16, 0.0, 'gelu', batch_first=True, norm_first=True)", (2, 5, 8), (2, 4, 8)),
 ]
 CASES = [pytest.param(call, shapes, id=call) for call, *shapes in FORWARD]
 
 
 def tensors(result):
-    return [t for t in (result if isinstance(result, tuple) else (result,)) if t is not None]
+    """The tensors of a result, in order, also of tuples in tuples."""
+    if isinstance(result, (tuple, list)):
+        return [t for part in result for t in tensors(part)]
+    return [] if result is None else [result]
+
+
+def inputs_of(shapes, make):
+    """``make(shape, is_int)`` for each shape; a list of shapes stands for a tuple of inputs."""
+    made = []
+    for shape in shapes:
+        if isinstance(shape, list):
+            made.append(tuple(inputs_of(shape, make)))
+        else:
+            made.append(make([n for n in shape if not isinstance(n, str)], "int64" in shape))
+    return made
+
+
+def ours_of(value):
+    """Tensors of PyTorch, or tuples of them, as ours."""
+    if isinstance(value, tuple):
+        return tuple(map(ours_of, value))
+    return mt.tensor(value.tolist(), dtype=getattr(mt, str(value.dtype)[6:]))
 
 
 @pytest.mark.torch
@@ -126,10 +178,7 @@ def test_shapes_like_torch(call, shapes):
 
     def run(lib):
         layer = eval(f"lib.nn.{call}", {"lib": lib})
-        inputs = []
-        for shape in shapes:
-            dtype = getattr(lib, shape[-1]) if isinstance(shape[-1], str) else lib.float32
-            inputs.append(lib.empty([n for n in shape if not isinstance(n, str)], dtype=dtype))
+        inputs = inputs_of(shapes, lambda shape, ints: lib.zeros(shape, dtype=lib.int64 if ints else lib.float32))
         return [(tuple(t.shape), str(t.dtype).split(".")[1], tuple(t.stride())) for t in tensors(layer(*inputs))]
 
     mt.set_default_device("meta")
@@ -155,13 +204,8 @@ def test_values_like_torch(call, shapes):
     ours = eval(f"mt.nn.{call}", {"mt": mt})
     state = {k: mt.tensor(v.tolist(), dtype=getattr(mt, str(v.dtype)[6:])) for k, v in theirs.state_dict().items()}
     ours.load_state_dict(state)
-    inputs = []
-    for shape in shapes:
-        if isinstance(shape[-1], str):
-            inputs.append(torch.randint(0, 8, shape[:-1]))
-        else:
-            inputs.append(torch.randn(shape))
-    got = ours(*(mt.tensor(x.tolist(), dtype=getattr(mt, str(x.dtype)[6:])) for x in inputs))
+    inputs = inputs_of(shapes, lambda shape, ints: torch.randint(0, 8, shape) if ints else torch.randn(shape))
+    got = ours(*map(ours_of, inputs))
     want = theirs(*inputs)
     for g, w in zip(tensors(got), tensors(want), strict=True):
         torch.testing.assert_close(torch.tensor(g.tolist(), dtype=w.dtype), w.detach(), atol=1e-5, rtol=1e-4, equal_nan=True)
