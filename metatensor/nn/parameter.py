@@ -128,6 +128,12 @@ class UninitializedTensorMixin:
             "cannot load such a tensor either"
         )
 
+    def numel(self) -> Any:
+        """ValueError: there are no elements yet."""
+        raise ValueError(f"numel(): a {type(self).__name__} has no shape yet; call the module with an input first")
+
+    nelement = numel
+
     def share_memory_(self) -> Any:
         """RuntimeError: there is no memory to share yet."""
         raise RuntimeError(f"{type(self).__name__}: there is no memory to share before the module has seen an input")

@@ -135,9 +135,11 @@ class _LazyConvNd(LazyModuleMixin):
 
     def initialize_parameters(self: Any, input: mt.Tensor, *args: Any, **kwargs: Any) -> None:
         """Take ``in_channels`` from the input, with a batch or without."""
-        if not self.has_uninitialized_params():
-            return
         spatial = len(self.kernel_size)
+        if not self.has_uninitialized_params():  # the weight was loaded
+            if self.in_channels == 0:
+                self.in_channels = self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
+            return
         if input.dim() not in (spatial + 1, spatial + 2):
             raise RuntimeError(
                 f"{type(self).__name__}: expected {spatial + 1} or {spatial + 2} dimensions, got shape {list(input.shape)}"
@@ -268,6 +270,8 @@ class _LazyNorm(LazyModuleMixin):
                 if is_lazy(tensor):
                     tensor.materialize((self.num_features,))
             self.reset_parameters()
+        elif self.num_features == 0:  # the weight was loaded
+            self.num_features = input.shape[1]
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):  # type: ignore[misc]
