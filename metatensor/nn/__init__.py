@@ -166,6 +166,7 @@ from metatensor.nn.modules import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from metatensor.nn.modules.utils import factory_kwargs
 from metatensor.nn.parallel import DataParallel
 from metatensor.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
@@ -173,10 +174,10 @@ __all__ = [
     *modules.__all__,
     "Buffer",
     "DataParallel",
-    "Module",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "factory_kwargs",
     "functional",
     "init",
     "modules",

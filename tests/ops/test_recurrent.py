@@ -79,7 +79,12 @@ def test_packed(network, lengths):
 
 
 @pytest.mark.torch
-@given(st.sampled_from(sorted(CELLS)), st.tuples(*[st.integers(0, 4)] * 3), st.booleans(), st.sampled_from(["float32", "float64", "bfloat16"]))
+@given(
+    st.sampled_from(sorted(CELLS)),
+    st.tuples(*[st.integers(0, 4)] * 3),
+    st.booleans(),
+    st.sampled_from(["float32", "float64", "bfloat16"]),
+)
 @settings(max_examples=60)
 def test_cells(name, sizes, bias, dtype):
     (batch, features, hidden), gates = sizes, CELLS[name]
@@ -99,11 +104,25 @@ SEQUENCE = {"input": (5, 3, 4), "h": (2, 3, 6), "c": (2, 3, 6)}
 @pytest.mark.torch
 @pytest.mark.parametrize(
     "change",
-    [{"input": (0, 3, 4)}, {"input": (5, 3, 5)}, {"input": (5, 2, 4)}, {"input": (2, 5, 3, 4)},
-     {"h": (1, 3, 6), "c": (1, 3, 6)}, {"h": (2, 2, 6), "c": (2, 2, 6)}, {"h": (2, 3, 5), "c": (2, 3, 5)}, {"c": (2, 3, 5)}, {"params": -1}, {"biases": False},
-     {"both": True}, {"dropout": 1.5}, {"dropout": -0.5}, {"dtype": "int64"}, {"other": "float32"}],
+    [
+        {"input": (0, 3, 4)},
+        {"input": (5, 3, 5)},
+        {"input": (5, 2, 4)},
+        {"input": (2, 5, 3, 4)},
+        {"h": (1, 3, 6), "c": (1, 3, 6)},
+        {"h": (2, 2, 6), "c": (2, 2, 6)},
+        {"h": (2, 3, 5), "c": (2, 3, 5)},
+        {"c": (2, 3, 5)},
+        {"params": -1},
+        {"biases": False},
+        {"both": True},
+        {"dropout": 1.5},
+        {"dropout": -0.5},
+        {"dtype": "int64"},
+        {"other": "float32"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_errors_like_torch(change):
     shapes = {**SEQUENCE, **{k: v for k, v in change.items() if k in SEQUENCE}}
     params = parameter_shapes(4, 4, 6, 2, 1, True, 0)[: change.get("params")]

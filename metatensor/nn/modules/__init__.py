@@ -81,6 +81,7 @@ from metatensor.nn.modules.loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
+from metatensor.nn.modules.module import Module
 from metatensor.nn.modules.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from metatensor.nn.modules.padding import (
     CircularPad1d,
@@ -244,6 +245,7 @@ __all__ = [
     "MaxUnpool2d",
     "MaxUnpool3d",
     "Mish",
+    "Module",
     "ModuleDict",
     "ModuleList",
     "MultiLabelMarginLoss",
