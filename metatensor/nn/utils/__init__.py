@@ -8,7 +8,6 @@ from metatensor.nn.utils import (
     memory_format,
     parametrizations,
     parametrize,
-    prune,
     rnn,
     stateless,
 )
@@ -54,7 +53,6 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
-    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
