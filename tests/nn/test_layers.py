@@ -140,9 +140,56 @@ FORWARD = [
     ("TransformerEncoderLayer(8, 1, 16, 0.0, bias=False)", (5, 8)),
     ("TransformerDecoderLayer(8, 2, 16).eval()", (5, 2, 8), (4, 2, 8)),
     ("TransformerDecoderLayer(8, 2, 16, 0.0, norm_first=True, batch_first=True)", (2, 5, 8), (2, 4, 8)),
+    ("TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2).eval()", (5, 2, 8)),
+    ("TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0), 1, nn.LayerNorm(8))", (5, 8)),
+    ("TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2, nn.LayerNorm(8)).eval()", (5, 2, 8), (4, 2, 8)),
+    ("BCELoss()", (2, 3, "chance"), (2, 3, "chance")),
+    ("BCELoss(reduction='none')", (4, "chance"), (4, "chance")),
+    ("BCEWithLogitsLoss(reduction='sum')", (2, 3), (2, 3, "chance")),
+    ("PoissonNLLLoss()", (2, 3), (2, 3, "chance")),
+    ("PoissonNLLLoss(log_input=False, full=True, reduction='sum')", (2, 3, "chance"), (2, 3, "chance")),
+    ("GaussianNLLLoss(full=True)", (2, 3), (2, 3), (2, 3, "chance")),
+    ("GaussianNLLLoss(reduction='none')", (2, 3), (2, 3), (2, 1, "chance")),
+    ("SoftMarginLoss()", (2, 3), (2, 3, "sign")),
+    ("HingeEmbeddingLoss(margin=0.5)", (2, 3), (2, 3, "sign")),
+    ("MarginRankingLoss(0.5, reduction='none')", (4,), (4,), (4, "sign")),
+    ("CosineEmbeddingLoss(0.2)", (4, 3), (4, 3), (4, "sign")),
+    ("CosineEmbeddingLoss(reduction='none')", (3,), (3,), ("sign",)),
+    ("MultiLabelMarginLoss()", (4, 8), (4, 8, "int64")),
+    ("MultiLabelSoftMarginLoss()", (4, 3), (4, 3, "chance")),
+    ("MultiMarginLoss(2, 0.5)", (4, 8), (4, "int64")),
+    ("NLLLoss(ignore_index=2, reduction='sum')", (4, 8, 3), (4, 3, "int64")),
+    ("NLLLoss2d(reduction='none')", (4, 8, 3, 2), (4, 3, 2, "int64")),
+    ("CrossEntropyLoss(reduction='none')", (4, 8, 3), (4, 8, 3)),
+    ("KLDivLoss(reduction='sum')", (2, 3), (2, 3, "chance")),
+    ("Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))", (5, 3)),
+    ("Container(a=nn.ReLU()).a", (5, 3)),
+    ("DataParallel(nn.Linear(3, 4))", (5, 3)),
+    ("ConstantPad2d((1, 0, -1, 2), 0.5)", (2, 3, 4, 5)),
+    ("ConstantPad3d(1, 2.0)", (2, 2, 3, 2)),
+    ("ReflectionPad1d((1, 2))", (2, 3, 4)),
+    ("ReflectionPad3d(1)", (1, 2, 2, 2, 3)),
+    ("ReplicationPad1d((1, 2))", (3, 4)),
+    ("ReplicationPad2d((1, 0, 2, 3))", (2, 3, 4, 5)),
+    ("ZeroPad1d(1)", (2, 3, 4)),
+    ("ZeroPad3d((1, 2, 0, 1, 1, 0))", (2, 3, 4, 5, 2)),
+    ("CircularPad2d((1, 2, 0, 1))", (2, 3, 4, 5)),
+    ("CircularPad3d(1)", (1, 2, 2, 2, 3)),
+    ("LPPool3d(2, 3)", (2, 3, 9, 9, 6)),
+    ("MaxPool1d(2, return_indices=True)", (2, 3, 9)),
+    ("MaxPool2d((3, 2), 2, 1, 1, True, True)", (2, 3, 9, 8)),
+    ("UpsamplingNearest2d(scale_factor=(2, 3))", (2, 3, 4, 4)),
+    ("Embedding(10, 3, max_norm=0.5)", (2, 5, "int64")),
+    ("EmbeddingBag(10, 3, mode='max')", (2, 5, "int64")),
+    ("FractionalMaxPool2d(3, output_ratio=0.5, _random_samples=lib.full((2, 3, 2), 0.3))", (2, 3, 9, 9)),
+    ("FractionalMaxPool3d(2, output_size=3, _random_samples=lib.full((2, 3, 3), 0.3))", (2, 3, 6, 6, 6)),
+    ("MaxUnpool1d(2)", (2, 3, 4), (2, 3, 4, "int64")),
+    ("MaxUnpool2d(2, 2, 0)", (2, 3, 4, 4), (2, 3, 4, 4, "int64")),
+    ("MaxUnpool3d(2)", (2, 3, 2, 2, 2), (2, 3, 2, 2, 2, "int64")),
     ("Transformer(8, 2, 1, 2, 16).eval()", (5, 2, 8), (4, 2, 8)),
     ("Transformer(8, 2, 2, 1, 16, 0.0, 'gelu', batch_first=True, norm_first=True)", (2, 5, 8), (2, 4, 8)),
 ]
+pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning", "ignore:enable_nested", "ignore:LSTM with projections")
 CASES = [pytest.param(call, shapes, id=call) for call, *shapes in FORWARD]
 
 
@@ -154,13 +201,14 @@ def tensors(result):
 
 
 def inputs_of(shapes, make):
-    """``make(shape, is_int)`` for each shape; a list of shapes stands for a tuple of inputs."""
+    """``make(shape, kind)`` for each shape; a list of shapes stands for a tuple of inputs."""
     made = []
     for shape in shapes:
         if isinstance(shape, list):
             made.append(tuple(inputs_of(shape, make)))
         else:
-            made.append(make([n for n in shape if not isinstance(n, str)], "int64" in shape))
+            kind = shape[-1] if shape and isinstance(shape[-1], str) else "normal"
+            made.append(make([n for n in shape if not isinstance(n, str)], kind))
     return made
 
 
@@ -177,8 +225,8 @@ def test_shapes_like_torch(call, shapes):
     torch = pytest.importorskip("torch")
 
     def run(lib):
-        layer = eval(f"lib.nn.{call}", {"lib": lib})
-        inputs = inputs_of(shapes, lambda shape, ints: lib.zeros(shape, dtype=lib.int64 if ints else lib.float32))
+        layer = eval(f"nn.{call}", {"lib": lib, "nn": lib.nn})
+        inputs = inputs_of(shapes, lambda shape, kind: lib.zeros(shape, dtype=lib.int64 if kind == "int64" else lib.float32))
         return [(tuple(t.shape), str(t.dtype).split(".")[1], tuple(t.stride())) for t in tensors(layer(*inputs))]
 
     mt.set_default_device("meta")
@@ -200,11 +248,16 @@ def test_values_like_torch(call, shapes):
     torch = pytest.importorskip("torch")
     pytest.importorskip("metatensor_cpu")
     torch.manual_seed(0)
-    theirs = eval(f"torch.nn.{call}", {"torch": torch})
-    ours = eval(f"mt.nn.{call}", {"mt": mt})
+    theirs, ours = (eval(f"nn.{call}", {"lib": lib, "nn": lib.nn}) for lib in (torch, mt))
     state = {k: mt.tensor(v.tolist(), dtype=getattr(mt, str(v.dtype)[6:])) for k, v in theirs.state_dict().items()}
     ours.load_state_dict(state)
-    inputs = inputs_of(shapes, lambda shape, ints: torch.randint(0, 8, shape) if ints else torch.randn(shape))
+    draw = {
+        "normal": torch.randn,
+        "chance": torch.rand,
+        "int64": lambda shape: torch.randint(0, 8, shape),
+        "sign": lambda shape: torch.randint(0, 2, shape) * 2.0 - 1,
+    }
+    inputs = inputs_of(shapes, lambda shape, kind: draw[kind](shape))
     got = ours(*map(ours_of, inputs))
     want = theirs(*inputs)
     for g, w in zip(tensors(got), tensors(want), strict=True):

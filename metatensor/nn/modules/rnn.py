@@ -16,7 +16,13 @@ from metatensor.nn.utils.rnn import PackedSequence
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
-_MODES = {"LSTM": (4, mt.lstm), "GRU": (3, mt.gru), "RNN_TANH": (1, mt.rnn_tanh), "RNN_RELU": (1, mt.rnn_relu)}
+# Blocks of rows in a weight, and the operator.
+_MODES: dict[str, Any] = {
+    "LSTM": (4, mt.lstm),
+    "GRU": (3, mt.gru),
+    "RNN_TANH": (1, mt.rnn_tanh),
+    "RNN_RELU": (1, mt.rnn_relu),
+}
 
 
 class RNNBase(Module):
@@ -215,12 +221,8 @@ def _check_arguments(
         raise ValueError(f"{name}: dropout must be a number between 0 and 1, not {dropout!r}")
     if dropout > 0 and num_layers == 1:  # type: ignore[operator]
         warnings.warn(f"{name}: dropout={dropout} is between layers, and there is one layer", stacklevel=4)
-    for argument, value, kind in (
-        ("bias", bias, bool),
-        ("batch_first", batch_first, bool),
-        ("input_size", input_size, int),
-        ("hidden_size", hidden_size, int),
-    ):
+    given = {"bias": bias, "batch_first": batch_first, "input_size": input_size, "hidden_size": hidden_size}
+    for (argument, value), kind in zip(given.items(), (bool, bool, int, int)):
         if not isinstance(value, kind):
             raise TypeError(f"{name}: {argument} must be of type {kind.__name__}, not {type(value).__name__}")
     for argument, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
@@ -269,11 +271,13 @@ class LSTM(RNNBase):
         """The shape of the cell for an input, which is packed where batch sizes are given."""
         return self._state_size(input, batch_sizes, self.hidden_size)
 
+    def _both_sizes(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> tuple:
+        return self.get_expected_hidden_size(input, batch_sizes), self.get_expected_cell_size(input, batch_sizes)
+
     def check_forward_args(self, input: mt.Tensor, hidden: Any, batch_sizes: mt.Tensor | None) -> None:
         """`check_input` and the shapes of both states."""
         self.check_input(input, batch_sizes)
-        sizes = self.get_expected_hidden_size(input, batch_sizes), self.get_expected_cell_size(input, batch_sizes)
-        for i, (state, size) in enumerate(zip(hidden, sizes)):
+        for i, (state, size) in enumerate(zip(hidden, self._both_sizes(input, batch_sizes))):
             self.check_hidden_size(state, size, f"LSTM: expected hidden[{i}] of shape {{}}, got {{}}")
 
     def permute_hidden(self, hx: Any, permutation: mt.Tensor | None) -> Any:
@@ -284,7 +288,7 @@ class LSTM(RNNBase):
         return change(hx[0]), change(hx[1])
 
     def _initial(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> Any:
-        sizes = self.get_expected_hidden_size(input, batch_sizes), self.get_expected_cell_size(input, batch_sizes)
+        sizes = self._both_sizes(input, batch_sizes)
         return tuple(mt.zeros(size, dtype=input.dtype, device=input.device) for size in sizes)
 
 

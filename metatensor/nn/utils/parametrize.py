@@ -77,10 +77,11 @@ class ParametrizationList(ModuleList):
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
-            if new.dtype != dtype:
-                raise ValueError(f"right_inverse gave {new.dtype} for a tensor of {dtype}; they must be one for one tensor")
-            if new is not original:
-                original.data = new.detach()
+            value: Any = new
+            if value.dtype != dtype:
+                raise ValueError(f"right_inverse gave {value.dtype} for a tensor of {dtype}; they must be one for one tensor")
+            if value is not original:
+                original.data = value.detach()
             _register(self, "original", original)
         else:
             for i, part in enumerate(new):
@@ -160,7 +161,7 @@ def _inject_class(module: Module) -> None:
         return replica
 
     members = {"__getstate__": refuse, "__deepcopy__": getattr(cls, "__deepcopy__", deep_copy)}
-    own = type(f"Parametrized{cls.__name__}", (cls,), members)
+    own: Any = type(f"Parametrized{cls.__name__}", (cls,), members)
     own.__new__(own)  # a class is made ready for fast look-ups with its first instance
     module.__class__ = own
 

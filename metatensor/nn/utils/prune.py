@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -191,16 +192,19 @@ class Identity(BasePruningMethod):
 class _Some(BasePruningMethod):
     """Prunes ``amount`` units: a number of them, or a fraction in [0, 1]."""
 
+    amount: Any
+
     def __init__(self, amount: Any) -> None:
         if not isinstance(amount, numbers.Real):
             raise TypeError(f"amount must be a number, not {amount!r}")
-        if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1.0):
-            raise ValueError(f"amount must be a count of units or a fraction between 0 and 1, not {amount}")
         self.amount = amount
+        self._counted = isinstance(amount, numbers.Integral)
+        if not 0 <= self.amount <= (math.inf if self._counted else 1):
+            raise ValueError(f"amount must be a count of units or a fraction between 0 and 1, not {amount}")
 
     def _count(self, units: int) -> int:
         """How many of so many units; ValueError where there are fewer."""
-        count = self.amount if isinstance(self.amount, numbers.Integral) else round(self.amount * units)
+        count = self.amount if self._counted else round(self.amount * units)
         if count > units:
             raise ValueError(f"amount={self.amount} is more than there is to prune: {units}")
         return int(count)

@@ -76,7 +76,8 @@ class PackedSequence(_Packed):
 
     def pin_memory(self) -> Self:
         """With ``data`` and the indices in pinned memory."""
-        return self._with(self.data.pin_memory(), lambda t: t.pin_memory())
+        data: Any = self.data
+        return self._with(data.pin_memory(), lambda t: t.pin_memory())
 
     def cuda(self, *args: Any, **kwargs: Any) -> Self:
         """Move to a CUDA device, the current one where none is given."""
