@@ -199,6 +199,8 @@ cdef object rnn_packed(Call* c):
 cdef int check_state(Call* c, Tensor first, Tensor h, dim_t hidden, str what) except -1:
     if h.ndim == 0 or h.sizes[0] != first.sizes[0]:
         fail(c, f"the {what} of shape {shape_str(h)} does not have the batch size of the input {shape_str(first)}")
+    if h.ndim < 2:
+        raise IndexError(f"{op_name(c)}(): the {what} needs 2 dimensions, got shape {shape_str(h)}")
     return expect(c, h, f"a {what}", (first.sizes[0], hidden))
 
 
