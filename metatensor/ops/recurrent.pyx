@@ -3,13 +3,15 @@ from metatensor._core import errors
 from metatensor._core.dtype cimport I64
 from metatensor._core.layout cimport mul_dims
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, MIXED, RANDOM, Call, arg, bool_arg, define, float_arg, int_arg, is_none, op_name, result_device,
-    tensor_arg, tensors_arg,
+    FUNCTION_ONLY, MIXED, OPTION_A, RANDOM, Call, arg, bool_arg, define, float_arg, int_arg, is_none, op_flags, op_name,
+    result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
 from metatensor.ops.spatial cimport fail
+
+cdef enum: RELU = OPTION_A     # the non-linearity of an op
 
 
 cdef struct Network:
@@ -41,8 +43,12 @@ cdef int one_kind(Call* c, Tensor first, Tensor t, str what) except -1:
     return 0
 
 
-cdef int need_float(Call* c, Tensor t) except -1:
-    if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
+cdef int need_computable(Call* c, Tensor t) except -1:
+    """Floating-point dtypes; relu takes integers too, and no complex numbers."""
+    cdef bint relu = (op_flags(c) & RELU) != 0
+    if (t.dtype.kind == KIND_COMPLEX and relu) or (t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 1):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+    if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX and not (relu and t.dtype.kind == KIND_INT):
         fail(c, f"expected an input of a floating-point dtype, got {t.dtype.name}")
     return 0
 
@@ -164,7 +170,7 @@ cdef object recurrent(Call* c, int gates, bint cells, bint packed):
         check_batch_sizes(c, first, tensor_arg(c, 1))
     read_states(c, &n, first, tensors_arg(c, s) if cells else [arg(c, s)])
     read_parameters(c, &n, first, tensors_arg(c, s + 1), bool_arg(c, s + 2))
-    need_float(c, first)
+    need_computable(c, first)
     if p != 0 and bool_arg(c, s + 5) and n.layers > 1:
         if not 0 <= p <= 1:
             fail(c, f"dropout must lie in [0, 1], got {p}")
@@ -224,7 +230,7 @@ cdef object step(Call* c, int gates, list states):
             expect(c, tensor_arg(c, i), "a bias", (high,))
     for t in states + [arg(c, i) for i in range(2, 6) if not is_none(c, i)]:
         one_kind(c, first, t, "states and parameters")
-    need_float(c, first)
+    need_computable(c, first)
     t = <Tensor>states[0]
     made = [new_contiguous(2, t.sizes, first.dtype, result_device(c)) for _ in states]
     return made[0] if len(made) == 1 else tuple(made)
@@ -262,14 +268,14 @@ define(f"rnn_tanh(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random})
 define(f"rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
        rnn_packed, FUNCTION_ONLY | RANDOM | MIXED)
 define(f"rnn_relu(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", rnn,
-       FUNCTION_ONLY | RANDOM, "Layers of h' = relu(w_ih x + w_hh h) along a sequence.")
+       FUNCTION_ONLY | RANDOM | RELU, "Layers of h' = relu(w_ih x + w_hh h) along a sequence.")
 define(f"rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
-       rnn_packed, FUNCTION_ONLY | RANDOM | MIXED)
+       rnn_packed, FUNCTION_ONLY | RANDOM | MIXED | RELU)
 define(f"lstm_cell(Tensor input, Tensor[] hx, {_cell}) -> (Tensor, Tensor)", lstm_cell, FUNCTION_ONLY,
        "One step of `lstm`: the next hidden state and cell.")
 define(f"gru_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", gru_cell, FUNCTION_ONLY,
        "One step of `gru`: the next hidden state.")
 define(f"rnn_tanh_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", rnn_cell, FUNCTION_ONLY,
        "One step of `rnn_tanh`: the next hidden state.")
-define(f"rnn_relu_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", rnn_cell, FUNCTION_ONLY,
+define(f"rnn_relu_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", rnn_cell, FUNCTION_ONLY | RELU,
        "One step of `rnn_relu`: the next hidden state.")

@@ -55,8 +55,6 @@ def caller(name, n_states, *rest, packed=None):
 @settings(max_examples=80)
 def test_sequences(network, time, batch, batch_first, dtype):
     name, features, hidden, layers, directions, bias, projection, params = network
-    if name == "rnn_relu" and dtype == "complex64":
-        dtype = "float64"
     hx = states(name, layers * directions, batch, hidden, projection)
     x = (batch, time, features) if batch_first else (time, batch, features)
     call = caller(name, len(hx), bias, layers, 0.0, False, directions == 2, batch_first)
@@ -151,6 +149,25 @@ def test_errors(words, call):
     x, h, *params = (mt.empty(s, device="meta") for s in [(5, 3, 4), (1, 3, 2), (6, 4), (6, 2)])
     with pytest.raises(RuntimeError, match=words):
         call(x, h, params)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["rnn_relu", "gru"])
+@pytest.mark.parametrize("dtype", ["complex64", "int64", "float8_e4m3fn", "float16"])
+def test_dtypes(name, dtype):
+    torch = pytest.importorskip("torch")
+    shapes = [(5, 3, 4), (1, 3, 2), (GATES[name] * 2, 4), (GATES[name] * 2, 2)]
+    call = caller(name, 1, False, 1, 0.0, False, False, False)
+    made = [torch.ones(s).to(getattr(torch, dtype)) for s in shapes]
+    try:
+        theirs = call(torch, *made)
+    except Exception as error:
+        for device in ("meta", "cpu"):
+            with pytest.raises(type(error)):
+                call(mt, *(mt.ones(s, device=device).to(getattr(mt, dtype)) for s in shapes))
+    else:
+        for device in ("meta", "cpu"):
+            assert metadata(call(mt, *(mt.ones(s, device=device).to(getattr(mt, dtype)) for s in shapes))) == metadata(theirs)
 
 
 def test_batch_sizes_that_do_not_fit(device):
