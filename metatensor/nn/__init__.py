@@ -1,6 +1,6 @@
 """Neural networks: `Module`, its subclasses the layers, `Parameter`, `functional` and `init`."""
 
-from metatensor.nn import functional, init, modules, parallel, utils
+from metatensor.nn import attention, functional, init, modules, parallel, utils
 from metatensor.nn.module import Module
 from metatensor.nn.modules import (
     CELU,
@@ -177,6 +177,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "attention",
     "factory_kwargs",
     "functional",
     "init",
