@@ -87,6 +87,8 @@ _LAZY = {
     name: ("metatensor._core.random", name)
     for name in ("Generator", "manual_seed", "seed", "initial_seed", "default_generator",
                  "get_rng_state", "set_rng_state")
+} | {
+    "func": ("metatensor.func", None),
 }
 
 
