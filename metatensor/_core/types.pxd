@@ -6,7 +6,7 @@ ctypedef int64_t dim_t
 cdef enum:
     INLINE_DIMS = 5     # sizes and strides of tensors up to this rank live in the object
     MAX_DIMS = 64       # as in PyTorch's iterators
-    MAX_ARGS = 24       # slots of one schema
+    MAX_ARGS = 32       # slots of one schema
 
 # Values below this are kept for symbolic sizes; no size may reach them.
 cdef enum: SYMBOLIC_SHIFT = 62
