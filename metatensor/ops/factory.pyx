@@ -12,6 +12,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided
 from metatensor._core.types cimport (
     FORMAT_CONTIGUOUS, FORMAT_PRESERVE, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
 )
+from metatensor.ops.pointwise cimport elementwise_like
 from metatensor.ops.view cimport dims_tuple
 
 cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
@@ -73,6 +74,15 @@ cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memo
         preserve_strides(like.ndim, like.sizes, like.strides, strides)
     else:
         set_format(like.ndim, like.sizes, strides, memory_format)
+    return new_strided(like.ndim, like.sizes, strides, dtype, device)
+
+
+cdef Tensor fresh_like(Tensor like, DType dtype, Device device):
+    """Fresh, with the order of dimensions of `like`; on meta by the rule of element-wise results, as in PyTorch."""
+    cdef dim_t strides[MAX_DIMS]
+    if device is META:
+        return elementwise_like(like, dtype, device)
+    preserve_strides(like.ndim, like.sizes, like.strides, strides)
     return new_strided(like.ndim, like.sizes, strides, dtype, device)
 
 
@@ -148,8 +158,10 @@ cdef object new_full_meta(Call* c):
 
 cdef Tensor _like(Call* c, int first):
     cdef Tensor like = tensor_arg(c, 0)
-    cdef Tensor t = make_like(c, like, option_dtype(c, first, like.dtype), result_device(c),
-                              format_arg(c, first + O_FORMAT, FORMAT_PRESERVE))
+    cdef int fmt = format_arg(c, first + O_FORMAT, FORMAT_PRESERVE)
+    cdef DType dtype = option_dtype(c, first, like.dtype)
+    cdef Tensor t = fresh_like(like, dtype, result_device(c)) if fmt == FORMAT_PRESERVE \
+        else make_like(c, like, dtype, result_device(c), fmt)
     _forget_input(c, like)
     return with_options(c, first, t)
 

@@ -5,7 +5,7 @@ promotion. Families declare their ops over the kernels `unary`, `binary` and
 `pointwise`, or build their own from the same pieces (see the .pxd).
 """
 from cpython.object cimport PyObject
-from metatensor._core.device cimport Device
+from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport DType, number_kind
 from metatensor._core.layout cimport (
     Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, is_channels_last, is_dense,
@@ -31,13 +31,13 @@ ctypedef object (*NewLike)(PyObject* like, PyObject* dtype, PyObject* device)
 
 # Layouts --------------------------------------------------------------------------
 
-cdef inline bint _same_shape(Operands* o) noexcept:
+cdef inline bint _same_shape(Call* c, Operands* o) noexcept:
     cdef int k
     for k in range(1, o.n):
         if o.ndims[k] != o.ndims[0] or not dims_equal(o.sizes[k], o.sizes[0], o.ndims[0]):
             return False
-    # A number is a 0-d operand.
-    return not o.wrapped or o.n == 0 or o.ndims[0] == 0
+    # To PyTorch's iterator a number is a 0-d operand, to its meta kernels it is none.
+    return not o.wrapped or c.device == <PyObject*>META or o.n == 0 or o.ndims[0] == 0
 
 
 cdef bint _same_strides(Operands* o) noexcept:
@@ -68,6 +68,28 @@ cdef int _broadcast_sizes(Call* c, Operands* o, Layout* out) except -1:
     return 0
 
 
+cdef int _meta_strides(Operands* o, Layout* out) except -1:
+    """Strides of a result on meta whose operands are of one shape and contiguous.
+
+    PyTorch's meta kernels make it contiguous as well; but for operands that are all channels-last too (of one
+    channel, or empty) their strides decide.
+    """
+    cdef unsigned long long empty = 0
+    cdef int i, k
+    for k in range(o.n):
+        if o.ndims[k] != 4 or not is_channels_last(4, o.sizes[k], o.strides[k]):
+            return row_major(out.ndim, out.sizes, out.strides)
+    for i in range(out.ndim):
+        if out.sizes[i] == 0:
+            out.sizes[i] = 1        # no stride is 0
+            empty |= 1ULL << i
+    elementwise_strides(o.n, o.ndims, o.sizes, o.strides, out)
+    for i in range(out.ndim):
+        if empty >> i & 1:
+            out.sizes[i] = 0
+    return 0
+
+
 cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
     """Sizes and strides of the result: those that PyTorch's iterator gives it.
 
@@ -75,12 +97,14 @@ cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
     dense with the same strides hand these on; otherwise the dimensions are put
     in the order of the operands' strides.
     """
-    cdef int same
-    if o.n and _same_shape(o):
+    cdef int same, i
+    if o.n and _same_shape(c, o):
         out.offset = 0
         out.ndim = o.ndims[0]
         copy_dims(out.sizes, o.sizes[0], out.ndim)
         if o.contiguous:
+            if c.device == <PyObject*>META:
+                return _meta_strides(o, out)
             return row_major(out.ndim, out.sizes, out.strides)
         same = _same_strides(o)
         if same == 1:
@@ -90,6 +114,10 @@ cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
             return 0
     else:
         _broadcast_sizes(c, o, out)
+        if c.device == <PyObject*>META:
+            for i in range(out.ndim):
+                if out.sizes[i] == 0:       # where the iterator would give strides of 0
+                    return row_major(out.ndim, out.sizes, out.strides)
     return elementwise_strides(o.n, o.ndims, o.sizes, o.strides, out)
 
 
@@ -129,7 +157,7 @@ cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
     cdef Tensor t
     cdef dim_t room[MAX_OPERANDS * MAX_DIMS]
     if o.contiguous and o.first != NULL:
-        if _same_shape(o) and canonical_at(o.first):
+        if _same_shape(c, o) and canonical_at(o.first):
             return new_like(<Tensor>o.first, d, <Device>c.device)
         if _all_canonical(o):
             _broadcast_sizes(c, o, &out)
@@ -149,17 +177,21 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device):
     cdef Layout out
     if canonical_at(<PyObject*>t):
         return new_like(t, d, device)
-    if t.flags & T_CONTIGUOUS:
+    if t.flags & T_CONTIGUOUS and (t.ndim != 4 or device is not META):
         return new_contiguous(t.ndim, t.sizes, d, device)
+    no_operands(&o)
+    shape_operand(&o, t)
+    out.ndim = t.ndim
+    out.offset = 0
+    copy_dims(out.sizes, t.sizes, t.ndim)
+    if t.flags & T_CONTIGUOUS:
+        _meta_strides(&o, &out)
+        return new_from(&out, d, device)
     if t.ndim == 4 and is_channels_last(4, t.sizes, t.strides):
         set_format(4, t.sizes, strides, FORMAT_CHANNELS_LAST)
         return new_strided(4, t.sizes, strides, d, device)
     if is_dense(t.ndim, t.sizes, t.strides):
         return new_like(t, d, device)
-    no_operands(&o)
-    shape_operand(&o, t)
-    out.ndim = t.ndim
-    copy_dims(out.sizes, t.sizes, t.ndim)
     elementwise_strides(1, o.ndims, o.sizes, o.strides, &out)
     return new_strided(out.ndim, out.sizes, out.strides, d, device)
 

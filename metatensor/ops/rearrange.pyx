@@ -9,7 +9,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_PRESERVE, MAX_DIMS, dim_t
-from metatensor.ops.factory cimport make_like
+from metatensor.ops.factory cimport fresh_like, make_like
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
 from metatensor._core.errors import data_dependent
@@ -162,7 +162,7 @@ cdef object flip_meta(Call* c):
         if seen >> d & 1:
             raise RuntimeError(f"{op_name(c)}(): dimension {d} appears twice in {list(dims_tuple(n, dims))}")
         seen |= 1ULL << d
-    return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+    return fresh_like(t, t.dtype, result_device(c))
 
 
 cdef object flip_side_body(Call* c):

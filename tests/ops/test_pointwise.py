@@ -242,6 +242,23 @@ def test_strides_are_those_of_pytorch(layouts):
 
 
 @pytest.mark.torch
+@given(st.lists(st.integers(0, 3), max_size=3), st.data())
+def test_every_stride_on_meta(shape, data):
+    """Those that say nothing too, of one operand: PyTorch's meta kernels take numbers for none and empty for contiguous."""
+    import torch
+
+    strides = data.draw(layouts(tuple(shape)))
+    theirs = torch.empty_strided(shape, strides, device="meta")
+    ours = meta(tuple(shape), strides=strides)
+    for call in [lambda m, t: -t, lambda m, t: t + 2, lambda m, t: 2 / t, lambda m, t: t == 1,
+                                    lambda m, t: m.zeros_like(t), lambda m, t: m.rand_like(t), lambda m, t: t + t]:  # fmt: skip
+        assert tuple(call(mt, ours).stride()) == call(torch, theirs).stride()
+    if 0 in shape:
+        assert tuple((ours + meta(())).stride()) == (theirs + torch.empty((), device="meta")).stride()
+        assert tuple(ours.sort(-1).values.stride()) == theirs.sort(-1).values.stride()
+
+
+@pytest.mark.torch
 @given(operands(2), st.sampled_from(NAMES), st.sampled_from(NAMES))
 def test_metadata_of_mixed_dtypes(layouts, first, second):
     import torch
