@@ -1,6 +1,7 @@
 """Writing elements by index tensors or masks: scatter, index_add and kin, put, masked_scatter, index_put."""
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
-from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
+from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg, is_none, op_name,
     result_device, tensor_arg, tensors_arg,
@@ -158,6 +159,8 @@ cdef object index_fill_meta(Call* c):
             raise RuntimeError(f"{op_name(c)}(): a complex value cannot be written to {t.dtype.name}")
     else:
         check_fill(c, t.dtype, arg(c, 3))
+    if result_device(c) is META and not is_dense(t.ndim, t.sizes, t.strides):
+        return new_contiguous(t.ndim, t.sizes, t.dtype, META)
     return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
 
 
