@@ -1,14 +1,17 @@
 """Comparisons, logical and bitwise operators, element by element."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
+from metatensor._core.dtype cimport BOOL, by_code, number_kind
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, define, float_arg, set_slot, tensor_arg,
+    ALWAYS_BOOL, EXACT_OUT, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, arg, define, float_arg,
+    result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport (
     S_AND, S_EQ, S_GE, S_GT, S_IAND, S_ILSHIFT, S_IOR, S_IRSHIFT, S_IXOR, S_LE, S_LSHIFT, S_LT, S_NE, S_OR,
-    S_RSHIFT, S_XOR, Tensor,
+    S_RSHIFT, S_XOR, Tensor, new_contiguous,
 )
-from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_FLOATS, binary, fail, half_number
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX
+from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_FLOATS, binary, elementwise_like, fail, half_number
 
 # The result in place is cast to the tensor's own dtype, as in PyTorch.
 cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
@@ -54,6 +57,32 @@ define("bitwise_left_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor",
        "input << other: input * 2**other, with the bits that fall out lost.")
 define("bitwise_right_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS | NO_BOOLS,
        "input >> other: the floor of input / 2**other.")
+
+
+cdef object isin_meta(Call* c):
+    """(elements, test elements, ...), one of them a number or neither; on meta strides are element-wise ones."""
+    cdef Tensor t
+    cdef int i, kind
+    for i in range(2):
+        kind = tensor_arg(c, i).dtype.kind if isinstance(arg(c, i), Tensor) else number_kind(arg(c, i))
+        if kind == KIND_BOOL or kind == KIND_COMPLEX:
+            fail(c, f"{'bools have no order to search by' if kind == KIND_BOOL else 'complex numbers have no order'}")
+    if not isinstance(arg(c, 0), Tensor):
+        return new_contiguous(0, NULL, by_code(BOOL), result_device(c))
+    t = tensor_arg(c, 0)
+    if result_device(c) is META:
+        return elementwise_like(t, by_code(BOOL), META)
+    half_number(c, 1)
+    return new_contiguous(t.ndim, t.sizes, by_code(BOOL), result_device(c))
+
+
+cdef str SEARCH = "*, bool assume_unique=False, bool invert=False) -> Tensor"
+
+define(f"isin(Tensor elements, Tensor test_elements, {SEARCH}", isin_meta, FUNCTION_ONLY | OUT | EXACT_OUT | NO_GRAD,
+       "Whether each element is among others, or with `invert` is not.")
+define(f"isin.Tensor_Scalar(Tensor elements, Scalar test_element, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
+define(f"isin.Scalar_Tensor(Scalar element, Tensor test_elements, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
+
 
 for _name, _target in (("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
                        ("greater_equal", "ge")):
