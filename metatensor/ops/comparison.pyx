@@ -11,7 +11,9 @@ from metatensor._core.tensor cimport (
     S_RSHIFT, S_XOR, Tensor, new_contiguous,
 )
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX
-from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_FLOATS, binary, elementwise_like, fail, half_number
+from metatensor.ops.pointwise cimport (
+    NO_BOOLS, NO_COMPLEX, NO_FLOATS, Operands, binary, elementwise_result, fail, half_number, no_operands, number, operand,
+)
 
 # The result in place is cast to the tensor's own dtype, as in PyTorch.
 cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
@@ -62,16 +64,21 @@ define("bitwise_right_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor"
 cdef object isin_meta(Call* c):
     """(elements, test elements, ...), one of them a number or neither; on meta strides are element-wise ones."""
     cdef Tensor t
+    cdef Operands o
     cdef int i, kind
     for i in range(2):
         kind = tensor_arg(c, i).dtype.kind if isinstance(arg(c, i), Tensor) else number_kind(arg(c, i))
         if kind == KIND_BOOL or kind == KIND_COMPLEX:
             fail(c, f"{'bools have no order to search by' if kind == KIND_BOOL else 'complex numbers have no order'}")
     if not isinstance(arg(c, 0), Tensor):
+        half_number(c, 0)
         return new_contiguous(0, NULL, by_code(BOOL), result_device(c))
     t = tensor_arg(c, 0)
     if result_device(c) is META:
-        return elementwise_like(t, by_code(BOOL), META)
+        no_operands(&o)
+        operand(&o, t)
+        number(&o, True)
+        return elementwise_result(c, &o, by_code(BOOL))
     half_number(c, 1)
     return new_contiguous(t.ndim, t.sizes, by_code(BOOL), result_device(c))
 

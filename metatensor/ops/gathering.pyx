@@ -129,7 +129,7 @@ cdef object index_meta(Call* c):
     cdef int ndims[MAX_OPERANDS]
     cdef const dim_t* sizes_of[MAX_OPERANDS]
     cdef const dim_t* strides_of[MAX_OPERANDS]
-    cdef int n = 1
+    cdef int n = 1, i
     cdef bint plain
     gather_layout(c, t, indices, arg(c, 2), &g)
     ndims[0] = g.ndim
@@ -141,10 +141,15 @@ cdef object index_meta(Call* c):
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         if n == MAX_OPERANDS:
             break
-        # Where the result has size 1 in a dimension that is not indexed, the stride that the view happens to have counts.
+        # Where the result has size 1 in a dimension that is not indexed, the stride that the view happens to have counts
+        # on devices.
         among_others(index, &g, sizes[n], strides[n])
         if not dims_equal(sizes[n], g.sizes, g.ndim) or not is_row_major(g.ndim, sizes[n], strides[n]):
             plain = False
+        if result_device(c) is META:
+            for i in range(g.ndim):
+                if not g.first <= i < g.first + g.index.ndim:
+                    strides[n][i] = 0
         ndims[n] = g.ndim
         sizes_of[n] = sizes[n]
         strides_of[n] = strides[n]

@@ -162,7 +162,8 @@ def test_isin_values(numbers, data):
     x, y = torch.tensor(numbers).nan_to_num(3).to(getattr(torch, a)), torch.tensor([0.1, 1, 200]).to(getattr(torch, b))
     invert, number = data.draw(st.booleans()), data.draw(st.sampled_from([0, 1, 1.5, 0.1, 200]))
     agree(lambda m, x, y: m.isin(x, y, invert=invert), x, y)
-    agree(lambda m, x, y: m.isin(x, y[0]), x, y)
+    if "float16" not in (a, b):
+        agree(lambda m, x, y: m.isin(x, y[0]), x, y)
     agree(lambda m, x: (m.isin(x, number), m.isin(number, x, invert=invert)), x)
 
 
