@@ -2,6 +2,7 @@
 from cpython.object cimport PyObject
 from libc.float cimport DBL_MAX, FLT_MAX
 from libc.math cimport isinf, isnan
+from libc.string cimport memset
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport (
     C128, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F16, F64, DType, default_float, number_kind, of_number,
@@ -273,15 +274,16 @@ cdef object empty_permuted_meta(Call* c):
     cdef dim_t strides[MAX_DIMS]
     cdef int n = read_sizes(c, 0, sizes), m = dims_arg(c, 1, order), i
     cdef dim_t step = 1
-    cdef unsigned long long seen = 0
+    cdef bint seen[MAX_DIMS]
+    memset(seen, 0, sizeof(seen))
     if n != m:
         raise RuntimeError(f"{op_name(c)}(): {n} sizes and {m} dimensions in physical_layout do not match")
     count(n, sizes)
     for i in range(n - 1, -1, -1):
-        if order[i] < 0 or order[i] >= n or seen >> order[i] & 1:
+        if order[i] < 0 or order[i] >= n or seen[order[i]]:
             raise RuntimeError(f"{op_name(c)}(): physical_layout must be a permutation of 0 to {n - 1}, got "
                                f"{dims_tuple(n, order)}")
-        seen |= 1ULL << order[i]
+        seen[order[i]] = True
         strides[order[i]] = step
         step = mul_dims(step, max(sizes[order[i]], 1))
     return with_options(c, 2, new_strided(n, sizes, strides, option_dtype(c, 2, default_float()), result_device(c)))

@@ -13,10 +13,11 @@ from metatensor.ops.pointwise cimport elementwise_result
 # Checks ---------------------------------------------------------------------------------
 
 cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
+    """Bools have no product, unless nothing is multiplied; those of vectors PyTorch never takes."""
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{op_name(c)}(): {name_a} and {name_b} must have the same dtype, got {a.dtype.name} and "
                            f"{b.dtype.name}")
-    if a.dtype.kind == KIND_BOOL:
+    if a.dtype.kind == KIND_BOOL and (a.total and b.total or a.ndim == 1 == b.ndim):
         raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
     return 0
 

@@ -4,7 +4,7 @@ from metatensor._core.op cimport (
     FUNCTION_ONLY, Call, alias_op, arg, define, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport FORMAT_CONTIGUOUS, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.factory cimport check_fill
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
 
@@ -99,6 +99,9 @@ cdef object border_pad(Call* c, str mode):
         something = something or sizes[d] > 0
     if not something and mode != "circular":
         fail_slot(c, 1, f"leaves nothing of an input of shape {shape_str(t)}")
+    if mode != "circular" and on_cpu(c) and (t.dtype.kind == KIND_BOOL or (
+            t.dtype.kind == KIND_INT and not t.dtype.is_signed and t.dtype.itemsize > 1)):
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not implemented for {t.dtype.name} on cpu")
     if mode != "circular" and n > 1 and on_cpu(c):
         return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))

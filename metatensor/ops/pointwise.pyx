@@ -89,7 +89,7 @@ cdef int _meta_strides(Operands* o, Layout* out) except -1:
     cdef const dim_t* strides[MAX_OPERANDS]
     cdef const dim_t* sizes[MAX_OPERANDS]
     cdef int ndims[MAX_OPERANDS]
-    cdef unsigned long long empty = 0
+    cdef bint empty[MAX_DIMS]
     cdef bint contiguous = True, channels_last = out.ndim == 4
     cdef int i, k
     for k in range(o.n):
@@ -102,12 +102,12 @@ cdef int _meta_strides(Operands* o, Layout* out) except -1:
     if channels_last and not contiguous:
         return set_format(4, out.sizes, out.strides, FORMAT_CHANNELS_LAST)
     for i in range(out.ndim):
-        if out.sizes[i] == 0:
+        empty[i] = out.sizes[i] == 0
+        if empty[i]:
             out.sizes[i] = 1        # no stride is 0
-            empty |= 1ULL << i
     elementwise_strides(o.n, ndims, sizes, strides, out)
     for i in range(out.ndim):
-        if empty >> i & 1:
+        if empty[i]:
             out.sizes[i] = 0
     return 0
 

@@ -7,15 +7,22 @@ from metatensor._core.op cimport (
     op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, SET_DIMS, dim_t
 from metatensor.ops.pointwise cimport binary
 
 
 # Shapes -----------------------------------------------------------------------------
 
+cdef int require_set(Tensor t) except -1:
+    if t.ndim > SET_DIMS:
+        raise RuntimeError(f"reductions are of tensors with at most {SET_DIMS} dimensions, got {t.ndim}")
+    return 0
+
+
 cdef Tensor reduced(Tensor t, const bint* chosen, bint keepdim, DType dtype, Device device):
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = 0
+    require_set(t)
     for i in range(t.ndim):
         if not chosen[i]:
             sizes[n] = t.sizes[i]
@@ -29,6 +36,7 @@ cdef Tensor reduced(Tensor t, const bint* chosen, bint keepdim, DType dtype, Dev
 cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device device):
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = 0
+    require_set(t)
     for i in range(t.ndim):
         if dim >= 0 and i != dim:
             sizes[n] = t.sizes[i]
