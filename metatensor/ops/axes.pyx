@@ -3,7 +3,7 @@ import warnings
 
 from libc.string cimport memset
 from metatensor._core.dtype cimport to_complex, to_real
-from metatensor._core.layout cimport Layout, mul_dims
+from metatensor._core.layout cimport Layout, mul_dims, preserve_strides
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, PROPERTY, VIEW, Call, alias_op, call, define, dim_arg, dims_arg,
     find, op_name, tensor_arg, wrap,
@@ -11,7 +11,7 @@ from metatensor._core.op cimport (
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, alias, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, dim_t
-from metatensor.ops.view cimport drop_dim, read_layout, view_of
+from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, view_of
 
 
 cdef Tensor permuted(Tensor t, const int* order):
@@ -181,11 +181,17 @@ cdef object conj_body(Call* c):
 
 
 cdef object resolve_body(Call* c):
-    """A tensor that is stored conjugated (or negated) as it is read; others as they are."""
+    """A tensor that is stored conjugated (or negated) as it is read, with the strides of a copy; others as they are."""
     cdef Tensor t = tensor_arg(c, 0)
-    if op_name(c) == "resolve_conj":
-        return call("conj_physical", (call("_conj", (t,)),)) if t.flags & T_CONJ else t
-    return call("neg", (call("_neg_view", (t,)),)) if t.flags & T_NEG else t
+    cdef bint conj = op_name(c) == "resolve_conj"
+    cdef dim_t strides[MAX_DIMS]
+    if not t.flags & (T_CONJ if conj else T_NEG):
+        return t
+    preserve_strides(t.ndim, t.sizes, t.strides, strides)
+    out = call("empty_strided", (t.shape, dims_tuple(t.ndim, strides)), {"dtype": t.dtype, "device": t.storage.device})
+    if conj:
+        return call("conj_physical", (call("_conj", (t,)),), {"out": out})
+    return call("neg", (call("_neg_view", (t,)),), {"out": out})
 
 
 cdef object view_as_real_meta(Call* c):

@@ -5,7 +5,7 @@ from libc.math cimport isinf, isnan
 from libc.string cimport memset
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport (
-    C128, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F16, F64, DType, default_float, number_kind, of_number,
+    BF16, C128, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F16, F64, DType, default_float, number_kind, of_number,
 )
 from metatensor._core.formats cimport STRIDED, MemoryFormatTag
 from metatensor._core.layout cimport count, mul_dims, preserve_strides, set_format
@@ -132,11 +132,13 @@ cdef object new_sized_meta(Call* c):
 
 
 cdef double largest(DType d) noexcept:
-    """The largest number that PyTorch takes for a floating-point or complex dtype: bfloat16 and complex32 count as float32."""
+    """The largest number that PyTorch takes for a floating-point or complex dtype: complex32 counts as float32."""
     if d.code == F64 or d.code == C128 or d.code == F8E8M0:
         return DBL_MAX
     if d.code == F16:
         return 65504
+    if d.code == BF16:
+        return 3.3895313892515355e38
     if d.code == F8E5M2 or d.code == F8E5M2FNUZ:
         return 57344
     if d.code == F8E4M3FN:

@@ -2,9 +2,9 @@
 from cpython.object cimport PyObject
 from libc.math cimport isfinite
 from metatensor._core.device cimport META
-from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
+from metatensor._core.dtype cimport F32, F64, DType, by_code
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dims_arg, float_arg, hold,
+    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, NO_GRAD, OUT, Call, arg, call, define, dims_arg, float_arg, hold,
     int_arg, is_none, make_returns, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.size cimport make_size

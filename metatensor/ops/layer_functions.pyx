@@ -3,7 +3,7 @@
 They compute what `nn.functional` does; a reduction is a number.
 """
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, Call, Overload, arg, call, define, int_arg, op_name, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, Call, Overload, arg, call, define, int_arg, op_name, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor
 
@@ -61,8 +61,7 @@ cdef object norm_except_dim_body(Call* c):
     cdef object dim = int_arg(c, 2)
     if dim == -1:
         return call("norm", (v, int_arg(c, 1)))
-    if dim < -1 or dim >= v.ndim:
-        raise IndexError(f"{op_name(c)}(): dim {dim} is out of range for {v.ndim} dimensions")
+    dim = wrap(c, dim, v.ndim)
     return call("norm", (v, int_arg(c, 1), [i for i in range(v.ndim) if i != dim], True))
 
 

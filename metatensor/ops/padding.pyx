@@ -99,9 +99,9 @@ cdef object border_pad(Call* c, str mode):
         something = something or sizes[d] > 0
     if not something and mode != "circular":
         fail_slot(c, 1, f"leaves nothing of an input of shape {shape_str(t)}")
-    if mode != "circular" and on_cpu(c) and (t.dtype.kind == KIND_BOOL or (
+    if mode != "circular" and (t.dtype.kind == KIND_BOOL or (
             t.dtype.kind == KIND_INT and not t.dtype.is_signed and t.dtype.itemsize > 1)):
-        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not implemented for {t.dtype.name} on cpu")
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not implemented for {t.dtype.name}")
     if mode != "circular" and n > 1 and on_cpu(c):
         return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))

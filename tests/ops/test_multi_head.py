@@ -14,7 +14,7 @@ LEARNED = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj_weigh
 @st.composite
 def calls(draw):
     """(names and shapes of tensors, options)."""
-    pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
+    pick = lambda *values: draw(st.sampled_from(values))
     batched, separate, biased = pick(True, False), pick(True, False), pick(True, False)
     batch, n = ((N,), N) if batched else ((), 1)
     kdim, vdim = (pick(E, 3), pick(E, 6)) if separate else (E, E)
@@ -44,7 +44,7 @@ def calls(draw):
 
 
 def run(lib, names, tensors, options):
-    given = {name: None for name in LEARNED} | {"dropout_p": 0.0} | options | dict(zip(names, tensors))
+    given = dict.fromkeys(LEARNED) | {"dropout_p": 0.0} | options | dict(zip(names, tensors))
     output, weights = lib.nn.functional.multi_head_attention_forward(**given)
     return output if weights is None else (output, weights)
 
