@@ -88,6 +88,7 @@ _LAZY = {
     "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
     "from_dlpack": ("metatensor._interchange", "from_dlpack"),
     "from_numpy": ("metatensor._interchange", "from_numpy"),
+    "frombuffer": ("metatensor._interchange", "frombuffer"),
 } | {
     name: ("metatensor._core.random", name)
     for name in ("Generator", "manual_seed", "seed", "initial_seed", "default_generator",

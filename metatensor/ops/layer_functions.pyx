@@ -48,6 +48,10 @@ for _schema in (
     "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)",
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, "
     "bool swap=False, int reduction=1)",
+    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, "
+    "bool zero_infinity=False)",
+    "ctc_loss.ints(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, "
+    "int reduction=1, bool zero_infinity=False)",
 ):
     define(f"{_schema} -> Tensor", forward_body, COMPOSITE | FUNCTION_ONLY,
            f"As nn.functional.{_schema.partition('(')[0]}, with PyTorch's native order of arguments.")

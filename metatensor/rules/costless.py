@@ -15,7 +15,7 @@ def _names(*families: str) -> frozenset[str]:
 FACTORY = """
     arange bartlett_window blackman_window complex empty empty_like empty_permuted empty_strided eye fft.fftfreq
     fft.rfftfreq full full_like hamming_window hann_window kaiser_window linspace logspace new_empty new_empty_strided
-    new_full new_ones new_tensor new_zeros ones ones_like scalar_tensor tensor tril_indices triu_indices zeros
+    new_full new_ones new_tensor new_zeros ones ones_like range scalar_tensor tensor tril_indices triu_indices zeros
     zeros_like
 """
 MOVES = """

@@ -202,11 +202,13 @@ def test_masks_without_data(index):
     ],
 )
 def test_strides_of_what_index_tensors_give(layout, index, strides):
-    """The strides that index tensors happen to have in dimensions of size 1 count."""
+    """The strides that index tensors happen to have in dimensions of size 1 count on devices, though not on meta."""
     import torch
 
     assert torch.empty_strided(*layout)[index].stride() == strides
-    assert mt.empty_strided(*layout, device="meta")[index].stride() == strides
+    assert mt.empty_strided(*layout)[index].stride() == strides
+    assert mt.empty_strided(*layout, device="meta")[index].stride() == \
+        torch.empty_strided(*layout, device="meta")[index].stride()
 
 
 def test_index_tensors_of_no_dimension():
@@ -291,7 +293,7 @@ def test_modes_see_ops():
         (mt.ones(2, dtype=mt.bool), IndexError, r"the mask of shape \[2\] does not match the tensor of shape \[3, 4\]"),
         (mt.tensor([[0, 1], [1, 0]])[:0], None, ""),
         ((mt.tensor([0, 1]), mt.tensor([0, 1, 2])), IndexError, r"index tensors of shapes \[2\], \[3\] do not broadcast"),
-        (tuple([None] * 70), RuntimeError, "at most 64 dimensions"),
+        (tuple([None] * 80), RuntimeError, "at most 72 dimensions"),
         (tuple([None] * 200), (IndexError, RuntimeError), "at most"),
     ],
 )

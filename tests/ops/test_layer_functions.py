@@ -32,6 +32,17 @@ def test_poisson(reduction, flags):
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_ctc(reduction):
+    import torch
+
+    (x,) = tensors_of(0, (7, 2, 5))
+    targets, lengths, target_lengths = torch.ones(2, 3, dtype=torch.int64), torch.tensor([7, 6]), torch.tensor([3, 2])
+    agree(lambda m, *t: m.ctc_loss(*t, 0, reduction), x.log_softmax(2), targets, lengths, target_lengths, tolerance=1e-4)
+    agree(lambda m, x, t: m.ctc_loss(x, t, [7, 6], [3, 2], 0, reduction), x.log_softmax(2), targets, tolerance=1e-4)
+
+
+@pytest.mark.torch
 def test_normalisation():
     x, weight, bias, mean, var = tensors_of(0, (2, 4, 3), (4,), (4,), (4,), (4,))
     var = var.abs() + 1

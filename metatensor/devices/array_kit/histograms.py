@@ -56,7 +56,8 @@ def place(xp: Any, values: Any, edges: Any) -> tuple[Any, Any]:
 def counts(kit: Any, out: Any, columns: list[Any], edges: list[Any], weight: Any, density: bool) -> Any:
     """Counts (or weights) of the points whose coordinates are ``columns``, in the shape of ``out``."""
     xp = kit.xp
-    index, inside = 0, True
+    index: Any = 0
+    inside: Any = True
     for values, limits in zip(columns, edges, strict=True):
         found, within = place(xp, values, limits)
         index, inside = index * (limits.size - 1) + found, within & inside
