@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, by_code, number_kind
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, EXACT_OUT, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, arg, define, float_arg,
+    ALWAYS_BOOL, EXACT_OUT, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, arg, call, define, float_arg, hold,
     result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport (
@@ -12,7 +12,8 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX
 from metatensor.ops.pointwise cimport (
-    NO_BOOLS, NO_COMPLEX, NO_FLOATS, Operands, binary, elementwise_result, fail, half_number, no_operands, number, operand,
+    NO_BOOLS, NO_COMPLEX, NO_FLOATS, Operands, binary, canonical_at, elementwise_like, elementwise_result, fail, half_number,
+    no_operands, number, operand,
 )
 
 # The result in place is cast to the tensor's own dtype, as in PyTorch.
@@ -48,9 +49,23 @@ define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input
 define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
        close_to, ALWAYS_BOOL | NO_GRAD, "|input - other| <= atol + rtol * |other|.")
 
-define("logical_and(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether both elements are nonzero.")
-define("logical_or(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether an element is nonzero.")
-define("logical_xor(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether just one element is nonzero.")
+cdef object logical(Call* c):
+    """On meta the operands, broadcast, are compared with 0 first, as in PyTorch: one with gaps counts as a dense one."""
+    cdef Tensor t
+    cdef Operands o
+    if result_device(c) is not META or c.mixed or (canonical_at(c.args[0]) and canonical_at(c.args[1])):
+        return binary(c)
+    no_operands(&o)
+    for t in call("broadcast_tensors", (tensor_arg(c, 0), tensor_arg(c, 1))):
+        t = elementwise_like(t, by_code(BOOL), META)
+        hold(c, t)
+        operand(&o, t)
+    return elementwise_result(c, &o, by_code(BOOL))
+
+
+define("logical_and(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether both elements are nonzero.")
+define("logical_or(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether an element is nonzero.")
+define("logical_xor(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether just one element is nonzero.")
 
 define("bitwise_and(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input & other.")
 define("bitwise_or(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input | other.")

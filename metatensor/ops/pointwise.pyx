@@ -173,7 +173,7 @@ cdef int _convert(Operands* o, bint on_meta, dim_t* room) except -1:
     cdef int k
     o.contiguous = True
     for k in range(o.n):
-        if o.codes[k] >= 0 and o.codes[k] != o.common and (on_meta or not is_dense(o.ndims[k], o.sizes[k], o.strides[k])):
+        if o.codes[k] >= 0 and o.codes[k] != o.common and not is_dense(o.ndims[k], o.sizes[k], o.strides[k]):
             _alone(o, k, on_meta, room + k * MAX_DIMS)
             o.strides[k] = room + k * MAX_DIMS
         if not is_row_major(o.ndims[k], o.sizes[k], o.strides[k]):

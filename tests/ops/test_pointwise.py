@@ -326,3 +326,17 @@ def test_operands_are_converted_before_their_strides_count(data, name):
     count = {"addcmul": 3, "sqrt": 1, "exp": 1}.get(name, 2)
     operands = [(data.draw(layouts(shape)), data.draw(st.sampled_from(NAMES[:6] + NAMES[8:10]))) for _ in range(count)]
     conform(lambda m, *tensors: getattr(m, name)(*tensors), *operands)
+
+
+@pytest.mark.torch
+@given(operands(2), st.sampled_from(["float32", "int64", "bool"]), st.sampled_from(["float32", "float64", "bool"]))
+def test_strides_on_meta_of_mixed_dtypes(layouts, first, second):
+    """Operands are broadcast, converted where their dtype is another, and only then ordered."""
+    import torch
+
+    layouts = [*layouts, layouts[0]][:2]
+    for call in (lambda m, a, b: m.add(a, b), lambda m, a, b: a == b, lambda m, a, b: m.logical_and(a, b),
+                 lambda m, a, b: m.where(a > 0, a, b), lambda m, a, b: m.atan2(a, b)):  # fmt: skip
+        mine, reference = (call(m, *[empty(m, t, d) for t, d in zip(layouts, (first, second))]) for m in (mt, torch))
+        assert tuple(mine.shape) == tuple(reference.shape)
+        assert significant(mine.shape, mine.stride()) == significant(reference.shape, reference.stride())
