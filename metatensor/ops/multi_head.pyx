@@ -148,9 +148,9 @@ cdef object by_head(Call* c, object x, int slot, dim_t groups, dim_t width):
     if is_none(c, slot):
         return x.view(x.size(0), groups, width).transpose(0, 1)
     given = tensor_arg(c, slot)
-    if given.ndim < 3:
+    if given.ndim < 3 and (given.ndim == 0 or given.sizes[0] == groups):
         raise IndexError(f"{op_name(c)}(): static_k and static_v must have 3 dimensions, got shape {shape_str(given)}")
-    require(c, given.sizes[0] == groups and given.sizes[2] == width,
+    require(c, given.ndim > 2 and given.sizes[0] == groups and given.sizes[2] == width,
             f"static_k and static_v must have shape {[groups, 'S', width]}, got {shape_str(given)}")
     return given
 
