@@ -233,5 +233,23 @@ for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "
 
 # PyTorch keeps the names that division had in Python 2.
 type_set(Tensor, "__div__", Tensor.__truediv__)
-type_set(Tensor, "__rdiv__", Tensor.__rtruediv__)
 type_set(Tensor, "__idiv__", Tensor.__itruediv__)
+
+
+def _reflected(method):
+    """A method that may be called with anything: NotImplemented where it does not apply, as in PyTorch."""
+    def applied(*args, **kwargs):
+        try:
+            return method(*args, **kwargs)
+        except TypeError:
+            return NotImplemented
+    applied.__name__ = method.__name__
+    return applied
+
+
+def __rdiv__(self, other):
+    return self.reciprocal() * other
+
+
+for _method in (Tensor.__rsub__, Tensor.__rmod__, Tensor.__rpow__, __rdiv__):
+    type_set(Tensor, _method.__name__, _reflected(_method))

@@ -76,9 +76,9 @@ def test_refusals():
     x = on_meta(L, N, E)
     with pytest.raises(RuntimeError, match="give that too"):
         layer(x, x, x, is_causal=True)
-    with pytest.raises(RuntimeError, match=r"attn_mask has shape \[2, 2\], which is neither"):
+    with pytest.raises(RuntimeError, match=r"attn_mask must have shape \[3, 3\], got \[2, 2\]"):
         layer(x, x, x, attn_mask=on_meta(2, 2))
-    with pytest.raises(RuntimeError, match="key_padding_mask has shape"):
+    with pytest.raises(AssertionError, match="key_padding_mask must have shape"):
         layer(x, x, x, key_padding_mask=on_meta(N, L + 1, dtype=mt.bool))
     with pytest.raises(AssertionError, match="2 or 3 dimensions"):
         layer(on_meta(E), x, x)
