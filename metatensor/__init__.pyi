@@ -10,8 +10,10 @@ from metatensor import (
     checkpoint as checkpoint,
     devices as devices,
     fft as fft,
+    func as func,
     library as library,
     linalg as linalg,
+    masked as masked,
     nn as nn,
     ops as ops,
     plugins as plugins,
@@ -69,7 +71,8 @@ from metatensor._grad_mode import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from metatensor._interchange import from_dlpack as from_dlpack, from_numpy as from_numpy
+from metatensor._limits import finfo as finfo, iinfo as iinfo
+from metatensor._interchange import from_dlpack as from_dlpack, from_numpy as from_numpy, frombuffer as frombuffer
 from metatensor._tensor_str import set_printoptions as set_printoptions
 from metatensor._version import __version__ as __version__
 from metatensor.checkpoint import load as load
@@ -80,6 +83,12 @@ dtype = _dtype
 layout = _layout
 memory_format = _memory_format
 UntypedStorage = _Storage
+
+e: _float
+inf: _float
+nan: _float
+pi: _float
+newaxis: None
 
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape to which tensors of all these shapes broadcast, as a Size."""
@@ -172,6 +181,22 @@ class _return_geqrf(NamedTuple):
     a: Tensor
     tau: Tensor
 
+class _return_histogram(NamedTuple):
+    hist: Tensor
+    bin_edges: Tensor
+
+class _return_histogram_bin_ct(NamedTuple):
+    hist: Tensor
+    bin_edges: Tensor
+
+class _return_histogramdd(NamedTuple):
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+class _return_histogramdd_edges(NamedTuple):
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
 class _return_kthvalue(NamedTuple):
     values: Tensor
     indices: Tensor
@@ -242,6 +267,18 @@ def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, one
     """Transforms of real numbers: all results, or in the last dimension just the half that tells the other."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
     """A tensor of bytes that are on the host."""
+@overload
+def _histogramdd_bin_edges(input: Tensor, bins: Sequence[_int], *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]:
+    """The edges of bins of equal width for each column of points."""
+@overload
+def _histogramdd_bin_edges(input: Tensor, *bins: _int, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]: ...
+@overload
+def _histogramdd_from_bin_cts(input: Tensor, bins: Sequence[_int], *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> Tensor:
+    """How many points, or how much weight, lies in each of some bins of equal width."""
+@overload
+def _histogramdd_from_bin_cts(input: Tensor, *bins: _int, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> Tensor: ...
+def _histogramdd_from_bin_tensors(input: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: _bool = False) -> Tensor:
+    """How many points, or how much weight, lies between given edges."""
 @overload
 def _index(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int]) -> Tensor:
     """Elements at the positions that index tensors name along dimensions: x[i, :, j]."""
@@ -453,11 +490,19 @@ def bartlett_window(window_length: _int, *, dtype: _dtype | None = None, layout:
     """A triangle from 0 to 1 to 0."""
 @overload
 def bartlett_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
+def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, cudnn_enabled: _bool) -> Tensor:
+    """As nn.functional.batch_norm, with PyTorch's native order of arguments."""
 @overload
 def bernoulli(input: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """1 with the probability in each element, else 0; or with probability p."""
 @overload
 def bernoulli(input: Tensor, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """As nn.functional.bilinear, with PyTorch's native order of arguments."""
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 1) -> Tensor:
+    """As nn.functional.binary_cross_entropy_with_logits, with PyTorch's native order of arguments."""
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
+    """How often, or with how much weight, each integer from 0 up occurs."""
 def binomial(count: Tensor, prob: Tensor, generator: _Generator | None = None) -> Tensor:
     """Successes in `count` trials of probability `prob`."""
 def bitwise_and(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -529,7 +574,7 @@ def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
 def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Product of a chain of matrices, in the cheapest order."""
 @overload
-def chain_matmul(matrix1: Tensor, matrix2: Tensor | None = None, matrix3: Tensor | None = None, matrix4: Tensor | None = None, matrix5: Tensor | None = None, matrix6: Tensor | None = None, matrix7: Tensor | None = None, matrix8: Tensor | None = None, matrix9: Tensor | None = None, matrix10: Tensor | None = None, matrix11: Tensor | None = None, matrix12: Tensor | None = None, matrix13: Tensor | None = None, matrix14: Tensor | None = None, matrix15: Tensor | None = None, matrix16: Tensor | None = None, matrix17: Tensor | None = None, matrix18: Tensor | None = None, matrix19: Tensor | None = None, matrix20: Tensor | None = None, matrix21: Tensor | None = None, matrix22: Tensor | None = None, matrix23: Tensor | None = None, matrix24: Tensor | None = None, *, out: Tensor | None = None) -> Tensor: ...
+def chain_matmul(matrix1: Tensor, matrix2: Tensor | None = None, matrix3: Tensor | None = None, matrix4: Tensor | None = None, matrix5: Tensor | None = None, matrix6: Tensor | None = None, matrix7: Tensor | None = None, matrix8: Tensor | None = None, matrix9: Tensor | None = None, matrix10: Tensor | None = None, matrix11: Tensor | None = None, matrix12: Tensor | None = None, matrix13: Tensor | None = None, matrix14: Tensor | None = None, matrix15: Tensor | None = None, matrix16: Tensor | None = None, matrix17: Tensor | None = None, matrix18: Tensor | None = None, matrix19: Tensor | None = None, matrix20: Tensor | None = None, matrix21: Tensor | None = None, matrix22: Tensor | None = None, matrix23: Tensor | None = None, matrix24: Tensor | None = None, matrix25: Tensor | None = None, matrix26: Tensor | None = None, matrix27: Tensor | None = None, matrix28: Tensor | None = None, matrix29: Tensor | None = None, matrix30: Tensor | None = None, matrix31: Tensor | None = None, matrix32: Tensor | None = None, *, out: Tensor | None = None) -> Tensor: ...
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Channels of (N, C, ...) dealt out from `groups` groups in turn."""
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -615,6 +660,8 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic cosine."""
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine."""
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 1) -> Tensor:
+    """As nn.functional.cosine_embedding_loss, with PyTorch's native order of arguments."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
     """The cosine of the angle between vectors along dim."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -623,6 +670,11 @@ def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, 
     """Covariance of variables (rows) over observations (columns), counted or weighted."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size."""
+@overload
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
+    """As nn.functional.ctc_loss, with PyTorch's native order of arguments."""
+@overload
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor: ...
 def cummax(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummax:
     """Largest element so far along `dim`, and where it was last."""
 def cummin(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummin:
@@ -702,9 +754,9 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 def einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
     """Sum of products of operands by an equation such as 'bij,bjk->bik'; '...' stands for further dimensions."""
 @overload
-def einsum(equation: _str, operand1: Tensor, operand2: Tensor | None = None, operand3: Tensor | None = None, operand4: Tensor | None = None, operand5: Tensor | None = None, operand6: Tensor | None = None, operand7: Tensor | None = None, operand8: Tensor | None = None, operand9: Tensor | None = None, operand10: Tensor | None = None, operand11: Tensor | None = None, operand12: Tensor | None = None, operand13: Tensor | None = None, operand14: Tensor | None = None, operand15: Tensor | None = None, operand16: Tensor | None = None, operand17: Tensor | None = None, operand18: Tensor | None = None, operand19: Tensor | None = None, operand20: Tensor | None = None, operand21: Tensor | None = None, operand22: Tensor | None = None, operand23: Tensor | None = None) -> Tensor: ...
+def einsum(equation: _str, operand1: Tensor, operand2: Tensor | None = None, operand3: Tensor | None = None, operand4: Tensor | None = None, operand5: Tensor | None = None, operand6: Tensor | None = None, operand7: Tensor | None = None, operand8: Tensor | None = None, operand9: Tensor | None = None, operand10: Tensor | None = None, operand11: Tensor | None = None, operand12: Tensor | None = None, operand13: Tensor | None = None, operand14: Tensor | None = None, operand15: Tensor | None = None, operand16: Tensor | None = None, operand17: Tensor | None = None, operand18: Tensor | None = None, operand19: Tensor | None = None, operand20: Tensor | None = None, operand21: Tensor | None = None, operand22: Tensor | None = None, operand23: Tensor | None = None, operand24: Tensor | None = None, operand25: Tensor | None = None, operand26: Tensor | None = None, operand27: Tensor | None = None, operand28: Tensor | None = None, operand29: Tensor | None = None, operand30: Tensor | None = None, operand31: Tensor | None = None) -> Tensor: ...
 @overload
-def einsum(operand: Tensor, sublist1: Any, sublist2: Any | None = None, sublist3: Any | None = None, sublist4: Any | None = None, sublist5: Any | None = None, sublist6: Any | None = None, sublist7: Any | None = None, sublist8: Any | None = None, sublist9: Any | None = None, sublist10: Any | None = None, sublist11: Any | None = None, sublist12: Any | None = None, sublist13: Any | None = None, sublist14: Any | None = None, sublist15: Any | None = None, sublist16: Any | None = None, sublist17: Any | None = None, sublist18: Any | None = None, sublist19: Any | None = None, sublist20: Any | None = None, sublist21: Any | None = None, sublist22: Any | None = None, sublist23: Any | None = None) -> Tensor: ...
+def einsum(operand: Tensor, sublist1: Any, sublist2: Any | None = None, sublist3: Any | None = None, sublist4: Any | None = None, sublist5: Any | None = None, sublist6: Any | None = None, sublist7: Any | None = None, sublist8: Any | None = None, sublist9: Any | None = None, sublist10: Any | None = None, sublist11: Any | None = None, sublist12: Any | None = None, sublist13: Any | None = None, sublist14: Any | None = None, sublist15: Any | None = None, sublist16: Any | None = None, sublist17: Any | None = None, sublist18: Any | None = None, sublist19: Any | None = None, sublist20: Any | None = None, sublist21: Any | None = None, sublist22: Any | None = None, sublist23: Any | None = None, sublist24: Any | None = None, sublist25: Any | None = None, sublist26: Any | None = None, sublist27: Any | None = None, sublist28: Any | None = None, sublist29: Any | None = None, sublist30: Any | None = None, sublist31: Any | None = None) -> Tensor: ...
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """Rows of weight (rows, width) at the indices: shape (*indices, width)."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
@@ -855,6 +907,15 @@ def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, paddi
     """grid_sample of (N, C, H, W) with modes by number."""
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
     """grid_sample of (N, C, D, H, W) with modes by number."""
+def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
+    """As nn.functional.group_norm, with PyTorch's native order of arguments."""
+@overload
+def gru(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Layers of gated recurrent units (Cho et al., 2014) along a sequence."""
+@overload
+def gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
+    """One step of `gru`: the next hidden state."""
 def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """input > other."""
 def gt_(input: Tensor, other: Tensor | _Number) -> Tensor:
@@ -881,6 +942,20 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     """0 below zero, 1 above, and `values` at zero."""
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, and `values` at zero."""
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, reduction: _int = 1) -> Tensor:
+    """As nn.functional.hinge_embedding_loss, with PyTorch's native order of arguments."""
+def histc(input: Tensor, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
+    """How many elements lie in each of some bins of equal width from `min` to `max`, or over all where these are equal."""
+@overload
+def histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram:
+    """How many elements, or how much weight, lies between given edges or in some bins of equal width; and the edges."""
+@overload
+def histogram(input: Tensor, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram_bin_ct: ...
+@overload
+def histogramdd(input: Tensor, bins: _int | Sequence[_int], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd:
+    """How many points (the last dimension) lie in each bin, with as many dimensions as points have; and the edges."""
+@overload
+def histogramdd(input: Tensor, bins: Sequence[Tensor], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd_edges: ...
 @overload
 def hsplit(input: Tensor, indices_or_sections: _int) -> tuple[Tensor, ...]:
     """Equal sections, or the pieces between indices, along the columns."""
@@ -938,6 +1013,8 @@ def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None 
     """The indices of a dimension that a vector names."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over the last dimensions."""
+def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, use_input_stats: _bool, momentum: _float, eps: _float, cudnn_enabled: _bool) -> Tensor:
+    """As nn.functional.instance_norm, with PyTorch's native order of arguments."""
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverses. LinAlgError for singular matrices."""
 def is_complex(input: Tensor) -> _bool:
@@ -960,6 +1037,13 @@ def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1
     """|input - other| <= atol + rtol * |other|."""
 def isfinite(input: Tensor) -> Tensor:
     """Whether each element is finite."""
+@overload
+def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor:
+    """Whether each element is among others, or with `invert` is not."""
+@overload
+def isin(elements: Tensor, test_element: _Number, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def isin(element: _Number, test_elements: Tensor, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def isinf(input: Tensor) -> Tensor:
     """Whether each element is infinite."""
 def isnan(input: Tensor) -> Tensor:
@@ -979,10 +1063,14 @@ def kaiser_window(window_length: _int, *, dtype: _dtype | None = None, layout: _
 def kaiser_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def kaiser_window(window_length: _int, periodic: _bool, beta: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
+def kl_div(input: Tensor, target: Tensor, reduction: _int = 1, *, log_target: _bool = False) -> Tensor:
+    """As nn.functional.kl_div, with PyTorch's native order of arguments."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product: blocks of `other` times each element of `input`."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_kthvalue:
     """The `k`-th smallest element along `dim`, counted from 1, and where it is."""
+def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enable: _bool = True) -> Tensor:
+    """As nn.functional.layer_norm, with PyTorch's native order of arguments."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple."""
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
@@ -1063,6 +1151,13 @@ def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: 
     """base to the powers of linspace(start, end, steps)."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of exponentials over `dim`, computed without overflow."""
+@overload
+def lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Layers of long short-term memory (Hochreiter and Schmidhuber, 1997) along a sequence."""
+@overload
+def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
+def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """One step of `lstm`: the next hidden state and cell."""
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """input < other."""
 def lt_(input: Tensor, other: Tensor | _Number) -> Tensor:
@@ -1073,6 +1168,8 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor |
     """Solutions of A X = input from what lu_factor gives of A."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_lu_unpack:
     """P, L and U of what lu_factor gives."""
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 1) -> Tensor:
+    """As nn.functional.margin_ranking_loss, with PyTorch's native order of arguments."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
     """`value` where the bool mask holds, the input elsewhere; the two broadcast."""
 def masked_fill_(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
@@ -1207,6 +1304,8 @@ def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Ten
     """nonzero() cut or filled up to `size` rows."""
 def norm(input: Tensor, p: Any | None = 'fro', dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms."""
+def norm_except_dim(v: Tensor, pow: _int = 2, dim: _int = 0) -> Tensor:
+    """The norm over all dimensions but one, which are kept; over all for dim=-1."""
 @overload
 def normal(mean: Tensor, std: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """Normal, with a mean and a standard deviation for each element."""
@@ -1261,6 +1360,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
     """(..., C, H * r, W * r) to (..., C * r * r, H, W)."""
 def poisson(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Poisson, with the rate in each element."""
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool, full: _bool, eps: _float, reduction: _int) -> Tensor:
+    """As nn.functional.poisson_nll_loss, with PyTorch's native order of arguments."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """abs * exp(i * angle), of two float tensors of one dtype."""
 @overload
@@ -1321,6 +1422,8 @@ def randn_like(input: Tensor, *, generator: _Generator | None = None, dtype: _dt
     """Standard normal, in the shape of input."""
 def randperm(n: _int, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A random permutation of 0 to n - 1."""
+def range(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
+    """start, start + step, ... up to and including end. `arange` stops before its end, as Python's range does."""
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension."""
 def real(input: Tensor) -> Tensor:
@@ -1361,6 +1464,22 @@ def resolve_neg(input: Tensor) -> Tensor:
     """A negative view written out."""
 def result_type(tensor1: Tensor | _Number, tensor2: Tensor | _Number) -> _dtype:
     """The dtype that arithmetic between two tensors or numbers has."""
+def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
+    """As nn.functional.rms_norm, with PyTorch's native order of arguments."""
+@overload
+def rnn_relu(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Layers of h' = relu(w_ih x + w_hh h) along a sequence."""
+@overload
+def rnn_relu(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
+    """One step of `rnn_relu`: the next hidden state."""
+@overload
+def rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Layers of h' = tanh(w_ih x + w_hh h) along a sequence."""
+@overload
+def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
+    """One step of `rnn_tanh`: the next hidden state."""
 def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ()) -> Tensor:
     """Elements shifted around along dimensions; without any, as if in a row."""
 @overload
@@ -1615,6 +1734,8 @@ def tril_(input: Tensor, diagonal: _int = 0) -> Tensor:
     """The elements of matrices on and below a diagonal, 0 elsewhere."""
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
     """Row and column numbers, in two rows, of the elements on and below a diagonal."""
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2.0, eps: _float = 1e-06, swap: _bool = False, reduction: _int = 1) -> Tensor:
+    """As nn.functional.triplet_margin_loss, with PyTorch's native order of arguments."""
 def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """The elements of matrices on and above a diagonal, 0 elsewhere."""
 def triu_(input: Tensor, diagonal: _int = 0) -> Tensor:

@@ -120,7 +120,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     """Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns on the right."""
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponentials of square matrices."""
-def matrix_norm(A: Tensor, ord: Any = 'fro', dim: Sequence[_int] = (-2, -1), keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def matrix_norm(input: Tensor, ord: Any = 'fro', dim: Sequence[_int] = (-2, -1), keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Norm of matrices in two dimensions: 'fro', 'nuc', inf, 1 or 2."""
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
     """Matrices to an integer power; of their inverses for n < 0."""
@@ -135,7 +135,7 @@ def matrix_rank(input: Tensor, tol: Tensor, hermitian: _bool = False, *, out: Te
 def matrix_rank(input: Tensor, tol: _float, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Product of a chain of matrices, in the cheapest order."""
-def norm(A: Tensor, ord: Any | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def norm(input: Tensor, ord: Any | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Vector or matrix norm, as the number of dimensions says."""
 @overload
 def pinv(input: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
@@ -171,5 +171,5 @@ def vander(x: Tensor, *, N: _int | None = None) -> Tensor:
     """Powers 0 to N - 1 of values as rows of matrices."""
 def vecdot(x: Tensor, y: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
     """Dot products along `dim`, the first factor conjugated."""
-def vector_norm(x: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def vector_norm(input: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Norm of the elements along `dim`, taken as vectors."""

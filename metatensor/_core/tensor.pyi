@@ -71,6 +71,10 @@ class Tensor:
     def is_inference(self) -> _bool: ...
     def get_device(self) -> _int: ...
     def _is_view(self) -> _bool: ...
+    def dense_dim(self) -> _int: ...
+    def sparse_dim(self) -> _int: ...
+    def is_distributed(self) -> _bool: ...
+    def __reversed__(self) -> Tensor: ...
     @property
     def device(self) -> _device: ...
     @property
@@ -94,6 +98,18 @@ class Tensor:
     def is_sparse_csr(self) -> _bool: ...
     @property
     def is_xpu(self) -> _bool: ...
+    @property
+    def is_xla(self) -> _bool: ...
+    @property
+    def is_ipu(self) -> _bool: ...
+    @property
+    def is_maia(self) -> _bool: ...
+    @property
+    def is_mtia(self) -> _bool: ...
+    @property
+    def is_vulkan(self) -> _bool: ...
+    @property
+    def is_mkldnn(self) -> _bool: ...
     @property
     def is_mps(self) -> _bool: ...
     @property
@@ -343,6 +359,8 @@ class Tensor:
         """Fill with 1 with probability p, else 0."""
     def bfloat16(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """to(bfloat16)."""
+    def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
+        """How often, or with how much weight, each integer from 0 up occurs."""
     def bitwise_and(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
         """input & other."""
     def bitwise_and_(self, other: Tensor | _Number) -> Tensor:
@@ -661,6 +679,13 @@ class Tensor:
         """0 below zero, 1 above, and `values` at zero."""
     def heaviside_(self, values: Tensor) -> Tensor:
         """0 below zero, 1 above, and `values` at zero."""
+    def histc(self, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
+        """How many elements lie in each of some bins of equal width from `min` to `max`, or over all where these are equal."""
+    @overload
+    def histogram(self, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram:
+        """How many elements, or how much weight, lies between given edges or in some bins of equal width; and the edges."""
+    @overload
+    def histogram(self, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram_bin_ct: ...
     @overload
     def hsplit(self, indices_or_sections: _int) -> tuple[Tensor, ...]:
         """Equal sections, or the pieces between indices, along the columns."""
@@ -1430,6 +1455,14 @@ class _return_frexp(NamedTuple):
 class _return_geqrf(NamedTuple):
     a: Tensor
     tau: Tensor
+
+class _return_histogram(NamedTuple):
+    hist: Tensor
+    bin_edges: Tensor
+
+class _return_histogram_bin_ct(NamedTuple):
+    hist: Tensor
+    bin_edges: Tensor
 
 class _return_kthvalue(NamedTuple):
     values: Tensor
