@@ -7,7 +7,7 @@ from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS,
-    MIXED, NO_GRAD, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, make_returns, op_name,
+    MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, make_returns, op_name,
 )
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
@@ -261,7 +261,8 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
         if ov.flags & EXACT_OUT or (not ov.flags & SAFE_CAST
                                     and not can_cast_to(result.dtype, target.dtype)):
             raise errors.cannot_cast(op_name(c), result.dtype, target.dtype)
-    if overlap(target.ndim, target.sizes, target.strides):
+    if overlap(target.ndim, target.sizes, target.strides) \
+            and not (ov.flags & ONE_VALUE and (ov.nslots == 1 or not isinstance(<object>c.args[1], Tensor))):
         raise errors.written_overlap(op_name(c), target, "several of its elements share one place in memory")
     for i in range(ov.nslots):
         if ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:

@@ -29,6 +29,7 @@ cdef enum OpFlag:
     INPLACE_ARG = 8192      # has a bool `inplace` argument that selects the in-place variant
     MIXED = 16384           # arguments may be on different devices; the body decides
     SAFE_CAST = 32768       # in-place and out= may cast the result freely (copy_ and the like)
+    ONE_VALUE = 65536       # of a number: in place, elements that share memory are no matter
     # dtype rules of the shared kernels
     PROMOTE = 1 << 20
     INT_TO_FLOAT = 2 << 20

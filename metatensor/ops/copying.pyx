@@ -5,7 +5,7 @@ from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport can_broadcast, is_channels_last, suggest_format
 from metatensor._core.op cimport (
-    COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op,
+    COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, ONE_VALUE, VIEW, Call, Op,
     arg, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
@@ -104,9 +104,9 @@ cdef Tensor _another(Call* c, Tensor t):
 
 define("copy_(Tensor(a!) input, Tensor src, bool non_blocking=False) -> Tensor", copy_meta, METHOD_ONLY | MIXED | ELEMENTWISE,
        "Write the values of `src`, broadcast and converted, from any device.")
-define("fill(Tensor input, Tensor|Scalar value) -> Tensor", fill_meta, INPLACE | MIXED,
+define("fill(Tensor input, Tensor|Scalar value) -> Tensor", fill_meta, INPLACE | MIXED | ONE_VALUE,
        "All elements set to a number or a 0-d tensor.")
-define("zero(Tensor input) -> Tensor", zero_meta, INPLACE, "All elements set to 0.")
+define("zero(Tensor input) -> Tensor", zero_meta, INPLACE | ONE_VALUE, "All elements set to 0.")
 
 
 # to ---------------------------------------------------------------------------------------------
