@@ -82,9 +82,12 @@ cdef object from_host_meta(Call* c):
     """(data, size, stride, dtype, device): the layout; a device fills in the bytes, given in C order."""
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
-    cdef int n = dims_arg(c, 1, sizes)
+    cdef int i, n = dims_arg(c, 1, sizes)
     if dims_arg(c, 2, strides) != n:
         raise RuntimeError(f"{op_name(c)}(): sizes and strides do not match")
+    for i in range(n):
+        if strides[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): negative strides are not supported, got {dims_tuple(n, strides)}")
     return new_strided(n, sizes, strides, <DType>arg(c, 3), result_device(c))
 
 

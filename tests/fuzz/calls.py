@@ -45,7 +45,7 @@ def lists_tensors(schema):
     return schema.returns_list or any(kind.endswith("[]") for kind, _ in schema.returns)
 
 
-SLOW = ("combinations", "cartesian_prod", "vander", "tolist", "einsum", "gradient", "block_diag", "index_put", "repeat")
+SLOW = ("combinations", "cartesian_prod", "vander", "tolist", "einsum", "gradient", "block_diag", "index_put", "repeat", "lowrank")
 
 
 def from_schema(v, ops, name=None):

@@ -26,7 +26,9 @@ from .world import NAMES, Oops, T
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, AttributeError, ArithmeticError, BufferError, KeyError,
            MemoryError, OSError, NameError, StopIteration, ImportError, AssertionError, Oops, pickle.PickleError, UserWarning)
 INTERNAL = (NameError, AssertionError, KeyError)  # not from within the package
-_INTERNAL_TEXT = re.compile(r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'NoneType' object has no attribute")
+_INTERNAL_TEXT = re.compile(r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute")
+# What these are given instead of a dict or a state, or what a mode returns, meets plain Python code.
+_OPEN = re.compile(r"check_op|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
 # These change a storage or a layout on purpose, so that a tensor may reach beyond its storage afterwards.
 _LOOSENS = re.compile(r"storage|resize|set_|\.data|rebuild|__class__|'data'")
@@ -128,13 +130,14 @@ def wrong(error, line):
     if isinstance(error, SystemError) or not isinstance(error, ALLOWED):
         return "".join(traceback.format_exception(error))[-1500:]
     text = str(error) if not isinstance(error, Oops) else ""
-    deliberate = isinstance(error, KeyError) and " " in text
-    if (isinstance(error, INTERNAL) and not deliberate) or _INTERNAL_TEXT.search(text):
+    if isinstance(error, INTERNAL) or _INTERNAL_TEXT.search(text):
         tb = error.__traceback__
         while tb.tb_next is not None:
             tb = tb.tb_next
         where = tb.tb_frame.f_code.co_filename
-        if (where.endswith(".pyx") or "/metatensor/" in where) and "check_op" not in line:
+        # A sentence is meant for the caller: PyTorch has these classes in places. Modules are plain Python, as there.
+        meant = " " in text and (isinstance(error, (KeyError, AssertionError)) or (isinstance(error, AttributeError) and "nn/" in where))
+        if (where.endswith(".pyx") or "/metatensor/" in where) and not meant and not _OPEN.search(line):
             return "".join(traceback.format_exception(error))[-1500:]
     return None
 
