@@ -486,7 +486,7 @@ cdef object call(str name, tuple args, dict kwargs=None):
 cdef object as_declared(Op op, object result):
     """`result` for compiled code, which trusts the schema; TypeError where a mode or an override gave something else."""
     if (isinstance(result, Tensor) and op.first.nreturns == 1) or any([
-            (<list>(<Overload>ov).refs)[0].admits(result, Tensor) for ov in op.overloads]):
+            (<list>(<Overload>ov).refs)[0]._admits(result, Tensor) for ov in op.overloads]):
         return result
     raise TypeError(f"{op.name}(): a mode or an override gave {type(result).__name__}, not what the schema declares")
 

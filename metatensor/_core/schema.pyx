@@ -34,7 +34,7 @@ cdef class Schema:
     cdef readonly list arguments, returns
     cdef readonly bint returns_list
 
-    def admits(self, result, tensor):
+    def _admits(self, result, tensor):
         """Whether a call can have given `result`: tensors (of the class ``tensor``) where the schema has them."""
         if self.returns_list:
             return isinstance(result, (list, tuple)) and all([isinstance(r, tensor) for r in result])
