@@ -101,7 +101,7 @@ define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", res
 cdef object fill_diagonal_body(Call* c):
     """The main diagonal, and with `wrap` its repetitions in a tall matrix, one row apart."""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t stride = 0, n, period
+    cdef dim_t stride = 0, n, period, whole, rest
     cdef int i
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
@@ -111,14 +111,17 @@ cdef object fill_diagonal_body(Call* c):
             raise RuntimeError(f"{op_name(c)}(): beyond 2 dimensions all must have one size, got shape {shape_str(t)}")
         n = min(n, t.sizes[i])
         stride = add_dims(stride, t.strides[i])
-    call("as_strided", (t, (n,), (stride,), t.offset)).fill_(arg(c, 1))
-    if bool_arg(c, 2) and t.ndim == 2 and t.sizes[0] > t.sizes[1] + 1:
-        period = t.sizes[1] + 1
-        i = 1
-        while i * period < t.sizes[0]:
-            n = min(t.sizes[1], t.sizes[0] - i * period)
-            call("as_strided", (t, (n,), (stride,), add_dims(t.offset, mul_dims(i * period, t.strides[0])))).fill_(arg(c, 1))
-            i += 1
+    if not (bool_arg(c, 2) and t.ndim == 2 and t.sizes[1] < t.sizes[0] - 1):
+        call("fill_", (call("as_strided", (t, (n,), (stride,), t.offset)), arg(c, 1)))
+        return t
+    period = n + 1
+    whole = t.sizes[0] // period + (t.sizes[0] % period == n)   # diagonals that end before the matrix does
+    rest = t.sizes[0] - whole * period                          # of the last
+    period = mul_dims(period, t.strides[0])
+    call("fill_", (call("as_strided", (t, (whole, n), (period, stride), t.offset)), arg(c, 1)))
+    if rest > 0:
+        whole = add_dims(t.offset, mul_dims(whole, period))
+        call("fill_", (call("as_strided", (t, (rest,), (stride,), whole)), arg(c, 1)))
     return t
 
 

@@ -45,7 +45,7 @@ def lists_tensors(schema):
     return schema.returns_list or any(kind.endswith("[]") for kind, _ in schema.returns)
 
 
-SLOW = ("combinations", "cartesian_prod", "vander", "tolist", "einsum", "gradient", "block_diag", "index_put", "repeat", "lowrank")
+SLOW = ("combinations", "cartesian_prod", "vander", "tolist", "einsum", "gradient", "block_diag", "index_put", "repeat", "lowrank", "mvlgamma")
 
 
 def from_schema(v, ops, name=None):
@@ -55,6 +55,7 @@ def from_schema(v, ops, name=None):
     called = op.registry[name]
     if lists_tensors(schema) or any(word in name for word in SLOW):
         v.huge = False
+        v.extreme = [65, 1000, -(2**63), -(2**70), 2**64]
         v.forms = [f for f in v.forms if f != "huge"]
     args, kwargs = [], []
     by_keyword = False

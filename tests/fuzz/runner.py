@@ -25,10 +25,11 @@ from .world import NAMES, Oops, T
 
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, AttributeError, ArithmeticError, BufferError, KeyError,
            MemoryError, OSError, NameError, StopIteration, ImportError, AssertionError, Oops, pickle.PickleError, UserWarning)
-INTERNAL = (NameError, AssertionError, KeyError)  # not from within the package
+INTERNAL = (NameError, AssertionError, KeyError, MemoryError)  # not from within the package
 _INTERNAL_TEXT = re.compile(r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute")
-# What these are given instead of a dict or a state, or what a mode returns, meets plain Python code.
-_OPEN = re.compile(r"check_op|__deepcopy__|Meddler|set_rng_state|set_state")
+# What these are given instead of a dict or a state, what a mode returns and what claims a length of 2**40 meets plain
+# Python code; the errors of a Size are those of a tuple.
+_OPEN = re.compile(r"check_op|2\*\*40|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
 # These change a storage or a layout on purpose, so that a tensor may reach beyond its storage afterwards.
 _LOOSENS = re.compile(r"storage|resize|set_|\.data|rebuild|__class__|'data'")

@@ -37,6 +37,7 @@ class Values:
         self.tensors = []
         self.lists = []
         self.huge = device == "meta"
+        self.extreme = EXTREME if self.huge else [-(2**63), 2**62, 2**63 - 1, 2**64, -(2**70), 65, 1000]
         self.rank = 0
         self.story()
 
@@ -122,7 +123,7 @@ class Values:
 
     def int_(self, name=""):
         if self.chance(0.06 + self.illegal / 4):
-            return str(self.pick(EXTREME if self.huge else [-(2**63), 2**62, 2**63 - 1, 2**64, -(2**70), 65, 1000]))
+            return str(self.pick(self.extreme))
         if self.chance(0.04):
             return self.odd_int()
         if name.startswith(("dim", "axis", "start_dim", "end_dim", "source", "destination")):
