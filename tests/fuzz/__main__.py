@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-HANG = 180  # seconds without progress
+HANG = 90  # seconds without progress
 CRASHES = 25  # after so many the run ends
 
 

@@ -1,16 +1,17 @@
 """The smallest program that still fails: fewer lines, then simpler expressions."""
 
 import ast
+import time
 
 
-def shrink(lines, fails, budget=200):
-    """`lines` with all taken away that ``fails(lines)`` does not need; at most `budget` tries."""
-    tries = 0
+def shrink(lines, fails, budget=200, seconds=60):
+    """`lines` with all taken away that ``fails(lines)`` does not need; at most `budget` tries and so many seconds."""
+    tries, end = 0, time.monotonic() + seconds
 
     def still(candidate):
         nonlocal tries
         tries += 1
-        return tries <= budget and fails(candidate)
+        return tries <= budget and time.monotonic() < end and fails(candidate)
 
     changed = True
     while changed and tries < budget:
