@@ -12,7 +12,7 @@ from metatensor._core.modes cimport run_modes
 from metatensor._core.op cimport (
     FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
     K_GENERATOR, K_INT, K_INTS, K_LAYOUT, K_OPERAND, K_SCALAR, K_STR, K_TENSOR, K_TENSORS, OUT,
-    WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, as_declared, hold, op_name, prepare, set_entries,
+    WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints
@@ -446,7 +446,7 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
         resolve_device(&c)
     try:
         if hints.modes or c.flags & T_OVERRIDES:
-            return as_declared(op, run_modes(&c))
+            return run_modes(&c)
         return run(&c)
     finally:
         Py_XDECREF(c.keep)

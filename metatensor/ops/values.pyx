@@ -6,7 +6,7 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.host cimport decode, encode, infer_dtype, measure, read_number
 from metatensor._core.layout cimport preserve_strides, row_major
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, bool_arg, define, dims_arg, is_none,
+    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, as_declared, bool_arg, define, dims_arg, is_none,
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided
@@ -103,7 +103,7 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
     args[2] = <PyObject*>stride
     args[3] = <PyObject*>dtype
     args[4] = <PyObject*>device
-    return <Tensor>hooks.invoke(<PyObject*>FROM_HOST, args, 5)
+    return <Tensor>as_declared(FROM_HOST, hooks.invoke(<PyObject*>FROM_HOST, args, 5))
 
 
 cdef object _array_of(object data):

@@ -85,7 +85,8 @@ def child(options):
             growth.note(done)
             mark += step
     text, grows = growth.report()
-    print(json.dumps({"done": done, "raised": runner.raised, "programs": number - options.start, "growth": text, "grows": grows}), flush=True)
+    figures = {"programs": number - options.start, "raised": runner.raised, "growth": text, "grows": grows}
+    print(json.dumps({"done": done, **figures}), flush=True)
     return 0
 
 
@@ -129,7 +130,8 @@ def tell(options, number, why, lines):
 def watch(options, first, calls):
     """One child: (number of the next program or None when done, calls made, failures as (number, why, lines), summary)."""
     failures, summary = [], None
-    with tempfile.NamedTemporaryFile() as shared, tempfile.TemporaryFile("w+", errors="replace") as err, tempfile.TemporaryFile("w+") as out:
+    temporary = tempfile.TemporaryFile
+    with tempfile.NamedTemporaryFile() as shared, temporary("w+", errors="replace") as err, temporary("w+") as out:
         shared.write(b"\0" * 16)
         shared.flush()
         run = start(options, "--child", shared.name, "--calls", calls, "--start", first, stdout=out, stderr=err)
@@ -171,7 +173,8 @@ def parent(options):
             tell(options, at, why, lines)
         bad += len(failures)
         if summary is not None:
-            print(f"seed {options.seed} on {options.device}: {summary['programs']} programs, {summary['raised']} calls raised; {summary['growth']}")
+            what = f"{summary['programs']} programs, {summary['raised']} calls raised; {summary['growth']}"
+            print(f"seed {options.seed} on {options.device}: {what}")
             if summary["grows"]:
                 bad += 1
                 print("this is growth")

@@ -45,7 +45,8 @@ def lists_tensors(schema):
     return schema.returns_list or any(kind.endswith("[]") for kind, _ in schema.returns)
 
 
-SLOW = ("combinations", "cartesian_prod", "vander", "tolist", "einsum", "gradient", "block_diag", "index_put", "repeat", "lowrank", "mvlgamma")
+SLOW = ("combinations", "cartesian_prod", "vander", "tolist", "einsum", "gradient", "block_diag", "index_put", "repeat",
+        "lowrank", "mvlgamma", "multigamma")  # time or memory grow with a size or an int that is given
 
 
 def from_schema(v, ops, name=None):
@@ -86,9 +87,11 @@ def from_schema(v, ops, name=None):
             v.lines.append(f"r.{follow_up}({', '.join(rest)})")
 
 
-AFTER = ["repr(r)", "copy.copy(r)", "copy.deepcopy(r)", "pickle.loads(pickle.dumps(r))", "r.sum()", "r[0]", "r + r", "r.clone()",
-         "r.contiguous()", "r.view(-1)", "r.reshape(-1)", "r.t_()", "list(r)[:9] if len(r) < 99 else 0", "r.resize_(3, 3)", "r.mul_(r)", "r.grad_fn",
-         "r._base", "r.is_contiguous()", "mt.add(r, 1, out=r)", "r.to(mt.float16)", "r.detach().requires_grad_()", "r.as_subclass(Override) + 1",
+AFTER = ["repr(r)", "copy.copy(r)", "copy.deepcopy(r)", "pickle.loads(pickle.dumps(r))", "r.sum()", "r[0]", "r + r",
+         "r.clone()", "r.contiguous()", "r.view(-1)", "r.reshape(-1)", "r.t_()",
+         "list(r)[:9] if len(r) < 99 else 0", "r.resize_(3, 3)", "r.mul_(r)", "r.grad_fn",
+         "r._base", "r.is_contiguous()", "mt.add(r, 1, out=r)", "r.to(mt.float16)", "r.detach().requires_grad_()",
+         "r.as_subclass(Override) + 1",
          "r.numpy()", "r.tolist() if r.numel() < 9999 else 0", "r.untyped_storage()._cdata", "r.permute(*range(r.ndim)[::-1]).flatten()"]
 
 

@@ -5,6 +5,7 @@ can expect; an exception that compiled code could only ignore; a KeyError, NameE
 check from inside the package; a tensor that is not in order (`in_order`); memory or references that grow.
 """
 
+import collections
 import gc
 import os
 import pickle
@@ -26,10 +27,12 @@ from .world import NAMES, Oops, T
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, AttributeError, ArithmeticError, BufferError, KeyError,
            MemoryError, OSError, NameError, StopIteration, ImportError, AssertionError, Oops, pickle.PickleError, UserWarning)
 INTERNAL = (NameError, AssertionError, KeyError, MemoryError)  # not from within the package
-_INTERNAL_TEXT = re.compile(r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute")
+_INTERNAL_TEXT = re.compile(
+    r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute"
+)
 # What these are given instead of a dict or a state, what a mode returns and what claims a length of 2**40 meets plain
 # Python code; the errors of a Size are those of a tuple.
-_OPEN = re.compile(r"check_op|2\*\*40|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
+_OPEN = re.compile(r"check_op|2 ?\*\* ?40|decode_numbers|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
 # These change a storage or a layout on purpose, so that a tensor may reach beyond its storage afterwards.
 _LOOSENS = re.compile(r"storage|resize|set_|\.data|rebuild|__class__|'data'")
@@ -66,25 +69,27 @@ class Runner:
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, _too_slow)
         warnings.simplefilter("ignore")
+        self._settle()
 
     def run(self, lines, trace=False):
         """Run a program; Failure where one of its lines does what none should."""
         names = NAMES.copy()
-        loose = _LOOSENS.search("\n".join(lines)) is not None
+        text = "\n".join(lines)
+        loose = _LOOSENS.search(text) is not None
         if hasattr(signal, "SIGALRM"):
             signal.alarm(SLOW)
         try:
             for line in lines:
                 if trace:
                     print("   ", line, flush=True)
-                self._line(line, names, loose)
+                self._line(line, names, loose, text)
         finally:
             if hasattr(signal, "SIGALRM"):
                 signal.alarm(0)
             names.clear()
             self._settle()
 
-    def _line(self, line, names, loose):
+    def _line(self, line, names, loose, text):
         try:
             code = compile(line, "<program>", "exec")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -97,7 +102,7 @@ class Runner:
             raise Failure(f"more than {SLOW} s", line) from None
         except BaseException as error:
             self.raised += 1
-            why = wrong(error, line)
+            why = wrong(error, text if isinstance(error, MemoryError) else line)
             if why:
                 raise Failure(why, line) from error
         if self.ignored:
@@ -114,7 +119,7 @@ class Runner:
         """Put back what programs may have changed for all."""
         while modes.current_modes():
             modes.current_modes()[-1].__exit__(None, None, None)
-        mt.set_default_device(None)
+        mt.set_default_device(self.device)
         mt.set_default_dtype(mt.float32)
         mt.set_grad_enabled(True)
         if len(op.registry) != len(self._names):
@@ -126,11 +131,14 @@ def _too_slow(signum, frame):
     raise TooSlow
 
 
-def wrong(error, line):
-    """What is wrong with an exception; None where a caller may expect it."""
+def wrong(error, code):
+    """What is wrong with an exception that `code` raised; None where a caller may expect it."""
     if isinstance(error, SystemError) or not isinstance(error, ALLOWED):
         return "".join(traceback.format_exception(error))[-1500:]
-    text = str(error) if not isinstance(error, Oops) else ""
+    try:
+        text = str(error) if not isinstance(error, Oops) else ""
+    except Exception:  # one of our objects is part of it
+        text = ""
     if isinstance(error, INTERNAL) or _INTERNAL_TEXT.search(text):
         tb = error.__traceback__
         while tb.tb_next is not None:
@@ -138,7 +146,7 @@ def wrong(error, line):
         where = tb.tb_frame.f_code.co_filename
         # A sentence is meant for the caller: PyTorch has these classes in places. Modules are plain Python, as there.
         meant = " " in text and (isinstance(error, (KeyError, AssertionError)) or (isinstance(error, AttributeError) and "nn/" in where))
-        if (where.endswith(".pyx") or "/metatensor/" in where) and not meant and not _OPEN.search(line):
+        if (where.endswith(".pyx") or "/metatensor/" in where) and not meant and not _OPEN.search(code):
             return "".join(traceback.format_exception(error))[-1500:]
     return None
 
@@ -190,6 +198,11 @@ def figures():
     return resident(), sys.getallocatedblocks(), [sys.getrefcount(x) for x in WATCHED]
 
 
+def objects():
+    """How many objects of each type the garbage collector knows, by name."""
+    return collections.Counter(f"{type(x).__module__}.{type(x).__qualname__}" for x in gc.get_objects())
+
+
 def slope(points):
     """The least-squares slope of (x, y) points."""
     n = len(points)
@@ -199,29 +212,33 @@ def slope(points):
 
 
 class Growth:
-    """Figures over a run: what is kept per call after the first third, by linear fit."""
+    """Figures over a run: what is kept per call in its second half, by linear fit."""
 
-    # Caches of the interpreter and of libraries still fill a little; a leak in one op of a thousand is above these.
-    BYTES, BLOCKS, REFERENCES = 24.0, 0.1, 0.02
+    # Caches of the interpreter and of libraries still fill a little; a leak in one call of a hundred is above these.
+    BYTES, BLOCKS, REFERENCES, OBJECTS = 16.0, 0.05, 0.01, 0.01
+    LEAST = 200_000  # calls; until then what is made once dominates
 
     def __init__(self):
         self.rows = []
 
     def note(self, calls):
-        self.rows.append((calls, *figures()))
+        self.rows.append((calls, *figures(), objects()))
 
     def report(self):
         """(text, whether it is too much)."""
-        rows = self.rows[len(self.rows) // 3 :]
-        if len(rows) < 5:
+        rows = self.rows[len(self.rows) // 2 :]
+        if len(rows) < 5 or rows[-1][0] < self.LEAST:
             return "too few calls for a slope", False
         per_byte = slope([(r[0], r[1]) for r in rows])
         per_block = slope([(r[0], r[2]) for r in rows])
         worst = max(((slope([(r[0], r[3][i]) for r in rows]), repr(x)) for i, x in enumerate(WATCHED)), key=lambda p: abs(p[0]))
-        text = f"per call: {per_byte:.2f} bytes resident, {per_block:.4f} blocks, {worst[0]:.5f} references to {worst[1][:60]}"
+        kinds = {kind for r in rows for kind in r[4]}
+        most = max((slope([(r[0], r[4][kind]) for r in rows]), kind) for kind in kinds)
+        text = (f"per call: {per_byte:.2f} bytes resident, {per_block:.4f} blocks, {worst[0]:.5f} references to {worst[1][:60]}, "
+                f"{most[0]:.5f} objects of {most[1]}")
         # What is freed stays in the quarantine of AddressSanitizer for a while.
         kept = per_byte > self.BYTES and "asan" not in os.environ.get("LD_PRELOAD", "")
-        return text, kept or per_block > self.BLOCKS or abs(worst[0]) > self.REFERENCES
+        return text, kept or per_block > self.BLOCKS or abs(worst[0]) > self.REFERENCES or most[0] > self.OBJECTS
 
 
 def leak(runner, lines, times):

@@ -4,6 +4,7 @@ Each entry is a line with gaps: ``{t}`` is a tensor, ``{any}`` anything, ``{i}``
 ``{s}`` a scalar, ``{data}`` nested lists, ``{str}`` a string, ``{dt}`` a dtype, ``{schema}`` the text of a schema, ``{name}`` the name of
 an attribute, ``{act}`` a callback; ``{op}`` a call of a random op.
 """
+# ruff: noqa: E501
 
 import re
 

@@ -217,9 +217,11 @@ class Values:
                 return self.odd_int()
             case 8:
                 return self.nested()
-        return self.pick(["None", "...", "{}", "{'a': 1}", "object()", "Thrower()", "mt.Tensor", "int", "b'ab'", "range(3)", "slice(1, 2)",
+        return self.pick(["None", "...", "{}", "{'a': 1}", "object()", "Thrower()", "mt.Tensor", "int", "b'ab'", "range(3)",
+                          "slice(1, 2)",
                           "set()", f"mt.{self.pick(DTYPES)}", "mt.strided", "mt.channels_last", "mt.device('meta')", "'cpu'", "'meta'",
-                          "mt.Generator()", "(1, 2)", "('a', None)", "NotImplemented", "type('X', (), {})", "bytearray(8)", "lambda *a: None",
+                          "mt.Generator()", "(1, 2)", "('a', None)", "NotImplemented", "type('X', (), {})", "bytearray(8)",
+                          "lambda *a: None",
                           "T((2, 2)).untyped_storage()", "Liar((2,))", "mt.Tensor.__new__(Override)", "[[1, 2], [3]]", "float", "T.device"])
 
     def index(self):
@@ -281,7 +283,8 @@ class Values:
             case "dtype":
                 return f"mt.{self.pick(COMMON) if self.chance(0.7) else self.pick(DTYPES)}"
             case "device":
-                return "T.device" if self.chance(0.9) else self.pick(["'meta'", "'cpu'", "0", "'cuda:1'", "'x:y'", "mt.device('disk')", "-1"])
+                odd = ["'meta'", "'cpu'", "0", "'cuda:1'", "'x:y'", "mt.device('disk')", "-1"]
+                return "T.device" if self.chance(0.9) else self.pick(odd)
             case "layout":
                 return self.pick(["mt.strided", "mt.strided", "mt.strided", "mt.sparse_coo", "mt.jagged"])
             case "memory_format":

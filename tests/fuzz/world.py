@@ -1,4 +1,6 @@
 """The names that programs use: tensors in every form, and objects that misbehave."""
+# What is imported here is for the programs.
+# ruff: noqa: F401, F811
 
 import collections
 import copy
