@@ -161,3 +161,10 @@ def test_tags_are_unpickled_by_their_names_only():
     for name in ("cpu", "_by_name", ""):
         with pytest.raises(ValueError, match="no memory format"):
             formats._by_name(name)
+
+
+def test_one_result_goes_into_a_tensor_not_a_tuple(device):
+    t = mt.ones(2, device=device)
+    for out in ((mt.ones(2, device=device),), [mt.ones(2, device=device)]):
+        with pytest.raises(TypeError, match="must be a Tensor"):
+            mt.special.i1e(t, out=out)
