@@ -35,8 +35,7 @@ def batch_norm_eval(kit: Any, out: Any, input: Any, mean: Any, var: Any, weight:
 
 @kernel("nn.functional._batch_norm_stats")
 def batch_norm_stats(kit: Any, out: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
-    result = standardized(kit.xp, input, _channel_axes(input), eps)[0]
-    return scaled_by_channel(result, weight, bias) if input.ndim > 1 else result  # without channels both are empty
+    return scaled_by_channel(standardized(kit.xp, input, _channel_axes(input), eps)[0], weight, bias)
 
 
 @kernel("nn.functional._batch_norm_train")
