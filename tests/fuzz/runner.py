@@ -7,11 +7,13 @@ check from inside the package; a tensor that is not in order (`in_order`); memor
 
 import collections
 import gc
+import itertools
 import os
 import pickle
 import random
 import re
 import signal
+import statistics
 import sys
 import traceback
 import warnings
@@ -30,9 +32,9 @@ INTERNAL = (NameError, AssertionError, KeyError, MemoryError)  # not from within
 _INTERNAL_TEXT = re.compile(
     r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute"
 )
-# What these are given instead of a dict or a state, what a mode returns and what claims a length of 2**40 meets plain
-# Python code; the errors of a Size are those of a tuple.
-_OPEN = re.compile(r"check_op|2 ?\*\* ?40|decode_numbers|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
+# What these are given instead of a dict or a state, what a mode or an override returns and what claims a length of
+# 2**40 meets plain Python code; the errors of a Size are those of a tuple.
+_OPEN = re.compile(r"check_op|Liar|2 ?\*\* ?40|decode_numbers|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
 # These change a storage or a layout on purpose, so that a tensor may reach beyond its storage afterwards.
 _LOOSENS = re.compile(r"storage|resize|set_|\.data|rebuild|__class__|'data'")
@@ -146,6 +148,8 @@ def wrong(error, code):
         where = tb.tb_frame.f_code.co_filename
         # A sentence is meant for the caller: PyTorch has these classes in places. Modules are plain Python, as there.
         meant = " " in text and (isinstance(error, (KeyError, AssertionError)) or (isinstance(error, AttributeError) and "nn/" in where))
+        if where.endswith("/size.pyx"):
+            return None
         if (where.endswith(".pyx") or "/metatensor/" in where) and not meant and not _OPEN.search(code):
             return "".join(traceback.format_exception(error))[-1500:]
     return None
@@ -204,15 +208,12 @@ def objects():
 
 
 def slope(points):
-    """The least-squares slope of (x, y) points."""
-    n = len(points)
-    mx, my = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
-    below = sum((x - mx) ** 2 for x, _ in points)
-    return sum((x - mx) * (y - my) for x, y in points) / below if below else 0.0
+    """The median slope from one (x, y) point to the next: a module that is imported late is a step, a leak is in all."""
+    return statistics.median((y - v) / (x - u) for (u, v), (x, y) in itertools.pairwise(points))
 
 
 class Growth:
-    """Figures over a run: what is kept per call in its second half, by linear fit."""
+    """Figures over a run: what is kept per call in its second half."""
 
     # Caches of the interpreter and of libraries still fill a little; a leak in one call of a hundred is above these.
     BYTES, BLOCKS, REFERENCES, OBJECTS = 16.0, 0.05, 0.01, 0.01
