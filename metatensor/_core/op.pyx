@@ -419,8 +419,7 @@ cdef Overload _overload(Op op, _Declared d):
     if len(arguments) > MAX_ARGS:
         raise RuntimeError(f"{op.name}: at most {MAX_ARGS} arguments are supported")
     ov.qualname = schema.name
-    ov.text = d.text
-    ov.op = op
+    ov.text, ov.op = d.text, op
     ov.flags = d.flags
     ov.meta = d.meta
     ov.pymeta = d.pymeta
@@ -451,8 +450,7 @@ cdef Overload _overload(Op op, _Declared d):
     last = ov.npos - 1
     if last >= 0 and ov.slots[last].kind == K_INTS and ov.slots[last].repeat == 0:
         ov.varargs = last
-    ov.refs = refs
-    ov.kernels = []
+    ov.refs, ov.kernels = refs, []
     names = [n for _, n in schema.returns]
     ov.nreturns = len(names)
     if ov.nreturns > 1 and None not in names:
