@@ -12,6 +12,8 @@ TORCH      ?= torch==2.13.0
 WORKERS    ?= 2
 PYTEST     ?=
 BENCH      ?=
+CALLS      ?= 1000000
+SEED       ?= 20
 
 PIP        = bin/python -m pip install -qq --disable-pip-version-check
 PLUGINS    = plugins/cpu plugins/cuda plugins/disk
@@ -22,7 +24,7 @@ RUN_TESTS  = bin/python -m pytest -n $(WORKERS) $(PYTEST)
 BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build debug test test-torch test-pythons lint stubs bench docs clean
+.PHONY: help demo build debug test test-torch test-pythons lint stubs bench docs clean fuzz sanitize
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -90,6 +92,26 @@ build: $(VENV)/.ready ## compile in place what changed
 debug: $(VENV)/.ready ## compile with bounds checks and assertions, and run the tests so
 	METATENSOR_DEBUG=1 $(VENV)/bin/python setup.py --quiet build_ext --inplace
 	$(VENV)/$(RUN_TESTS)
+
+# Builds of their own, in a copy of what git tracks: the build in place stays as it is.
+define copied
+mkdir -p $(1)
+git ls-files -z | tar --null -T - -cf - | tar -xf - -C $(1)
+endef
+
+fuzz: $(VENV)/.ready ## random calls against a debug build (CALLS=1000000 SEED=20)
+	$(call copied,build/fuzz)
+	cd build/fuzz && METATENSOR_DEBUG=1 $(CURDIR)/$(VENV)/bin/python setup.py --quiet build_ext --inplace
+	cd build/fuzz/tests && PYTHONPATH=.. $(CURDIR)/$(VENV)/bin/python -m fuzz --calls $(CALLS) --seed $(SEED)
+
+sanitize: $(VENV)/.ready ## random calls under AddressSanitizer and UndefinedBehaviorSanitizer (Linux with GCC)
+	$(call copied,build/sanitize)
+	cd build/sanitize && METATENSOR_SANITIZE=address,undefined $(CURDIR)/$(VENV)/bin/python setup.py --quiet build_ext --inplace
+	cd build/sanitize/tests && PYTHONPATH=.. PYTHONMALLOC=malloc \
+	    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096 \
+	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    $(CURDIR)/$(VENV)/bin/python -m fuzz --calls $(CALLS) --seed $(SEED)
 
 stubs: build ## write the .pyi files and the operator pages anew
 	$(VENV)/bin/python tools/stubs.py

@@ -1,9 +1,12 @@
 """Compile every ``.pyx`` of the package; all else is declared in ``pyproject.toml``.
 
-Two switches, both environment variables:
+Three switches, all environment variables:
 
 * ``METATENSOR_DEBUG=1`` turns on bounds checks, wrap-around indexing, assertions and
   ``-O0 -g``, to find what the release build assumes.
+* ``METATENSOR_SANITIZE=address,undefined`` compiles with these sanitizers, without
+  ``-fwrapv`` and without free lists, so that a signed overflow and a use after the end
+  of an object are reported (``make sanitize``).
 * ``METATENSOR_JOBS=N`` is how many compilers run side by side (two unless told).
 """
 
@@ -12,7 +15,8 @@ import sys
 from pathlib import Path
 
 DEBUG = os.environ.get("METATENSOR_DEBUG", "") not in ("", "0")
-MODE = "debug" if DEBUG else "release"
+SANITIZE = os.environ.get("METATENSOR_SANITIZE", "").strip()
+MODE = "-".join(["debug" if DEBUG else "release", *(SANITIZE.split(",") if SANITIZE else [])])
 JOBS = int(os.environ.get("METATENSOR_JOBS", "2"))
 PACKAGE = "metatensor"
 
@@ -31,13 +35,15 @@ def directives():
 
 
 def compile_flags():
-    """Flags for the C compiler; ``-fwrapv`` gives signed overflow one meaning everywhere."""
+    """Flags for the C compiler; ``-fwrapv`` gives signed overflow one meaning everywhere but under sanitizers."""
     if os.name == "nt":
         return ["/Od", "/Zi"] if DEBUG else ["/O2"]
     level = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt"]
+    if SANITIZE:
+        level = ["-O0" if DEBUG else "-O1", "-g1", "-UNDEBUG", "-fno-omit-frame-pointer", f"-fsanitize={SANITIZE}"]
     return [
         *level,
-        "-fwrapv",
+        *(() if SANITIZE else ("-fwrapv",)),
         "-fno-strict-aliasing",
         "-fvisibility=hidden",
         "-fno-builtin-memset",  # GCC clears a new object with `rep stos`, far slower than a call for so few bytes
@@ -50,12 +56,15 @@ def extensions():
     """One extension module for each ``.pyx``, in a stable order."""
     from setuptools import Extension
 
-    macros = [] if DEBUG else [("CYTHON_WITHOUT_ASSERTIONS", "1")]
+    macros = [] if DEBUG or SANITIZE else [("CYTHON_WITHOUT_ASSERTIONS", "1")]
+    if SANITIZE:
+        macros.append(("CYTHON_USE_FREELISTS", "0"))
     return [
         Extension(
             ".".join(path.with_suffix("").parts),
             [path.as_posix()],
             extra_compile_args=compile_flags(),
+            extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
             define_macros=macros,
         )
         for path in sorted(Path(PACKAGE).rglob("*.pyx"))

@@ -98,9 +98,15 @@ def _result_type(annotation):
 
 
 def _check_name(name):
+    _check_str(name)
     space, sep, rest = name.partition("::")
     if not sep or not space.isidentifier() or not rest.isidentifier():
         raise ValueError(f"the name of a custom op is NAMESPACE::NAME, got {name!r}")
+
+
+def _check_str(name):
+    if not isinstance(name, str):
+        raise TypeError(f"the name of an op is a str, got {type(name).__name__}")
 
 
 def op(name, *, mutates_args=(), composite=False):
@@ -217,8 +223,9 @@ def flops(name):
 def get_op(name):
     """The Op called `name` ("acme::rope", "nn.functional.relu").
 
-    Overloads ("max.dim") are found by their op. Raises AttributeError for an unknown name.
+    Overloads ("max.dim") are found by their op. Raises AttributeError for an unknown name, TypeError for no str.
     """
+    _check_str(name)
     if name in registry:
         return registry[name]
     stem = name.rpartition(".")[0]

@@ -360,8 +360,11 @@ cdef object _with_out(Call* c, Overload ov, object result):
     if isinstance(given, Tensor) and isinstance(result, Tensor):
         _one_out(c, ov, <Tensor>given, <Tensor>result)
         return given
-    outs = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, (tuple, list)) else None
     made = _flat(result)
+    if isinstance(given, (tuple, list)) and not isinstance(result, Tensor):     # one result goes into a Tensor only
+        outs = list(given)
+    else:
+        outs = [given] if isinstance(given, Tensor) else None
     if outs is None or len(outs) != len(made):
         raise TypeError(f"{op_name(c)}(): argument 'out' must be "
                         f"{'a Tensor' if len(made) == 1 else f'a tuple of {len(made)} Tensors'}, "

@@ -56,7 +56,10 @@ jagged = _layout("jagged")
 
 
 def _by_name(str name not None):
-    return globals()[name]
+    tag = globals().get(name)
+    if not isinstance(tag, (MemoryFormatTag, LayoutTag)):
+        raise ValueError(f"there is no memory format or layout {name!r}")
+    return tag
 
 
 forbid_new(MemoryFormatTag)

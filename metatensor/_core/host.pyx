@@ -233,7 +233,7 @@ cdef DType _dtype_of(object value):
     if hasattr(value, "dtype"):
         try:
             return dtype_by_name(value.dtype.name)
-        except ValueError:
+        except (AttributeError, ValueError):
             raise TypeError(f"values of {value.dtype} cannot be elements of a tensor") from None
     if isinstance(value, bool):
         return by_code(BOOL)

@@ -130,6 +130,7 @@ cdef Op find(str name)
 cdef object make_returns(Call* c, tuple values)
 cdef int set_slot(int slot, str name) except -1
 cdef object call(str name, tuple args, dict kwargs=*)
+cdef object as_declared(Op op, object result)
 cdef int hold(Call* c, object value) except -1
 
 # Reading arguments. They have been checked for type, not for value.

@@ -19,6 +19,7 @@ cdef extern from "Python.h":
     Py_ssize_t PySequence_Fast_GET_SIZE(object o) noexcept
     PyObject** PySequence_Fast_ITEMS(object o) noexcept
     long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
+    int PyErr_CheckSignals() except -1
 
 cdef extern from *:
     """
@@ -418,8 +419,7 @@ cdef Overload _overload(Op op, _Declared d):
     if len(arguments) > MAX_ARGS:
         raise RuntimeError(f"{op.name}: at most {MAX_ARGS} arguments are supported")
     ov.qualname = schema.name
-    ov.text = d.text
-    ov.op = op
+    ov.text, ov.op = d.text, op
     ov.flags = d.flags
     ov.meta = d.meta
     ov.pymeta = d.pymeta
@@ -428,12 +428,11 @@ cdef Overload _overload(Op op, _Declared d):
     if ov.slots == NULL:
         raise MemoryError()
     ov.varargs = ov.device_slot = ov.inplace_slot = -1
-    refs = []
+    refs = [schema]
     for i, a in enumerate(arguments):
         s = &ov.slots[i]
         name = sys.intern(a.name)
-        refs.append(name)
-        refs.append(a.default)
+        refs += [name, a.default]
         s.name = <PyObject*>name
         s.default = NULL if a.required else <PyObject*>refs[len(refs) - 1]
         s.kind = a.kind
@@ -451,8 +450,7 @@ cdef Overload _overload(Op op, _Declared d):
     last = ov.npos - 1
     if last >= 0 and ov.slots[last].kind == K_INTS and ov.slots[last].repeat == 0:
         ov.varargs = last
-    ov.refs = refs
-    ov.kernels = []
+    ov.refs, ov.kernels = refs, []
     names = [n for _, n in schema.returns]
     ov.nreturns = len(names)
     if ov.nreturns > 1 and None not in names:
@@ -478,9 +476,17 @@ cdef object make_returns(Call* c, tuple values):
 
 cdef object call(str name, tuple args, dict kwargs=None):
     """Call an op by name from compiled code that is not hot."""
-    if kwargs is None:
-        return (<object>_registry[name])(*args)
-    return (<object>_registry[name])(*args, **kwargs)
+    cdef Op op = <Op>_registry[name]
+    PyErr_CheckSignals()    # a loop of calls can be interrupted
+    return as_declared(op, op(*args) if kwargs is None else op(*args, **kwargs))
+
+
+cdef object as_declared(Op op, object result):
+    """`result` for compiled code, which trusts the schema; TypeError where a mode or an override gave something else."""
+    if (isinstance(result, Tensor) and op.first.nreturns == 1) or any([
+            (<list>(<Overload>ov).refs)[0]._admits(result, Tensor) for ov in op.overloads]):
+        return result
+    raise TypeError(f"{op.name}(): a mode or an override gave {type(result).__name__}, not what the schema declares")
 
 
 cdef int hold(Call* c, object value) except -1:

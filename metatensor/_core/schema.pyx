@@ -34,6 +34,16 @@ cdef class Schema:
     cdef readonly list arguments, returns
     cdef readonly bint returns_list
 
+    def _admits(self, result, tensor):
+        """Whether a call can have given `result`: tensors (of the class ``tensor``) where the schema has them."""
+        if self.returns_list:
+            return isinstance(result, (list, tuple)) and all([isinstance(r, tensor) for r in result])
+        kinds = [kind.startswith("Tensor") for kind, _ in self.returns]
+        if len(kinds) == 1:
+            return not kinds[0] or isinstance(result, tensor)
+        return not kinds or (isinstance(result, tuple) and len(result) == len(kinds)
+                             and all([isinstance(r, tensor) or not k for r, k in zip(result, kinds)]))
+
 
 def _split(text):
     """Split at top-level commas."""

@@ -29,6 +29,7 @@ cdef inline object owned(PyObject* new_reference):
     Py_DECREF(new_reference)
     return value
 
+cdef PyObject* item(PyObject* holder, PyObject* name) noexcept
 cdef PyObject* member(PyObject* attrs, PyObject* name) noexcept
 cdef bint reads_plainly(PyObject* module) noexcept
 cdef str exact(object name)

@@ -6,14 +6,15 @@ vectorcall entry. `module_getattr` becomes ``Module.__getattr__``, so that ``sup
 that do not override it read through `getattr_module` instead, which needs no failed look-up first.
 
 Whatever a subclass overrides (``__getattr__``, ``__call__``, ``forward`` on an instance) is honoured; a short cut
-is taken only where the class still has the original.
+is taken only where the class still has the original. A key of a dict may be an instance of a subclass of str whose
+``__eq__`` runs anything, so nothing borrowed is kept across a look-up.
 """
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_XINCREF
+from cpython.ref cimport Py_XDECREF, Py_XINCREF
 from metatensor.nn._cpython cimport (
-    PY_VECTORCALL_ARGUMENTS_OFFSET, Py_DECREF, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size, PyErr_Format,
-    PyFunction_Check, PyObject_GetAttr, PyObject_Vectorcall, PyUnicode_CheckExact, PyUnicode_FromObject,
+    PY_VECTORCALL_ARGUMENTS_OFFSET, Py_DECREF, PyDict_Check, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size,
+    PyErr_Format, PyErr_Occurred, PyFunction_Check, PyObject_GetAttr, PyObject_Vectorcall, PyUnicode_CheckExact, PyUnicode_FromObject,
     PyVectorcall_NARGS, Py_TYPE, _PyType_Lookup, descrgetfunc, getattrofunc, mt_enable_vectorcall, mt_getattro,
     mt_put_error, mt_take_error, mt_tp_call, ternaryfunc, vectorcallfunc,
 )
@@ -122,14 +123,16 @@ cdef PyObject* getattr_module(PyObject* self, PyObject* name) noexcept:
     on_class = _PyType_Lookup(cls, name)
     if on_class != NULL and Py_TYPE(on_class).tp_descr_set != NULL and Py_TYPE(on_class).tp_descr_get != NULL:
         return bind(on_class, self, cls)
-    found = PyDict_GetItemWithError(attrs, name)
+    found = item(attrs, name)
     if found == NULL:
+        if PyErr_Occurred() != NULL:
+            return NULL
+        on_class = _PyType_Lookup(cls, name)
         if on_class != NULL:
             return bind(on_class, self, cls)
-        found = member(attrs, name)
+        found = member(attributes(self), name)
         if found == NULL:
             return missing(self, name)
-    Py_XINCREF(found)
     return found
 
 
@@ -143,27 +146,48 @@ cdef inline PyObject* bind(PyObject* on_class, PyObject* self, PyTypeObject* cls
     return result
 
 
+cdef PyObject* item(PyObject* holder, PyObject* name) noexcept:
+    """What a dict holds under ``name``; NULL where it holds nothing, is no dict, or (with an exception) fails."""
+    cdef PyObject* found
+    if not PyDict_Check(holder):
+        return NULL
+    Py_XINCREF(holder)
+    found = PyDict_GetItemWithError(holder, name)
+    Py_XINCREF(found)
+    Py_DECREF(holder)
+    return found
+
+
 cdef PyObject* member(PyObject* attrs, PyObject* name) noexcept:
-    """The parameter, buffer or submodule called ``name``, borrowed, or NULL."""
-    cdef PyObject* members = PyDict_GetItemWithError(attrs, <PyObject*>PARAMETERS)
-    cdef PyObject* found = NULL
-    if members != NULL:
-        found = PyDict_GetItemWithError(members, name)
-    if found == NULL:
-        members = PyDict_GetItemWithError(attrs, <PyObject*>BUFFERS)
-        if members != NULL:
-            found = PyDict_GetItemWithError(members, name)
-    if found == NULL:
-        members = PyDict_GetItemWithError(attrs, <PyObject*>MODULES)
-        if members != NULL:
-            found = PyDict_GetItemWithError(members, name)
+    """The parameter, buffer or submodule called ``name``, or NULL, then possibly with an exception."""
+    cdef PyObject* found
+    Py_XINCREF(attrs)
+    found = member_of(attrs, <PyObject*>PARAMETERS, name)
+    if found == NULL and PyErr_Occurred() == NULL:
+        found = member_of(attrs, <PyObject*>BUFFERS, name)
+        if found == NULL and PyErr_Occurred() == NULL:
+            found = member_of(attrs, <PyObject*>MODULES, name)
+    Py_DECREF(attrs)
+    return found
+
+
+cdef inline PyObject* member_of(PyObject* attrs, PyObject* group, PyObject* name) noexcept:
+    cdef PyObject* members = item(attrs, group)
+    cdef PyObject* found
+    if members == NULL:
+        return NULL
+    found = item(members, name)
+    Py_DECREF(members)
     return found
 
 
 cdef PyObject* missing(PyObject* self, PyObject* name) noexcept:
-    """A lazy attribute, made now, or AttributeError."""
-    cdef PyObject* factory = PyDict_GetItemWithError(<PyObject*>LAZY, name)
+    """A lazy attribute, made now, or AttributeError; an exception that is set already stays."""
+    cdef PyObject* factory
     cdef PyObject* made
+    if PyErr_Occurred() != NULL:
+        return NULL
+    factory = PyDict_GetItemWithError(<PyObject*>LAZY, name)
     if factory == NULL:
         return PyErr_Format(AttributeError, "'%.200s' object has no attribute '%U'", Py_TYPE(self).tp_name, name)
     made = PyObject_Vectorcall(factory, NULL, 0, NULL)
@@ -187,9 +211,9 @@ def module_getattr(ModuleBase self not None, name):
     """The parameter, buffer or submodule called ``name``; AttributeError where there is none."""
     cdef str plain = exact(name)
     cdef PyObject* found = member(attributes(<PyObject*>self), <PyObject*>plain)
-    if found != NULL:
-        return <object>found
-    return owned(checked(missing(<PyObject*>self, <PyObject*>plain)))
+    if found == NULL:
+        found = missing(<PyObject*>self, <PyObject*>plain)
+    return owned(checked(found))
 
 
 cdef str exact(object name):
@@ -201,31 +225,41 @@ cdef str exact(object name):
 
 # ---- calling --------------------------------------------------------------------------------------------------
 
-cdef inline bint hooked(PyObject* attrs) noexcept:
+cdef inline bint hooked(PyObject* self) except -1:
     """Whether any forward hook, of this module or of all modules, is set."""
-    cdef PyObject* hooks
     if PyDict_Size(every_forward_hook) or PyDict_Size(every_forward_pre_hook):
         return True
-    hooks = PyDict_GetItemWithError(attrs, <PyObject*>FORWARD_PRE_HOOKS)
-    if hooks != NULL and PyDict_Size(hooks):
-        return True
-    hooks = PyDict_GetItemWithError(attrs, <PyObject*>FORWARD_HOOKS)
-    return hooks != NULL and PyDict_Size(hooks)
+    return holds_hooks(self, <PyObject*>FORWARD_PRE_HOOKS) or holds_hooks(self, <PyObject*>FORWARD_HOOKS)
+
+
+cdef inline bint holds_hooks(PyObject* self, PyObject* group) except -1:
+    """Whether the module has hooks of a group; what is no dict is left to the slow way to complain of."""
+    cdef PyObject* hooks = item(attributes(self), group)
+    cdef bint some
+    if hooks == NULL:
+        if PyErr_Occurred() != NULL:
+            checked(NULL)
+        return False
+    some = not PyDict_Check(hooks) or PyDict_Size(hooks) != 0
+    Py_DECREF(hooks)
+    return some
 
 
 cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
     """``module(...)``: straight to ``forward`` where nothing stands between."""
     cdef PyTypeObject* cls = Py_TYPE(self)
-    cdef PyObject* attrs = attributes(self)
+    cdef PyObject* own
     cdef PyObject* forward
     cdef PyObject* result
     cdef PyObject* kept
     cdef PyObject** shifted
-    if mt_tp_call(cls)[0] != base_call or hooked(attrs):
+    if mt_tp_call(cls)[0] != base_call or hooked(self):
         return call_packed(self, args, nargsf, kwnames)
+    own = item(attributes(self), <PyObject*>FORWARD)
+    if own == NULL and PyErr_Occurred() != NULL:
+        return NULL
     forward = _PyType_Lookup(cls, <PyObject*>FORWARD)
-    if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET and forward != NULL and PyFunction_Check(forward)
-            and PyDict_GetItemWithError(attrs, <PyObject*>FORWARD) == NULL):
+    if own == NULL and nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET and forward != NULL and PyFunction_Check(forward):
         shifted = args - 1                  # the place before the arguments is ours, by the calling convention
         kept = shifted[0]
         shifted[0] = self
@@ -234,6 +268,7 @@ cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf,
         Py_DECREF(forward)
         shifted[0] = kept
     else:
+        Py_XDECREF(own)
         forward = PyObject_GetAttr(self, <PyObject*>FORWARD)
         if forward == NULL:
             return NULL
@@ -257,7 +292,7 @@ cdef PyObject* call_packed(PyObject* self, PyObject** args, size_t nargsf, PyObj
 cdef PyObject* call_module(PyObject* self, tuple args, dict kwargs) except NULL:
     cdef object outcome
     try:
-        if hooked(attributes(self)):
+        if hooked(self):
             outcome = call_with_hooks(<object>self, args, kwargs)
         else:
             outcome = (<object>self).forward(*args, **kwargs)

@@ -53,7 +53,9 @@ cdef extern from *:
     PyObject* PyUnicode_FromObject(PyObject*) noexcept
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) noexcept
     Py_ssize_t PyDict_Size(PyObject*) noexcept
+    bint PyDict_Check(PyObject*) noexcept
     int PyDict_SetItem(PyObject*, PyObject*, PyObject*) noexcept
+    PyObject* PyErr_Occurred() noexcept
     PyObject* PyErr_Format(object, const char*, ...) noexcept
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
     PyObject* PyObject_Vectorcall(PyObject*, PyObject**, size_t, PyObject*) noexcept

@@ -8,8 +8,8 @@ and not among its plain attributes.
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport T_NONLEAF
-from metatensor.nn._base cimport ModuleBase, attributes, exact, member, reads_plainly
-from metatensor.nn._cpython cimport PyDict_GetItemWithError, PyType_IsSubtype, Py_TYPE, _PyType_Lookup
+from metatensor.nn._base cimport ModuleBase, attributes, checked, exact, item, member, owned, reads_plainly
+from metatensor.nn._cpython cimport PyErr_Occurred, PyType_IsSubtype, Py_TYPE, _PyType_Lookup
 
 from collections import OrderedDict
 
@@ -55,8 +55,8 @@ cdef inline Kind kind_of(object value) except *:
 
 cdef inline object group(ModuleBase self, str name):
     """One of the three dicts of members (possibly an OrderedDict), or None before ``Module.__init__`` ran."""
-    cdef PyObject* found = PyDict_GetItemWithError(attributes(<PyObject*>self), <PyObject*>name)
-    return None if found == NULL else <object>found
+    cdef PyObject* found = item(attributes(<PyObject*>self), <PyObject*>name)
+    return None if found == NULL and PyErr_Occurred() == NULL else owned(checked(found))
 
 
 cdef inline bint holds(object members, str name) except -1:
@@ -238,10 +238,15 @@ cdef str new_name(ModuleBase self, object members, object name, str what):
 
 cdef bint in_use(ModuleBase self, str name) except -1:
     cdef PyTypeObject* cls = Py_TYPE(<PyObject*>self)
+    cdef PyObject* found
     if reads_plainly(<PyObject*>self) and _PyType_Lookup(cls, <PyObject*>name) == NULL:
-        if PyDict_GetItemWithError(attributes(<PyObject*>self), <PyObject*>name) != NULL:
-            return True
-        return member(attributes(<PyObject*>self), <PyObject*>name) != NULL
+        found = item(attributes(<PyObject*>self), <PyObject*>name)
+        if found == NULL and PyErr_Occurred() == NULL:
+            found = member(attributes(<PyObject*>self), <PyObject*>name)
+        if found == NULL and PyErr_Occurred() == NULL:
+            return False
+        owned(checked(found))
+        return True
     return hasattr(self, name)
 
 

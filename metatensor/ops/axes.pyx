@@ -251,6 +251,8 @@ cdef object part_view(Call* c):
     cdef Tensor t = tensor_arg(c, 0), view
     cdef Layout lay
     cdef bint imaginary = op_name(c) == "_imag"
+    if t.dtype.kind != KIND_COMPLEX:        # else the view would reach beyond the storage
+        raise RuntimeError(f"{op_name(c)}(): a complex tensor is needed, got {t.dtype.name}")
     _pairs(t, &lay)
     lay.ndim -= 1
     if imaginary:

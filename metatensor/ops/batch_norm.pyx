@@ -2,8 +2,8 @@
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, bool_arg, call, define, find, is_none, op_name, result_device,
-    tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
+    result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, shape_str
 from metatensor._core.thread cimport ThreadState, thread_state
@@ -159,7 +159,7 @@ cdef object normalize_by_input(Call* c, Op stats, Op train):
     for i in range(5):
         args[i] = c.args[i]
     args[5], args[6] = c.args[6], c.args[7]
-    return update_running(c, hooks.invoke(<PyObject*>train, args, 7))
+    return update_running(c, as_declared(train, hooks.invoke(<PyObject*>train, args, 7)))
 
 
 cdef object normalize_by_running(Call* c, Op evaluate):

@@ -6,7 +6,7 @@ from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport can_broadcast, is_channels_last, suggest_format
 from metatensor._core.op cimport (
     COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, ONE_VALUE, VIEW, Call, Op,
-    arg, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
+    arg, as_declared, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
 from metatensor._core.types cimport (
@@ -158,7 +158,7 @@ cdef object _to(Call* c, Tensor t, DType dtype, Device device, object non_blocki
     args[2] = <PyObject*>device
     args[3] = <PyObject*>non_blocking
     args[4] = <PyObject*>fmt
-    return hooks.invoke(<PyObject*>TO_COPY, args, 5)
+    return as_declared(TO_COPY, hooks.invoke(<PyObject*>TO_COPY, args, 5))
 
 
 cdef int format_arg_of(object fmt) except -1:

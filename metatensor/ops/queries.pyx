@@ -1,5 +1,5 @@
 """Questions about tensors as functions, answered from metadata; and a diagonal filled in place."""
-from metatensor._core.layout cimport add_dims, mul_dims
+from metatensor._core.layout cimport add_dims, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, MIXED, Call, arg, bool_arg, call, define, op_name, tensor_arg,
 )
@@ -101,7 +101,9 @@ define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", res
 cdef object fill_diagonal_body(Call* c):
     """The main diagonal, and with `wrap` its repetitions in a tall matrix, one row apart."""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t stride = 0, n, period
+    cdef dim_t sizes[2]
+    cdef dim_t strides[2]
+    cdef dim_t stride = 0, n, whole, rest, k
     cdef int i
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
@@ -111,14 +113,23 @@ cdef object fill_diagonal_body(Call* c):
             raise RuntimeError(f"{op_name(c)}(): beyond 2 dimensions all must have one size, got shape {shape_str(t)}")
         n = min(n, t.sizes[i])
         stride = add_dims(stride, t.strides[i])
-    call("as_strided", (t, (n,), (stride,), t.offset)).fill_(arg(c, 1))
-    if bool_arg(c, 2) and t.ndim == 2 and t.sizes[0] > t.sizes[1] + 1:
-        period = t.sizes[1] + 1
-        i = 1
-        while i * period < t.sizes[0]:
-            n = min(t.sizes[1], t.sizes[0] - i * period)
-            call("as_strided", (t, (n,), (stride,), add_dims(t.offset, mul_dims(i * period, t.strides[0])))).fill_(arg(c, 1))
-            i += 1
+    if not (bool_arg(c, 2) and t.ndim == 2 and t.sizes[1] < t.sizes[0] - 1):
+        call("fill_", (call("as_strided", (t, (n,), (stride,), t.offset)), arg(c, 1)))
+        return t
+    whole = t.sizes[0] // (n + 1) + (t.sizes[0] % (n + 1) == n)     # diagonals that end before the matrix does
+    rest = t.sizes[0] - whole * (n + 1)                             # of the last
+    sizes[0], sizes[1] = whole, n
+    strides[0], strides[1] = mul_dims(n + 1, t.strides[0]), stride
+    if not overlap(2, sizes, strides):
+        call("fill_", (call("as_strided", (t, (whole, n), (strides[0], stride), t.offset)), arg(c, 1)))
+    elif t.strides[0] == 0:
+        call("fill_", (call("as_strided", (t, (n,), (stride,), t.offset)), arg(c, 1)))
+        return t
+    else:
+        for k in range(whole):
+            call("fill_", (call("as_strided", (t, (n,), (stride,), t.offset + k * strides[0])), arg(c, 1)))
+    if rest > 0:
+        call("fill_", (call("as_strided", (t, (rest,), (stride,), t.offset + whole * strides[0])), arg(c, 1)))
     return t
 
 

@@ -6,7 +6,7 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.host cimport decode, encode, infer_dtype, measure, read_number
 from metatensor._core.layout cimport preserve_strides, row_major
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, bool_arg, define, dims_arg, is_none,
+    COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, as_declared, bool_arg, define, dims_arg, is_none,
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided
@@ -82,9 +82,12 @@ cdef object from_host_meta(Call* c):
     """(data, size, stride, dtype, device): the layout; a device fills in the bytes, given in C order."""
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
-    cdef int n = dims_arg(c, 1, sizes)
+    cdef int i, n = dims_arg(c, 1, sizes)
     if dims_arg(c, 2, strides) != n:
         raise RuntimeError(f"{op_name(c)}(): sizes and strides do not match")
+    for i in range(n):
+        if strides[i] < 0:
+            raise RuntimeError(f"{op_name(c)}(): negative strides are not supported, got {dims_tuple(n, strides)}")
     return new_strided(n, sizes, strides, <DType>arg(c, 3), result_device(c))
 
 
@@ -100,7 +103,7 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
     args[2] = <PyObject*>stride
     args[3] = <PyObject*>dtype
     args[4] = <PyObject*>device
-    return <Tensor>hooks.invoke(<PyObject*>FROM_HOST, args, 5)
+    return <Tensor>as_declared(FROM_HOST, hooks.invoke(<PyObject*>FROM_HOST, args, 5))
 
 
 cdef object _array_of(object data):

@@ -5,8 +5,8 @@ from metatensor._core.layout cimport (
     MT_MUL_OVERFLOW, Layout, add_dims, copy_dims, count, infer_size, mul_dims, view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, VIEW, Call, Op, arg, call, define, dim_arg, dim_list, dims_arg,
-    int_arg, op_name, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, VIEW, Call, Op, arg, as_declared, call, define, dim_arg, dim_list,
+    dims_arg, int_arg, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
@@ -137,7 +137,7 @@ cdef inline object _view(Tensor t, int n, const dim_t* sizes):
     cdef object size = dims_tuple(n, sizes)
     args[0] = <PyObject*>t
     args[1] = <PyObject*>size
-    return hooks.invoke(<PyObject*>VIEW_OP, args, 2)
+    return as_declared(VIEW_OP, hooks.invoke(<PyObject*>VIEW_OP, args, 2))
 
 
 cdef dict _CONTIGUOUS = {"memory_format": contiguous_format}

@@ -48,6 +48,9 @@ cdef object copies_body(Call* c):
         return tuple([_write_out(view) for view in views])
     if not isinstance(out, (list, tuple)) or len(out) != len(views):
         raise RuntimeError(f"{name}(): out must be a list of {len(views)} tensors")
+    for target in out:
+        if not isinstance(target, Tensor):
+            raise TypeError(f"{name}(): out must be a list of tensors, it holds {type(target).__name__}")
     for target, view in zip(out, views):
         if target.shape != view.shape:
             target.resize_(view.shape)

@@ -136,3 +136,35 @@ def test_any_public_function_with_anything(function, args):
         pass
     finally:
         mt.set_default_dtype(mt.float32)
+
+
+def test_what_looks_like_a_scalar_and_holds_none():
+    class Text:
+        dtype, ndim, shape = "int64", 0, ()
+
+        def item(self):
+            return "x"
+
+    t = mt.empty(3, device="meta")
+    for call in (lambda: mt.add(t, Text()), lambda: t.ge_(Text()), lambda: mt.tensor([Text()], device="meta")):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_names_of_ops_are_text():
+    for call in (mt.library.get_op, mt.library.op, mt.library.flops):
+        with pytest.raises(TypeError, match="str"):
+            call([1])
+
+
+def test_tags_are_unpickled_by_their_names_only():
+    for name in ("cpu", "_by_name", ""):
+        with pytest.raises(ValueError, match="no memory format"):
+            formats._by_name(name)
+
+
+def test_one_result_goes_into_a_tensor_not_a_tuple(device):
+    t = mt.ones(2, device=device)
+    for out in ((mt.ones(2, device=device),), [mt.ones(2, device=device)]):
+        with pytest.raises(TypeError, match="must be a Tensor"):
+            mt.special.i1e(t, out=out)

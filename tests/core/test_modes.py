@@ -1,5 +1,6 @@
 """Modes, overriding subclasses, memory tracking and threads."""
 
+import signal
 import threading
 
 import pytest
@@ -173,3 +174,34 @@ def test_a_subclass_may_take_over():
     x = meta(2).as_subclass(Loud)
     assert type(mt.add(meta(2), x)) is Loud
     assert seen == [("add", (Loud,))]
+
+
+@pytest.mark.parametrize("given", [None, 3, [], (1, 2), "x"], ids=repr)
+def test_a_mode_that_gives_no_tensor_to_compiled_code(given):
+    class Odd(mt.DispatchMode):
+        def dispatch(self, op, args, kwargs):
+            return given
+
+    t, n, signal = meta(4, 4), meta(4, 4), meta(64)
+    with Odd():
+        assert (t + n) is given
+        for call in (lambda: t[[0, 1]], lambda: mt.stft(signal, 8), lambda: t.fill_diagonal_(1), lambda: mt.fft.fft(t)):
+            try:
+                assert call() is given
+            except TypeError as error:
+                assert "declares" in str(error)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarms here")
+def test_long_loops_of_calls_can_be_interrupted():
+    def stop(signum, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            mt.svd_lowrank(meta(4, 4), 2, 2**62)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -3,6 +3,8 @@
 import gc
 import sys
 
+import pytest
+
 import metatensor as mt
 from metatensor._core import op as _op
 
@@ -69,3 +71,14 @@ def test_modes_and_cycles_do_not_grow():
 
     assert _grows(step, 2000) < 50
     assert _op.registry
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="None is immortal")
+def test_memory_with_data_keeps_no_reference_to_none(device):
+    if device == "cuda":
+        pytest.skip("memory of the library's own")
+    a = mt.ones(3, device=device)
+    before = sys.getrefcount(None)
+    for _ in range(500):
+        a + a
+    assert sys.getrefcount(None) - before < 100

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metatensor as mt
+from metatensor._core.op import registry
 from ops.against import agree, tensors_of
 from ops.layouts import conform, dims, layouts
 from ops.pairs import DTYPES
@@ -92,3 +93,14 @@ def test_fill_diagonal():
             agree(lambda lib, t: t.clone().fill_diagonal_(9, wrap), t)
     with pytest.raises(RuntimeError, match="all must have one size"):
         mt.empty(2, 2, 3, device="meta").fill_diagonal_(1)
+
+
+def test_fill_diagonal_of_a_huge_matrix_takes_no_time():
+    t = mt.empty(1, 3, device="meta").expand(2**50, 3)
+    assert t.fill_diagonal_(1, wrap=True) is t
+
+
+def test_parts_of_a_real_tensor_have_no_view():
+    for part in ("_real", "_imag"):
+        with pytest.raises(RuntimeError, match="complex"):
+            registry[part](mt.empty(3, device="meta"))

@@ -6,7 +6,7 @@ counts blocks, and arrays of libraries that bring their own memory, from birth t
 import weakref
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES
 from libc.stdlib cimport free
 
 cdef extern from *:
@@ -122,7 +122,20 @@ cdef class Block:
         return self.nbytes
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        PyBuffer_FillInfo(buffer, self, self.start, self.nbytes, 0, flags)
+        # By hand: PyBuffer_FillInfo would lose the reference to None that Cython puts into buffer.obj beforehand.
+        buffer.buf = self.start
+        buffer.obj = self
+        buffer.len = self.nbytes
+        buffer.itemsize = 1
+        buffer.readonly = 0
+        buffer.ndim = 1
+        buffer.format = NULL
+        if flags & PyBUF_FORMAT:
+            buffer.format = b"B"
+        buffer.shape = &buffer.len if flags & PyBUF_ND else NULL
+        buffer.strides = &buffer.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        buffer.suboffsets = NULL
+        buffer.internal = NULL
 
     def __dealloc__(self):
         if self.start != NULL:

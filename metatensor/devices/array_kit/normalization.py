@@ -38,6 +38,8 @@ def affine(result: Any, weight: Any, bias: Any) -> Any:
 
 
 def scaled_by_channel(result: Any, weight: Any, bias: Any) -> Any:
+    if result.ndim < 2:  # without channels weight and bias are empty
+        return result
     return affine(
         result,
         None if weight is None else by_channel(weight, result.ndim),

@@ -1,0 +1,193 @@
+"""The command: a parent that starts a child, looks after it, and shrinks what it dies of. See the package."""
+
+import argparse
+import faulthandler
+import gc
+import json
+import mmap
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HANG = 90  # seconds without progress
+CRASHES = 25  # after so many the run ends
+
+
+def arguments(argv=None):
+    p = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    p.add_argument("--calls", type=int, default=100_000, help="how many calls to make, at least")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--device", default="meta", help="where tensors are made: meta or cpu")
+    p.add_argument("--ops", help="only these ops, separated by commas")
+    p.add_argument("--repeat", type=int, default=1, help="run each program so often and look for leaks of each")
+    p.add_argument("--only", type=int, help="just the program of this number, printed as it runs")
+    p.add_argument("--start", type=int, default=0, help="the number of the first program")
+    p.add_argument("--child", help=argparse.SUPPRESS)
+    p.add_argument("--lines", help=argparse.SUPPRESS)
+    return p.parse_args(argv)
+
+
+# The child -----------------------------------------------------------------------------------------------------
+
+
+def limit_memory():
+    """Let absurd sizes end in MemoryError, not in an exhausted machine. A sanitizer has limits of its own."""
+    if sys.platform == "linux" and "asan" not in os.environ.get("LD_PRELOAD", ""):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+
+
+def child(options):
+    """Run programs until the calls are made; write what happens to the file that the parent watches."""
+    from .runner import Failure, Growth, Runner, leak, program
+
+    limit_memory()
+    faulthandler.enable()
+    runner = Runner(options.device, set(options.ops.split(",")) if options.ops else None)
+    if options.lines or options.only is not None:
+        lines = json.loads(options.lines) if options.lines else program(options.seed, options.only, runner.ops, options.device)
+        try:
+            runner.run(lines, trace=not options.lines)
+            why = leak(runner, lines, options.repeat) if options.repeat > 1 else None
+        except Failure as failure:
+            why = failure.args[0]
+        print(why or "nothing wrong")
+        return 3 if why else 0
+    with open(options.child, "r+b") as f:
+        progress = mmap.mmap(f.fileno(), 16)
+    runner.ops.records()
+    gc.collect()
+    gc.freeze()
+    growth, number, done, failures = Growth(), options.start, 0, 0
+    mark = step = max(options.calls // 60, 500)
+    while done < options.calls and failures < CRASHES:
+        struct.pack_into("qq", progress, 0, number, done)
+        lines = program(options.seed, number, runner.ops, options.device)
+        try:
+            if options.repeat > 1:
+                why = leak(runner, lines, options.repeat)
+                if why:
+                    raise Failure(why, "")
+            else:
+                runner.run(lines)
+        except Failure as failure:
+            failures += 1
+            print(json.dumps({"number": number, "why": failure.args[0], "lines": lines}), flush=True)
+            failure.__traceback__ = failure.__cause__ = None
+        done = runner.calls
+        number += 1
+        if done >= mark:
+            growth.note(done)
+            mark += step
+    text, grows = growth.report()
+    figures = {"programs": number - options.start, "raised": runner.raised, "growth": text, "grows": grows}
+    print(json.dumps({"done": done, **figures}), flush=True)
+    return 0
+
+
+# The parent ---------------------------------------------------------------------------------------------------
+
+
+def start(options, *more, **streams):
+    """A child."""
+    command = [sys.executable, "-m", "fuzz", "--seed", str(options.seed), "--device", options.device, "--repeat", str(options.repeat)]
+    if options.ops:
+        command += ["--ops", options.ops]
+    return subprocess.Popen([*command, *map(str, more)], cwd=Path(__file__).parents[1], text=True, **streams)
+
+
+def again(options, lines):
+    """How a program ends in a process of its own: the class of its failure, or None."""
+    run = start(options, "--child", "-", "--lines", json.dumps(lines), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, err = run.communicate(timeout=HANG)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        run.communicate()
+        return "hangs"
+    if run.returncode == 3:
+        return "failure: " + out.strip().splitlines()[-1][:30]
+    if run.returncode:
+        return f"dies: {run.returncode}"
+    return None
+
+
+def tell(options, number, why, lines):
+    from .shrink import shrink
+
+    kind = again(options, lines)
+    if kind is not None and kind != "hangs":
+        lines = shrink(lines, lambda candidate: again(options, candidate) == kind)
+    print(f"\n--- seed {options.seed} program {number} on {options.device}: {kind or 'not again in a process of its own'}\n{why}")
+    print("    " + "\n    ".join(lines), flush=True)
+
+
+def watch(options, first, calls):
+    """One child: (number of the next program or None when done, calls made, failures as (number, why, lines), summary)."""
+    failures, summary = [], None
+    temporary = tempfile.TemporaryFile
+    with tempfile.NamedTemporaryFile() as shared, temporary("w+", errors="replace") as err, temporary("w+") as out:
+        shared.write(b"\0" * 16)
+        shared.flush()
+        run = start(options, "--child", shared.name, "--calls", calls, "--start", first, stdout=out, stderr=err)
+        before, since = None, time.monotonic()
+        while run.poll() is None:
+            time.sleep(0.5)
+            with open(shared.name, "rb") as f:
+                now = struct.unpack("qq", f.read(16))
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > HANG:
+                run.kill()
+        with open(shared.name, "rb") as f:
+            number, done = struct.unpack("qq", f.read(16))
+        out.seek(0)
+        for text in out:
+            row = json.loads(text)
+            if "done" in row:
+                summary, done = row, row["done"]
+            else:
+                failures.append((row["number"], row["why"], row["lines"]))
+        err.seek(0)
+        said = err.read()
+        if run.returncode or "runtime error:" in said:
+            failures.append((number, f"exit {run.returncode}\n{said[-6000:]}", None))
+            return number + 1 if run.returncode else None, done, failures, summary
+        return None, done, failures, summary
+
+
+def parent(options):
+    began, done, number, crashes, bad = time.monotonic(), 0, options.start, 0, 0
+    while number is not None and done < options.calls and crashes < CRASHES:
+        number, made, failures, summary = watch(options, number, options.calls - done)
+        done += made
+        crashes += number is not None
+        for at, why, lines in failures:
+            if lines is None:
+                lines = listing(options, at)
+            tell(options, at, why, lines)
+        bad += len(failures)
+        if summary is not None:
+            what = f"{summary['programs']} programs, {summary['raised']} calls raised; {summary['growth']}"
+            print(f"seed {options.seed} on {options.device}: {what}")
+            if summary["grows"]:
+                bad += 1
+                print("this is growth")
+    print(f"{done} calls in {time.monotonic() - began:.0f} s, {bad} failures")
+    return 1 if bad else 0
+
+
+def listing(options, number):
+    from .runner import Ops, program
+
+    return program(options.seed, number, Ops(set(options.ops.split(",")) if options.ops else None), options.device)
+
+
+if __name__ == "__main__":
+    chosen = arguments()
+    sys.exit(child(chosen) if chosen.child or chosen.only is not None else parent(chosen))
