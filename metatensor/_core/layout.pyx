@@ -324,11 +324,13 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
 
 cdef int overlap(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
     """1 where two indices share an element for certain (an expanded dimension), else 0."""
-    cdef int i
+    cdef int i, found = 0
     for i in range(ndim):
+        if sizes[i] == 0:
+            return 0
         if strides[i] == 0 and sizes[i] > 1:
-            return 1
-    return 0
+            found = 1
+    return found
 
 
 # A Python face of the pure functions above, for tests and for tools.

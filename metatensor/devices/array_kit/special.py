@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from metatensor.devices.array_kit.pointwise import in_dtype
 from metatensor.devices.array_kit.registry import kernel
 
@@ -60,7 +62,8 @@ def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
     @kernel(f"special.{name}")
     def run(kit: Any, out: Any, input: Any, n: Any) -> Any:
         xp = kit.xp
-        x = xp.broadcast_to(xp.asarray(in_dtype(input, out.dtype)), out.shape)
+        # In double precision: the terms of the recurrences cancel.
+        x = xp.broadcast_to(xp.asarray(in_dtype(in_dtype(input, out.dtype), np.float64)), out.shape)
         degree = xp.trunc(xp.broadcast_to(xp.asarray(in_dtype(n, out.dtype)), out.shape))
         before, current = xp.ones_like(x), first(x) + xp.zeros_like(x)
         result = xp.where(degree < 0, x.dtype.type(0), xp.where(degree < 1, before, current))
