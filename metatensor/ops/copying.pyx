@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, as_device, cpu_device
 from metatensor._core.dtype cimport DType
 from metatensor._core.formats cimport MemoryFormatTag
-from metatensor._core.layout cimport can_broadcast, is_channels_last
+from metatensor._core.layout cimport can_broadcast, is_channels_last, suggest_format
 from metatensor._core.op cimport (
     COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op,
     arg, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
@@ -147,7 +147,7 @@ cdef object _to(Call* c, Tensor t, DType dtype, Device device, object non_blocki
     if dtype is t.dtype:
         dtype = None
     if dtype is None and device is None and not copy:
-        if fmt is None or fmt is preserve_format or in_format(c, t, format_arg_of(fmt)):
+        if fmt is None or fmt is preserve_format or format_arg_of(fmt) == suggest_format(t.ndim, t.sizes, t.strides):
             return t
     if dtype is None:
         return call("_to_copy", (t,), {"device": device or t.storage.device, "non_blocking": non_blocking,

@@ -78,11 +78,11 @@ def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
     rows = xp.moveaxis(input, dim, 0)
     result = xp.empty_like(rows)
     for i in range(rows.shape[0]):
-        result[i] = rows[i] if i == 0 else _log_add(xp, result[i - 1], rows[i])
+        result[i] = rows[i] if i == 0 else complex_logaddexp(xp, result[i - 1], rows[i])
     return xp.moveaxis(result, 0, dim)
 
 
-def _log_add(xp: Any, a: Any, b: Any) -> Any:
+def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
     """log(exp(a) + exp(b)) of complex numbers, with an imaginary part near that of the one with the larger real part."""
     smaller = (a.real < b.real) | xp.isnan(a.real)
     low, high = xp.where(smaller, a, b), xp.where(smaller, b, a)
