@@ -92,7 +92,7 @@ def eig(args, kwargs, ours, theirs):
         return None
     a = args[0].to(vectors.dtype)
     return (
-        eigvals(arguments, values, theirs[0])
+        eigvals(args, kwargs, values, theirs[0])
         or _near("A V - V L", a @ vectors, vectors @ _diagonal(values, vectors.dtype))
         or _near("the length of eigenvectors", torch.linalg.vector_norm(vectors, dim=-2), torch.ones_like(values.real))
     )

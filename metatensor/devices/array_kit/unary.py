@@ -142,7 +142,7 @@ def digamma(kit: Any, out: Any, input: Any) -> Any:
 
 def polygamma_values(kit: Any, x: Any, n: int) -> Any:
     """The n-th derivative of digamma, for n >= 1 by the Hurwitz zeta function."""
-    xp, special = kit.xp, kit.special
+    xp = kit.xp
     if n == 0:
         return digamma(kit, x, x)
     if n == 1:
