@@ -298,7 +298,10 @@ class ArrayBackend(DeviceBackend):
 
     def _unbound(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(out: Any, *args: Any) -> Any:
-            return function(self, out, *args)
+            try:
+                return self._run(function, self, out, *args)
+            except MemoryError as error:
+                raise self.out_of_memory(doing=f"to compute {name}") from error
 
         call.__name__ = call.__qualname__ = f"{self.type}:{name}"
         return call
