@@ -1,10 +1,13 @@
 """Compare values on the cpu device with PyTorch's, over PyTorch's own operator database.
 
-    python -m tests.oracle.values                      # the score; some minutes
-    python -m tests.oracle.values --table --samples 4  # by op, worst first; 4 samples of each dtype
-    python -m tests.oracle.values --ops add,mul --fail-list 20
-    python -m tests.oracle.values --missing            # names that are not offered
-    python -m tests.oracle.values --module torch       # the program against PyTorch itself
+    cd tests
+    python -m oracle.values                      # the score; some 20 minutes
+    python -m oracle.values --table --samples 4  # by op, worst first; 4 samples of each dtype
+    python -m oracle.values --ops add,mul --fail-list 20
+    python -m oracle.values --missing            # names that are not offered
+    python -m oracle.values --module torch       # the program against PyTorch itself
+    python -m oracle.values --part 1/4 --save all.jsonl    # a quarter of the ops; lines are added as ops are done
+    python -m oracle.values --from all.jsonl --table       # of what was saved, the last line of each op
 
 Needs PyTorch 2.13 and expecttest. Every operator of the database gets its own samples, of each of several dtypes, drawn
 with a fixed seed; besides the call itself, some samples are repeated as a method, in place, with ``out=`` and with
@@ -15,6 +18,7 @@ and the arguments are left as PyTorch leaves them.
 
 import argparse
 import importlib
+import json
 import os
 import sys
 import warnings
@@ -291,14 +295,33 @@ def show(op, case, problem):
     print(f"FAIL {database.name_of(op)} {case.label()}\n   call   {', '.join(args)[:500]}\n   {problem[:600]}")
 
 
-def run(runner, ops=None, on_failure=None):
-    """``{name: Tally}`` of the operators."""
-    tallies = {}
+def run(runner, ops=None, on_failure=None, part=(1, 1), save=None, dtypes=None):
+    """``{name: Tally}`` of the operators, or of every ``part[1]``-th of them.
+
+    Each is appended to the file ``save``; unless ``ops`` names them, those that are there already are left out.
+    ``dtypes`` names the dtypes of an operator.
+    """
+    tallies = saved(save) if save and ops is None and os.path.exists(save) else {}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        for op in database.entries(ops):
-            tallies[database.name_of(op)] = runner.run(op, on_failure)
+        for op in list(database.entries(ops))[part[0] - 1 :: part[1]]:
+            name = database.name_of(op)
+            if name in tallies:
+                continue
+            if dtypes:
+                runner.dtypes = dtypes(op)
+            tallies[name] = runner.run(op, on_failure)
+            if save:
+                with open(save, "a") as file:
+                    file.write(json.dumps({"op": name, **{key: getattr(tallies[name], key) for key in Tally.__slots__}}) + "\n")
     return tallies
+
+
+def saved(path):
+    """``{name: Tally}`` from a file that `run` wrote; of an operator that is there twice, the last."""
+    with open(path) as file:
+        rows = [json.loads(line) for line in file]
+    return {row.pop("op"): Tally(**row) for row in rows}
 
 
 def main(argv=None):
@@ -311,6 +334,9 @@ def main(argv=None):
     parser.add_argument("--table", action="store_true", help="a line for each op that is not fully right, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing samples")
     parser.add_argument("--missing", action="store_true", help="list the ops that the module does not offer")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th op, from the I-th on")
+    parser.add_argument("--save", metavar="FILE", help="append a line of JSON for each op, and go on where it ends")
+    parser.add_argument("--from", dest="file", metavar="FILE", help="run nothing; report what was saved there")
     parser.add_argument("--timeout", type=float, default=5.0, help="limit of a call in seconds, 0 for none")
     args = parser.parse_args(argv)
 
@@ -326,7 +352,8 @@ def main(argv=None):
     runner = Runner(
         importlib.import_module(args.module), tuple(args.dtypes.split(",")), args.samples, args.reference, args.timeout
     )
-    tallies = run(runner, set(args.ops.split(",")) if args.ops else None, on_failure)
+    ops, part = set(args.ops.split(",")) if args.ops else None, tuple(map(int, args.part.split("/")))
+    tallies = saved(args.file) if args.file else run(runner, ops, on_failure, part, args.save)
     if args.table:
         table(tallies)
     if args.missing:
@@ -334,13 +361,13 @@ def main(argv=None):
     print(score(tallies))
 
 
-def fix_hashing():
-    """Some samples of the database come in the order of a set of strings."""
+def fix_hashing(program):
+    """Start the module ``program`` anew unless strings hash the same each time: the order of some samples is a set's."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-m", program, *sys.argv[1:]])
 
 
 if __name__ == "__main__":
-    fix_hashing()
+    fix_hashing(__spec__.name)
     main()
