@@ -245,6 +245,7 @@ for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "
                      (S_IMOD, "remainder_"), (S_IPOW, "pow_")):
     set_slot(_slot, _name)
 
+
 def _rdiv(self, other):
     """other / self, made of the reciprocal and a product."""
     return call("mul", (call("reciprocal", (self,)), other))

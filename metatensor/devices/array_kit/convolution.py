@@ -74,7 +74,8 @@ class Window:
             if found is None or found[0] != whole:
                 target[...] = 0
             if found is not None:
-                target[found[0]] = image[(images, _ALL, *found[1][1:])]
+                at = (images, _ALL, *found[1][1:])
+                target[found[0]] = image[at]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to where they lie in (N, C, spatial...)."""
@@ -105,7 +106,7 @@ def tiles(kit: Any, images: int, sizes: Sequence[int], elements: int) -> Iterato
     """Cut ``images`` of window positions, so many ``elements`` for each: (images, range of positions per dimension)."""
     room = max(1, (HOST_TILE if kit.on_host else DEVICE_TILE) // max(1, elements))
     at_once = max(1, room // max(1, math.prod(sizes)))
-    steps = []
+    steps: list[int] = []
     for size in reversed(sizes):
         steps.insert(0, max(1, min(size, room)))
         room //= steps[0]
