@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from metatensor._core.op import registry
 from metatensor.devices.base import DeviceBackend
+from metatensor.library import find_kernel
 from metatensor.rules.decompositions import TABLE
 
 __all__ = ["Coverage", "coverage"]
@@ -30,6 +31,6 @@ def coverage(backend: DeviceBackend) -> list[Coverage]:
                 continue
             name = overload.qualname
             if name not in found:
-                held = backend.kernel(name) is not None
+                held = find_kernel(name, backend.type) or backend.kernel(name) or DeviceBackend.kernel(backend, name)
                 found[name] = "kernel" if held else "decomposition" if name in TABLE else "missing"
     return [Coverage(name, how) for name, how in sorted(found.items())]
