@@ -5,6 +5,7 @@ with data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
 """
 
 from importlib import import_module as _import_module
+from math import e, inf, nan, pi
 
 try:
     import metatensor._core.methods  # gives Tensor its methods
@@ -48,6 +49,8 @@ from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
 from metatensor._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from metatensor._version import __version__
 
+newaxis = None
+
 globals().update(_dtype.names())
 globals().update({n: v for n, v in vars(_formats).items()
                   if isinstance(v, (layout, memory_format)) and not n.isupper()})
@@ -75,18 +78,23 @@ def is_storage(obj):
 # What is loaded when first asked for: name -> (module, attribute or None for the module).
 _LAZY = {
     name: (f"metatensor.{name}", None)
-    for name in ("analysis", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "nn", "plugins",
+    for name in ("analysis", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked", "nn", "plugins",
                  "rules", "signal", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),
     "op": ("metatensor.library", "op"),
+    "finfo": ("metatensor._limits", "finfo"),
+    "iinfo": ("metatensor._limits", "iinfo"),
     "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
     "from_dlpack": ("metatensor._interchange", "from_dlpack"),
     "from_numpy": ("metatensor._interchange", "from_numpy"),
+    "frombuffer": ("metatensor._interchange", "frombuffer"),
 } | {
     name: ("metatensor._core.random", name)
     for name in ("Generator", "manual_seed", "seed", "initial_seed", "default_generator",
                  "get_rng_state", "set_rng_state")
+} | {
+    "func": ("metatensor.func", None),
 }
 
 

@@ -13,6 +13,33 @@ def _need_data(tensor, what):
             f"{tensor.device} holds none; give it some with empty_like(device=...) or from a checkpoint")
 
 
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
+    """A vector over the memory of a buffer (bytes, bytearray, mmap, array): `count` elements from byte `offset` on.
+
+    Without a positive `count`, all that is left; ValueError where that is not a whole number of elements, and for
+    buffers that are too short or empty.
+    """
+    import numpy as np
+
+    try:
+        data = np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
+    except TypeError:
+        raise ValueError(f"frombuffer(): {type(buffer).__name__} has no buffer") from None
+    except ValueError:
+        data = np.empty(0, np.uint8)
+    if not data.size or count == 0:
+        raise ValueError(f"frombuffer(): no elements are asked for: {data.size} bytes, count={count}")
+    if not 0 <= offset < data.size:
+        raise ValueError(f"frombuffer(): offset {offset} is not within the {data.size} bytes")
+    left = data.size - offset
+    if count < 0 and left % dtype.itemsize:
+        raise ValueError(f"frombuffer(): {left} bytes after the offset are no whole number of {dtype.name}")
+    n = left // dtype.itemsize if count < 0 else count
+    if n * dtype.itemsize > left:
+        raise ValueError(f"frombuffer(): {n} elements of {dtype.name} need more than the {left} bytes after the offset")
+    return from_numpy(data[offset : offset + n * dtype.itemsize]).view(dtype).requires_grad_(requires_grad)
+
+
 def to_numpy(tensor, force=False):
     """A NumPy array over the memory of a cpu tensor.
 

@@ -42,7 +42,7 @@ cdef int row_major(int ndim, const dim_t* sizes, dim_t* strides) except -1:
 
 
 cdef int set_format(int ndim, const dim_t* sizes, dim_t* strides, int memory_format) except -1:
-    """Dense strides in a memory format."""
+    """Dense strides in a memory format; in the channels-last ones an empty dimension makes those outside it 0."""
     cdef dim_t step = 1
     cdef int i
     if memory_format == FORMAT_CHANNELS_LAST:
@@ -54,10 +54,10 @@ cdef int set_format(int ndim, const dim_t* sizes, dim_t* strides, int memory_for
     else:
         return row_major(ndim, sizes, strides)
     strides[1] = 1
-    step = max(sizes[1], 1)
+    step = sizes[1]
     for i in range(ndim - 1, 1, -1):
         strides[i] = step
-        step = mul_dims(step, max(sizes[i], 1))
+        step = mul_dims(step, sizes[i])
     strides[0] = step
     return 0
 
@@ -324,13 +324,13 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
 
 cdef int overlap(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
     """1 where two indices share an element for certain (an expanded dimension), else 0."""
-    cdef int i, found = 0
+    cdef bint repeats = False
+    cdef int i
     for i in range(ndim):
         if sizes[i] == 0:
             return 0
-        if strides[i] == 0 and sizes[i] > 1:
-            found = 1
-    return found
+        repeats = repeats or (strides[i] == 0 and sizes[i] > 1)
+    return repeats
 
 
 # A Python face of the pure functions above, for tests and for tools.

@@ -180,6 +180,28 @@ def _set_data(Tensor self not None, value):
     detach_from(self, <Tensor>value)
 
 
+# What every dense tensor answers alike ------------------------------------------------------------
+
+def dense_dim(Tensor self not None):
+    """The number of dimensions that are dense: all."""
+    return self.ndim
+
+
+def sparse_dim(Tensor self not None):
+    """The number of dimensions that are sparse: none."""
+    return 0
+
+
+def is_distributed(Tensor self not None):
+    """False: no tensor is spread over processes."""
+    return False
+
+
+def __reversed__(Tensor self not None):
+    """The tensor with its first dimension in reverse."""
+    return self if self.ndim == 0 else self.flip(0)
+
+
 # Leaving metatensor: what these do is in Python, for they move data -------------------------------
 
 def numpy(self, *, force=False):
@@ -220,7 +242,8 @@ def __reduce_ex__(self, protocol):
 
 cdef tuple _methods = (
     element_size, data_ptr, is_floating_point, is_complex, is_signed, is_conj, is_neg, is_inference,
-    get_device, _is_view, as_subclass, requires_grad_, retain_grad, backward, numpy, __array__, __array_wrap__, __dlpack__,
+    get_device, dense_dim, sparse_dim, is_distributed, __reversed__, _is_view, as_subclass, requires_grad_, retain_grad,
+    backward, numpy, __array__, __array_wrap__, __dlpack__,
     __dlpack_device__, __deepcopy__, __reduce_ex__,
 )
 
@@ -235,8 +258,14 @@ for _name, _property in {
     "is_sparse_csr": property(lambda self: False, doc="Whether the layout is sparse CSR."),
     "is_quantized": property(lambda self: False, doc="Whether the tensor is quantised."),
     "is_nested": property(lambda self: False, doc="Whether the tensor is a nested one."),
+    "is_mkldnn": property(lambda self: False, doc="Whether the layout is that of oneDNN."),
     "is_mps": property(lambda self: self.device.type == "mps", doc="Whether the device is mps."),
     "is_xpu": property(lambda self: self.device.type == "xpu", doc="Whether the device is xpu."),
+    "is_xla": property(lambda self: self.device.type == "xla", doc="Whether the device is xla."),
+    "is_ipu": property(lambda self: self.device.type == "ipu", doc="Whether the device is ipu."),
+    "is_maia": property(lambda self: self.device.type == "maia", doc="Whether the device is maia."),
+    "is_mtia": property(lambda self: self.device.type == "mtia", doc="Whether the device is mtia."),
+    "is_vulkan": property(lambda self: self.device.type == "vulkan", doc="Whether the device is vulkan."),
     "layout": property(_layout, doc="The layout; metatensor.strided."),
     "names": property(_names, doc="Names of the dimensions: None for each."),
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),

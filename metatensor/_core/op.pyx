@@ -11,7 +11,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from metatensor._core.dtype cimport DType
 from metatensor._core.slots cimport forbid_new, type_set, use_vectorcall
 from metatensor._core.tensor cimport N_SLOTS, Tensor, hooks, slot_ops
-from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
+from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, SET_DIMS, dim_t
 
 from metatensor._core.schema import parse
 
@@ -567,6 +567,8 @@ cdef int dim_list(Call* c, int i, int ndim, bint* chosen) except -1:
     """
     cdef dim_t dims[MAX_DIMS]
     cdef int k, d, n = 0
+    if ndim > SET_DIMS:
+        raise RuntimeError(f"{op_name(c)}(): at most {SET_DIMS} dimensions are supported, got {ndim}")
     for k in range(ndim):
         chosen[k] = False
     if not is_none(c, i):

@@ -5,8 +5,9 @@ ctypedef int64_t dim_t
 
 cdef enum:
     INLINE_DIMS = 5     # sizes and strides of tensors up to this rank live in the object
-    MAX_DIMS = 64       # as in PyTorch's iterators
-    MAX_ARGS = 24       # slots of one schema
+    MAX_DIMS = 72       # of a tensor
+    SET_DIMS = 64       # of one whose dimensions an op takes a set of, as in PyTorch
+    MAX_ARGS = 32       # slots of one schema
 
 # Values below this are kept for symbolic sizes; no size may reach them.
 cdef enum: SYMBOLIC_SHIFT = 62

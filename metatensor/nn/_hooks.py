@@ -42,12 +42,14 @@ _global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 class RemovableHandle:
     """What registering a hook returns: `remove` takes the hook out again, as does leaving a ``with`` block.
 
-    Ids are unique in the process, so one id may stand in several tables: the hook's own and tables of its options.
+    Ids are unique in the process, so one id may stand in several tables: the hook's own and, in ``extra_dict``, a
+    table of its options or a list of them.
     """
 
-    def __init__(self, hooks: OrderedDict, *options: OrderedDict) -> None:
+    def __init__(self, hooks_dict: OrderedDict, *, extra_dict: Any = None) -> None:
         self.id: int = next(_ids)
-        self._tables = tuple(weakref.ref(table) for table in (hooks, *options))
+        extra = [] if extra_dict is None else extra_dict if isinstance(extra_dict, (list, tuple)) else [extra_dict]
+        self._tables = tuple(weakref.ref(table) for table in (hooks_dict, *extra))
 
     def remove(self) -> None:
         """Take the hook out; nothing happens where it, or its module, is gone already."""
@@ -72,7 +74,7 @@ class RemovableHandle:
 
 def _add(hooks: OrderedDict, hook: Callable, prepend: bool = False, options: tuple = ()) -> RemovableHandle:
     """Put ``hook`` into ``hooks``; ``options`` are pairs of a table and whether the hook is listed there."""
-    handle = RemovableHandle(hooks, *(table for table, _ in options))
+    handle = RemovableHandle(hooks, extra_dict=[table for table, _ in options])
     hooks[handle.id] = hook
     for table, listed in options:
         if listed:

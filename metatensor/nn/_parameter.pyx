@@ -4,7 +4,7 @@ from cpython.ref cimport Py_XINCREF
 from metatensor._core.layout cimport mul_dims
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
-from metatensor._core.types cimport dim_t
+from metatensor._core.types cimport T_OVERRIDES, dim_t
 from metatensor.nn._base cimport checked, owned, pack_keywords, pack_positional
 from metatensor.nn._cpython cimport (
     PyObject_Vectorcall, PyVectorcall_NARGS, Py_TYPE, mt_enable_vectorcall, mt_new_instance, vectorcallfunc,
@@ -69,6 +69,12 @@ def fans(Tensor tensor not None):
     for i in range(2, tensor.ndim):
         field = mul_dims(field, tensor.sizes[i])
     return mul_dims(tensor.sizes[1], field), mul_dims(tensor.sizes[0], field)
+
+
+def become(Tensor tensor not None, cls):
+    """Make an instance of a class that overrides dispatch one of a class of like layout that does not."""
+    tensor.__class__ = cls
+    tensor.flags &= ~T_OVERRIDES
 
 
 def install(parameter_class):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from metatensor._core.tensor import Tensor
 from metatensor.nn._parameter import without_grad
-from metatensor.nn.parameter import Parameter
+from metatensor.nn.parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from metatensor.nn.module import Module
@@ -189,6 +189,8 @@ class StateDict:
         """Load one tensor; the reason why it could not be, or None."""
         if not isinstance(value, Tensor):
             return f"{key}: expected a Tensor in the state dict, got {type(value).__name__}."
+        if is_lazy(tensor) and is_lazy(value):
+            return None
         if tensor.dim() == 0 and value.dim() == 1 and value.shape[0] == 1:
             value = value.reshape(())  # very old checkpoints hold single numbers so
         if value.shape != tensor.shape:

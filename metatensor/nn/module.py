@@ -59,6 +59,9 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         return ModuleBase.__call__(self, *args, **kwargs)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: calls are not compiled here, and a compiled one would give the same."""
+
     def train(self, mode: bool = True) -> Self:
         """Set training mode, here and below: dropout drops, batch norm uses and updates statistics of the batch."""
         if not isinstance(mode, bool):

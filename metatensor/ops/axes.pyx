@@ -1,8 +1,9 @@
 """Views with the dimensions in another order, and the complex views that go with them."""
 import warnings
 
+from libc.string cimport memset
 from metatensor._core.dtype cimport to_complex, to_real
-from metatensor._core.layout cimport Layout, mul_dims
+from metatensor._core.layout cimport Layout, mul_dims, preserve_strides
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, PROPERTY, VIEW, Call, alias_op, call, define, dim_arg, dims_arg,
     find, op_name, tensor_arg, wrap,
@@ -10,7 +11,7 @@ from metatensor._core.op cimport (
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, alias, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, dim_t
-from metatensor.ops.view cimport drop_dim, read_layout, view_of
+from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, view_of
 
 
 cdef Tensor permuted(Tensor t, const int* order):
@@ -41,14 +42,15 @@ cdef object permute_meta(Call* c):
     cdef dim_t dims[MAX_DIMS]
     cdef int order[MAX_DIMS]
     cdef int n = dims_arg(c, 1, dims), i, d
-    cdef unsigned long long seen = 0
+    cdef bint seen[MAX_DIMS]
+    memset(seen, 0, sizeof(seen))
     if n != t.ndim:
         raise RuntimeError(f"{op_name(c)}(): {n} dimensions were given for a tensor of shape {shape_str(t)}, which has {t.ndim}")
     for i in range(n):
         d = wrap(c, dims[i], n)
-        if seen >> d & 1:
+        if seen[d]:
             raise RuntimeError(f"{op_name(c)}(): dimension {d} appears twice in {[dims[k] for k in range(n)]}")
-        seen |= 1ULL << d
+        seen[d] = True
         order[i] = d
     return permuted(t, order)
 
@@ -110,22 +112,24 @@ cdef object h_meta(Call* c):
 cdef object _move(Call* c, Tensor t, int n, dim_t* source, dim_t* to):
     cdef int order[MAX_DIMS]
     cdef int i, d, k = 0
-    cdef unsigned long long from_seen = 0, to_seen = 0
+    cdef bint from_seen[MAX_DIMS]
+    cdef bint to_seen[MAX_DIMS]
+    memset(from_seen, 0, sizeof(from_seen))
+    memset(to_seen, 0, sizeof(to_seen))
     for i in range(n):
         source[i] = wrap(c, source[i], t.ndim)
         to[i] = wrap(c, to[i], t.ndim)
-        if from_seen >> source[i] & 1 or to_seen >> to[i] & 1:
+        if from_seen[source[i]] or to_seen[to[i]]:
             raise RuntimeError(f"{op_name(c)}(): a dimension appears twice in source or destination")
-        from_seen |= 1ULL << source[i]
-        to_seen |= 1ULL << to[i]
+        from_seen[source[i]] = to_seen[to[i]] = True
     if t.ndim == 0:
         return alias(t)
     for i in range(n):
         order[to[i]] = <int>source[i]
     for d in range(t.ndim):
-        if to_seen >> d & 1:
+        if to_seen[d]:
             continue
-        while from_seen >> k & 1:
+        while from_seen[k]:
             k += 1
         order[d] = k
         k += 1
@@ -177,11 +181,17 @@ cdef object conj_body(Call* c):
 
 
 cdef object resolve_body(Call* c):
-    """A tensor that is stored conjugated (or negated) as it is read; others as they are."""
+    """A tensor that is stored conjugated (or negated) as it is read, with the strides of a copy; others as they are."""
     cdef Tensor t = tensor_arg(c, 0)
-    if op_name(c) == "resolve_conj":
-        return call("conj_physical", (call("_conj", (t,)),)) if t.flags & T_CONJ else t
-    return call("neg", (call("_neg_view", (t,)),)) if t.flags & T_NEG else t
+    cdef bint conj = op_name(c) == "resolve_conj"
+    cdef dim_t strides[MAX_DIMS]
+    if not t.flags & (T_CONJ if conj else T_NEG):
+        return t
+    preserve_strides(t.ndim, t.sizes, t.strides, strides)
+    out = call("empty_strided", (t.shape, dims_tuple(t.ndim, strides)), {"dtype": t.dtype, "device": t.storage.device})
+    if conj:
+        return call("conj_physical", (call("_conj", (t,)),), {"out": out})
+    return call("neg", (call("_neg_view", (t,)),), {"out": out})
 
 
 cdef object view_as_real_meta(Call* c):

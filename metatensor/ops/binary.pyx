@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport C128, F16, F32, F64, DType, by_code, number_kind, to_complex
 from metatensor._core.op cimport (
-    EXACT_OUT, FUNCTION_ONLY, IN_PLACE, INPLACE, INT_TO_FLOAT, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg, call, define, is_none,
+    EXACT_OUT, FUNCTION_ONLY, IN_PLACE, INPLACE, INT_TO_FLOAT, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg, define, is_none,
     op_name, set_slot, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
@@ -246,12 +246,25 @@ for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "
     set_slot(_slot, _name)
 
 
-def _rdiv(self, other):
-    """other / self, made of the reciprocal and a product."""
-    return call("mul", (call("reciprocal", (self,)), other))
-
-
 # PyTorch keeps the names that division had in Python 2.
 type_set(Tensor, "__div__", Tensor.__truediv__)
-type_set(Tensor, "__rdiv__", _rdiv)
 type_set(Tensor, "__idiv__", Tensor.__itruediv__)
+
+
+def _reflected(method):
+    """A method that may be called with anything: NotImplemented where it does not apply, as in PyTorch."""
+    def applied(*args, **kwargs):
+        try:
+            return method(*args, **kwargs)
+        except TypeError:
+            return NotImplemented
+    applied.__name__ = method.__name__
+    return applied
+
+
+def __rdiv__(self, other):
+    return self.reciprocal() * other
+
+
+for _method in (Tensor.__rsub__, Tensor.__rmod__, Tensor.__rpow__, __rdiv__):
+    type_set(Tensor, _method.__name__, _reflected(_method))

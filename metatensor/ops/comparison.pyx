@@ -1,14 +1,20 @@
 """Comparisons, logical and bitwise operators, element by element."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
+from metatensor._core.dtype cimport BOOL, by_code, number_kind
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, define, float_arg, set_slot, tensor_arg,
+    ALWAYS_BOOL, EXACT_OUT, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, arg, call, define, float_arg, hold,
+    result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport (
     S_AND, S_EQ, S_GE, S_GT, S_IAND, S_ILSHIFT, S_IOR, S_IRSHIFT, S_IXOR, S_LE, S_LSHIFT, S_LT, S_NE, S_OR,
-    S_RSHIFT, S_XOR, Tensor,
+    S_RSHIFT, S_XOR, Tensor, new_contiguous,
 )
-from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_FLOATS, binary, fail, half_number
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX
+from metatensor.ops.pointwise cimport (
+    NO_BOOLS, NO_COMPLEX, NO_FLOATS, Operands, binary, canonical_at, elementwise_like, elementwise_result, fail, half_number,
+    no_operands, number, operand,
+)
 
 # The result in place is cast to the tensor's own dtype, as in PyTorch.
 cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
@@ -43,9 +49,23 @@ define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input
 define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
        close_to, ALWAYS_BOOL | NO_GRAD, "|input - other| <= atol + rtol * |other|.")
 
-define("logical_and(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether both elements are nonzero.")
-define("logical_or(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether an element is nonzero.")
-define("logical_xor(Tensor input, Tensor other) -> Tensor", binary, COMPARE, "Whether just one element is nonzero.")
+cdef object logical(Call* c):
+    """On meta the operands, broadcast, are compared with 0 first, as in PyTorch: one with gaps counts as a dense one."""
+    cdef Tensor t
+    cdef Operands o
+    if result_device(c) is not META or c.mixed or (canonical_at(c.args[0]) and canonical_at(c.args[1])):
+        return binary(c)
+    no_operands(&o)
+    for t in call("broadcast_tensors", (tensor_arg(c, 0), tensor_arg(c, 1))):
+        t = elementwise_like(t, by_code(BOOL), META)
+        hold(c, t)
+        operand(&o, t)
+    return elementwise_result(c, &o, by_code(BOOL))
+
+
+define("logical_and(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether both elements are nonzero.")
+define("logical_or(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether an element is nonzero.")
+define("logical_xor(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether just one element is nonzero.")
 
 define("bitwise_and(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input & other.")
 define("bitwise_or(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input | other.")
@@ -54,6 +74,37 @@ define("bitwise_left_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor",
        "input << other: input * 2**other, with the bits that fall out lost.")
 define("bitwise_right_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS | NO_BOOLS,
        "input >> other: the floor of input / 2**other.")
+
+
+cdef object isin_meta(Call* c):
+    """(elements, test elements, ...), one of them a number or neither; on meta strides are element-wise ones."""
+    cdef Tensor t
+    cdef Operands o
+    cdef int i, kind
+    for i in range(2):
+        kind = tensor_arg(c, i).dtype.kind if isinstance(arg(c, i), Tensor) else number_kind(arg(c, i))
+        if kind == KIND_BOOL or kind == KIND_COMPLEX:
+            fail(c, f"{'bools have no order to search by' if kind == KIND_BOOL else 'complex numbers have no order'}")
+    if not isinstance(arg(c, 0), Tensor):
+        half_number(c, 0)
+        return new_contiguous(0, NULL, by_code(BOOL), result_device(c))
+    t = tensor_arg(c, 0)
+    if result_device(c) is META:
+        no_operands(&o)
+        operand(&o, t)
+        number(&o, True)
+        return elementwise_result(c, &o, by_code(BOOL))
+    half_number(c, 1)
+    return new_contiguous(t.ndim, t.sizes, by_code(BOOL), result_device(c))
+
+
+cdef str SEARCH = "*, bool assume_unique=False, bool invert=False) -> Tensor"
+
+define(f"isin(Tensor elements, Tensor test_elements, {SEARCH}", isin_meta, FUNCTION_ONLY | OUT | EXACT_OUT | NO_GRAD,
+       "Whether each element is among others, or with `invert` is not.")
+define(f"isin.Tensor_Scalar(Tensor elements, Scalar test_element, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
+define(f"isin.Scalar_Tensor(Scalar element, Tensor test_elements, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
+
 
 for _name, _target in (("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
                        ("greater_equal", "ge")):

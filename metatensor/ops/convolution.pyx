@@ -331,3 +331,4 @@ define("nn.functional.unfold(Tensor input, int[2] kernel_size, int[2] dilation=1
 define("nn.functional.fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, "
        "int[2] padding=0, int[2] stride=1) -> Tensor", fold, FUNCTION_ONLY,
        "Columns of patches added back into an image: the adjoint of unfold.")
+alias_op("nn.functional.conv_tbc", "conv_tbc")

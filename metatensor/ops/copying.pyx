@@ -1,7 +1,7 @@
 """Copies: clone, contiguous, to and the conversions made of it, copy_, fill, detach."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, as_device, cpu_device
-from metatensor._core.dtype cimport DType
+from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport can_broadcast, is_channels_last, suggest_format
 from metatensor._core.op cimport (
@@ -147,7 +147,8 @@ cdef object _to(Call* c, Tensor t, DType dtype, Device device, object non_blocki
     if dtype is t.dtype:
         dtype = None
     if dtype is None and device is None and not copy:
-        if fmt is None or fmt is preserve_format or format_arg_of(fmt) == suggest_format(t.ndim, t.sizes, t.strides):
+        # By what the strides suggest, which of one channel is not channels-last, and not by what they are.
+        if fmt is None or fmt is preserve_format or suggest_format(t.ndim, t.sizes, t.strides) == format_arg_of(fmt):
             return t
     if dtype is None:
         return call("_to_copy", (t,), {"device": device or t.storage.device, "non_blocking": non_blocking,
@@ -222,7 +223,10 @@ cdef dict _TYPE_NAMES = {
     "float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor",
     "int64": "LongTensor", "int32": "IntTensor", "int16": "ShortTensor", "int8": "CharTensor", "uint8": "ByteTensor",
     "bool": "BoolTensor", "complex64": "ComplexFloatTensor", "complex128": "ComplexDoubleTensor",
-    "complex32": "ComplexHalfTensor",
+    "complex32": "ComplexHalfTensor", "uint16": "UInt16Tensor", "uint32": "UInt32Tensor", "uint64": "UInt64Tensor",
+} | {
+    name: f"Float8_{name[7:]}Tensor"
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
 }
 
 
@@ -237,12 +241,15 @@ cdef object type_body(Call* c):
     if isinstance(wanted, str):
         parts = wanted.split(".")
         names = [dtype for dtype, text in _TYPE_NAMES.items() if text == parts[len(parts) - 1]]
-        if not names:
+        if not names or len(parts) < 2:
             raise ValueError(f"type(): unknown type {wanted!r}")
         device = as_device(parts[1]) if len(parts) == 3 else cpu_device()
         wanted = dtype_by_name(names[0])
+    if wanted is Tensor:
+        wanted, device = default_float(), cpu_device()
     if not isinstance(wanted, DType):
-        raise TypeError(f"type(): argument 'dtype' must be dtype or str, not {type(wanted).__name__}")
+        raise (ValueError if isinstance(wanted, type) else TypeError)(
+            f"type(): argument 'dtype' must be dtype or str, not {wanted!r}")
     return _to(c, t, <DType>wanted, device, arg(c, 2), False, None)
 
 

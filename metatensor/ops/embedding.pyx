@@ -80,6 +80,8 @@ cdef dim_t bags(Call* c, Tensor indices) except -1:
         if not is_none(c, 2):
             raise ValueError(f"{op_name(c)}(): with an input of 2 dimensions, every row is a bag and 'offsets' "
                              "must be None")
+        if indices.sizes[1] == 0:       # PyTorch makes the offsets with this as their step
+            fail(c, f"bags without elements need 'offsets', got an input of shape {shape_str(indices)}")
         return indices.sizes[0]
     if indices.ndim != 1:
         raise ValueError(f"{op_name(c)}(): expected an input of 1 or 2 dimensions, got shape {shape_str(indices)}")

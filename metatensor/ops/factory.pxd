@@ -15,5 +15,10 @@ cdef Device option_device(Call* c, int first)
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1
 cdef Tensor with_options(Call* c, int first, Tensor t)
 cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format)
+# As empty_like; make_like keeps the strides of empty tensors, as clone does.
+cdef Tensor fresh_like(Tensor like, DType dtype, Device device)
 cdef int format_arg(Call* c, int slot, int default) except -1
+# Whether a dtype holds a number, and the error where it does not.
+cdef bint holds(DType d, object value) except -1
+cdef bint has_infinity(DType d) noexcept
 cdef int check_fill(Call* c, DType dtype, object value) except -1

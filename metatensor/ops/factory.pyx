@@ -1,7 +1,12 @@
 """Tensors from scratch: empty, zeros, ones, full, their _like and new_ kinds, given strides."""
 from cpython.object cimport PyObject
+from libc.float cimport DBL_MAX, FLT_MAX
+from libc.math cimport isinf, isnan
+from libc.string cimport memset
 from metatensor._core.device cimport META, Device
-from metatensor._core.dtype cimport DType, default_float, number_kind, of_number
+from metatensor._core.dtype cimport (
+    BF16, C128, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F16, F64, DType, default_float, number_kind, of_number,
+)
 from metatensor._core.formats cimport STRIDED, MemoryFormatTag
 from metatensor._core.layout cimport count, mul_dims, preserve_strides, set_format
 from metatensor._core.op cimport (
@@ -10,8 +15,10 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided
 from metatensor._core.types cimport (
-    FORMAT_CONTIGUOUS, FORMAT_PRESERVE, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
+    FORMAT_CONTIGUOUS, FORMAT_PRESERVE, KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, KIND_OTHER, MAX_DIMS,
+    T_REQUIRES_GRAD, dim_t,
 )
+from metatensor.ops.pointwise cimport elementwise_like
 from metatensor.ops.view cimport dims_tuple
 
 cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
@@ -76,6 +83,15 @@ cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memo
     return new_strided(like.ndim, like.sizes, strides, dtype, device)
 
 
+cdef Tensor fresh_like(Tensor like, DType dtype, Device device):
+    """Fresh, with the order of dimensions of `like`; on meta by the rule of element-wise results, as in PyTorch."""
+    cdef dim_t strides[MAX_DIMS]
+    if device is META:
+        return elementwise_like(like, dtype, device)
+    preserve_strides(like.ndim, like.sizes, like.strides, strides)
+    return new_strided(like.ndim, like.sizes, strides, dtype, device)
+
+
 cdef int _forget_input(Call* c, Tensor like) except -1:
     """A device must not be asked to read a tensor without data of which only the metadata matters."""
     if like.storage.device is META and result_device(c) is not META:
@@ -115,16 +131,63 @@ cdef object new_sized_meta(Call* c):
     return with_options(c, 2, new_contiguous(n, sizes, option_dtype(c, 2, like.dtype), result_device(c)))
 
 
-cdef int check_fill(Call* c, DType dtype, object value) except -1:
-    """Whether a number can be stored in a dtype."""
-    cdef int kind = number_kind(value)
+cdef double largest(DType d) noexcept:
+    """The largest number that PyTorch takes for a floating-point or complex dtype: complex32 counts as float32."""
+    if d.code == F64 or d.code == C128 or d.code == F8E8M0:
+        return DBL_MAX
+    if d.code == F16:
+        return 65504
+    if d.code == BF16:
+        return 3.3895313892515355e38
+    if d.code == F8E5M2 or d.code == F8E5M2FNUZ:
+        return 57344
+    if d.code == F8E4M3FN:
+        return 448
+    return 240 if d.code == F8E4M3FNUZ else FLT_MAX
+
+
+cdef bint has_infinity(DType d) noexcept:
+    return d.itemsize > 1 or d.code == F8E5M2
+
+
+cdef bint holds_float(DType d, double value) noexcept:
+    """Whether a floating-point dtype, or each part of a complex one, can be given a value."""
+    if isnan(value):
+        return True
+    if isinf(value):
+        return has_infinity(d) and (value > 0 or d.is_signed)
+    return -largest(d) <= value <= largest(d) and (value >= 0 or d.is_signed)
+
+
+cdef bint holds(DType d, object value) except -1:
+    """Whether PyTorch takes a number for a dtype: fractions are cut off, negative integers wrap around."""
     cdef object reach           # a Python int: 2**64 is beyond C's
-    if kind == KIND_COMPLEX and dtype.kind != KIND_COMPLEX:
+    cdef int kind = number_kind(value)
+    if d.kind == KIND_BOOL or d.kind == KIND_OTHER or kind == KIND_BOOL:
+        return True
+    if d.kind == KIND_COMPLEX:
+        return holds_float(d, value.real) and holds_float(d, value.imag)
+    if kind == KIND_COMPLEX:
+        if value.imag != 0:
+            return False
+        value = value.real
+    if d.kind == KIND_FLOAT:
+        return holds_float(d, value) or (d.code == F8E8M0 and kind == KIND_INT)
+    reach = 2 ** <object>(8 * d.itemsize - d.is_signed)
+    if isinstance(value, float):
+        return (-<double>reach if d.is_signed else 0) <= <double>value <= <double>(reach - 1)
+    return -reach <= value < reach if d.is_signed else -reach < value < reach
+
+
+cdef object LEAST = -(2 ** <object>63), MOST = 2 ** <object>64 - 1
+
+
+cdef int check_fill(Call* c, DType dtype, object value) except -1:
+    """Whether a number can be stored in a dtype: RuntimeError, or OverflowError for integers of no dtype."""
+    if isinstance(value, int) and not LEAST <= value <= MOST:
+        raise OverflowError(f"{op_name(c)}(): {value} is beyond 64 bits")
+    if not holds(dtype, value):
         raise RuntimeError(f"{op_name(c)}(): the value {value} cannot be converted to {dtype.name} without overflow")
-    if dtype.kind == KIND_INT and kind == KIND_INT:
-        reach = 2 ** <object>(8 * dtype.itemsize - dtype.is_signed)
-        if not (-reach <= value < reach if dtype.is_signed else -reach < value < reach):
-            raise RuntimeError(f"{op_name(c)}(): the value {value} cannot be converted to {dtype.name} without overflow")
     return 0
 
 
@@ -148,8 +211,10 @@ cdef object new_full_meta(Call* c):
 
 cdef Tensor _like(Call* c, int first):
     cdef Tensor like = tensor_arg(c, 0)
-    cdef Tensor t = make_like(c, like, option_dtype(c, first, like.dtype), result_device(c),
-                              format_arg(c, first + O_FORMAT, FORMAT_PRESERVE))
+    cdef int fmt = format_arg(c, first + O_FORMAT, FORMAT_PRESERVE)
+    cdef DType dtype = option_dtype(c, first, like.dtype)
+    cdef Tensor t = fresh_like(like, dtype, result_device(c)) if fmt == FORMAT_PRESERVE \
+        else make_like(c, like, dtype, result_device(c), fmt)
     _forget_input(c, like)
     return with_options(c, first, t)
 
@@ -211,15 +276,16 @@ cdef object empty_permuted_meta(Call* c):
     cdef dim_t strides[MAX_DIMS]
     cdef int n = read_sizes(c, 0, sizes), m = dims_arg(c, 1, order), i
     cdef dim_t step = 1
-    cdef unsigned long long seen = 0
+    cdef bint seen[MAX_DIMS]
+    memset(seen, 0, sizeof(seen))
     if n != m:
         raise RuntimeError(f"{op_name(c)}(): {n} sizes and {m} dimensions in physical_layout do not match")
     count(n, sizes)
     for i in range(n - 1, -1, -1):
-        if order[i] < 0 or order[i] >= n or seen >> order[i] & 1:
+        if order[i] < 0 or order[i] >= n or seen[order[i]]:
             raise RuntimeError(f"{op_name(c)}(): physical_layout must be a permutation of 0 to {n - 1}, got "
                                f"{dims_tuple(n, order)}")
-        seen |= 1ULL << order[i]
+        seen[order[i]] = True
         strides[order[i]] = step
         step = mul_dims(step, max(sizes[order[i]], 1))
     return with_options(c, 2, new_strided(n, sizes, strides, option_dtype(c, 2, default_float()), result_device(c)))

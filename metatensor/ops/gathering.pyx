@@ -107,19 +107,29 @@ cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g
     return 0
 
 
+cdef int among_others(Tensor index, Gathered* g, dim_t* sizes, dim_t* strides) except -1:
+    """An index tensor, expanded to the index dimensions, as a view with a dimension of size 1 for each of the others."""
+    cdef dim_t expanded[MAX_DIMS]
+    cdef int i, shift = g.index.ndim - index.ndim
+    for i in range(g.index.ndim):
+        expanded[i] = 0 if i < shift or index.sizes[i - shift] != g.index.sizes[i] else index.strides[i - shift]
+    for i in range(g.ndim):
+        sizes[i] = g.sizes[i] if g.first <= i < g.first + g.index.ndim else 1
+    return view_strides(g.index.ndim, g.index.sizes, expanded, g.ndim, sizes, strides)
+
+
 cdef object index_meta(Call* c):
     """(input, index tensors, the dimensions that they index): strides follow those of the input."""
     cdef Tensor t = tensor_arg(c, 0), index
     cdef list indices = tensors_arg(c, 1)
     cdef Gathered g
     cdef Layout out
+    cdef dim_t sizes[MAX_OPERANDS][MAX_DIMS]
     cdef dim_t strides[MAX_OPERANDS][MAX_DIMS]
     cdef int ndims[MAX_OPERANDS]
     cdef const dim_t* sizes_of[MAX_OPERANDS]
     cdef const dim_t* strides_of[MAX_OPERANDS]
-    cdef dim_t broadcast[MAX_DIMS]
-    cdef dim_t ones[MAX_DIMS]
-    cdef int n = 1, i, shift
+    cdef int n = 1, i
     cdef bint plain
     gather_layout(c, t, indices, arg(c, 2), &g)
     ndims[0] = g.ndim
@@ -131,27 +141,23 @@ cdef object index_meta(Call* c):
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         if n == MAX_OPERANDS:
             break
-        # PyTorch views it with a dimension of size 1 for each that is not indexed; where the result has size 1 there,
-        # the stride that the view happens to have counts.
-        shift = g.index.ndim - index.ndim
-        for i in range(g.index.ndim):
-            broadcast[i] = index.strides[i - shift] if i >= shift and index.sizes[i - shift] == g.index.sizes[i] else 0
-        for i in range(g.ndim):
-            ones[i] = g.index.sizes[i - g.first] if g.first <= i < g.first + g.index.ndim else 1
-        view_strides(g.index.ndim, g.index.sizes, broadcast, g.ndim, ones, strides[n])
-        if not dims_equal(ones, g.sizes, g.ndim) or not is_row_major(g.ndim, ones, strides[n]):
+        # Where the result has size 1 in a dimension that is not indexed, the stride that the view happens to have counts
+        # on devices.
+        among_others(index, &g, sizes[n], strides[n])
+        if not dims_equal(sizes[n], g.sizes, g.ndim) or not is_row_major(g.ndim, sizes[n], strides[n]):
             plain = False
-        for i in range(g.ndim):
-            if ones[i] == 1 and g.sizes[i] != 1:
-                strides[n][i] = 0
+        if result_device(c) is META:
+            for i in range(g.ndim):
+                if not g.first <= i < g.first + g.index.ndim:
+                    strides[n][i] = 0
         ndims[n] = g.ndim
-        sizes_of[n] = g.sizes
+        sizes_of[n] = sizes[n]
         strides_of[n] = strides[n]
         n += 1
     out.ndim = g.ndim
     out.offset = 0
     copy_dims(out.sizes, g.sizes, g.ndim)
-    if plain:
+    if plain or (t.total == 0 and result_device(c) is META):
         row_major(out.ndim, out.sizes, out.strides)
     else:
         elementwise_strides(n, ndims, sizes_of, strides_of, &out)

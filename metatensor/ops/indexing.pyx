@@ -5,7 +5,7 @@ a new dimension) and index tensors. Without modes the steps change a layout and
 the view is made at the end; with them each step is the op of its name.
 """
 from cpython.object cimport PyObject
-from metatensor._core.dtype cimport BOOL, U8
+from metatensor._core.dtype cimport BOOL, U8, DType
 from metatensor._core.layout cimport Layout, add_dims, mul_dims
 from metatensor._core.op cimport Op, call, find
 from metatensor._core.tensor cimport Tensor, hooks
@@ -13,6 +13,7 @@ from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
 )
+from metatensor.ops.factory cimport has_infinity, holds
 from metatensor.ops.index_steps cimport (
     SELECT, SLICE, UNSQUEEZE, IndexTensors, Step, Steps, read_index, unknown_mask,
 )
@@ -118,9 +119,21 @@ cdef Tensor _without_leading_ones(Tensor value):
     return <Tensor>call("view", (value, tuple([value.sizes[k] for k in range(i, value.ndim)])))
 
 
+cdef object LEAST = -(2 ** <object>63), MOST = 2 ** <object>63 - 1
+
+
+cdef object _fitting(DType d, object value):
+    """A number as it is assigned: what is beyond the range of a float of 2 bytes or less is infinite, or NaN."""
+    if isinstance(value, int) and not LEAST <= value <= MOST:
+        raise ValueError(f"cannot assign {value}, which is beyond 64 bits")
+    if d.kind == KIND_FLOAT and d.itemsize < 4 and not isinstance(value, complex) and not holds(d, value):
+        return float(value) * float("inf") if has_infinity(d) else float("nan")
+    return value
+
+
 cdef object _number(Tensor t, object value):
     if isinstance(value, (bool, int, float, complex)):
-        return value
+        return _fitting(t.dtype, value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return value.item()
     raise TypeError(f"cannot assign a {type(value).__name__} to elements of a {t.dtype.name} tensor; numbers and tensors "

@@ -207,6 +207,8 @@ cdef object soft_margin_loss(Call* c):
     cdef int reduction = legacy_reduction(c, 2, 3, 4)
     if b.dtype.kind == KIND_BOOL:
         fail(c, "a bool target cannot be negated")
+    if not can_broadcast(b.ndim, b.sizes, a.ndim, a.sizes):
+        fail(c, f"a target of shape {shape_str(b)} does not expand to the input's {shape_str(a)}")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)

@@ -12,11 +12,17 @@ from metatensor.ops.pointwise cimport elementwise_result
 
 # Checks ---------------------------------------------------------------------------------
 
-cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
+cdef int alike(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{op_name(c)}(): {name_a} and {name_b} must have the same dtype, got {a.dtype.name} and "
                            f"{b.dtype.name}")
-    if a.dtype.kind == KIND_BOOL:
+    return 0
+
+
+cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
+    """Of two factors. Bools have no product, unless nothing is multiplied; those of vectors PyTorch never takes."""
+    alike(c, a, b, name_a, name_b)
+    if a.dtype.kind == KIND_BOOL and (a.total and b.total or a.ndim == 1 == b.ndim):
         raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
     return 0
 
@@ -244,7 +250,7 @@ cdef object addmm_meta(Call* c):
         no_product(c, a, b, "mat1", "mat2")
     same_dtype(c, a, b, "mat1", "mat2")
     if is_none(c, 3):
-        same_dtype(c, t, b, "input", "mat2")
+        alike(c, t, b, "input", "mat2")
     sizes[0] = a.sizes[0]
     sizes[1] = b.sizes[1]
     check_added(c, t, 2, sizes)
@@ -259,7 +265,7 @@ cdef object addmv_meta(Call* c):
     if a.sizes[1] != b.sizes[0]:
         no_product(c, a, b, "mat", "vec")
     same_dtype(c, a, b, "mat", "vec")
-    same_dtype(c, t, a, "input", "mat")
+    alike(c, t, a, "input", "mat")
     check_added(c, t, 1, a.sizes)
     return new_contiguous(1, a.sizes, a.dtype, result_device(c))
 
@@ -301,7 +307,7 @@ cdef object addbmm_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[3]
     batched_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), "batch1", "batch2", sizes)
-    same_dtype(c, t, tensor_arg(c, 1), "input", "batch1")
+    alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 2, sizes + 1)
     return new_contiguous(2, sizes + 1, t.dtype, result_device(c))
 
@@ -312,7 +318,7 @@ cdef object baddbmm_meta(Call* c):
     cdef dim_t sizes[3]
     batched_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), "batch1", "batch2", sizes)
     if is_none(c, 3):
-        same_dtype(c, t, tensor_arg(c, 1), "input", "batch1")
+        alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 3, sizes)
     return product_of(c, 3, sizes, tensor_arg(c, 1).dtype, 3)
 
@@ -365,7 +371,7 @@ cdef object linear_meta(Call* c):
             if not can_broadcast(b.ndim, b.sizes, n, sizes):
                 raise RuntimeError(f"linear(): bias of shape {shape_str(b)} does not expand to the result's shape "
                                    f"{[sizes[i] for i in range(n)]}")
-        same_dtype(c, b, w, "bias", "weight")
+        alike(c, b, w, "bias", "weight")
     return new_contiguous(n, sizes, t.dtype, result_device(c))
 
 

@@ -108,9 +108,9 @@ cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
     return new_strided(out.ndim, out.sizes, strides, out.dtype, result_device(c))
 
 
-define("linalg.vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
+define("linalg.vector_norm(Tensor input, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", vector_norm_meta, OUT, "Norm of the elements along `dim`, taken as vectors.")
-define("linalg.matrix_norm(Tensor A, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
+define("linalg.matrix_norm(Tensor input, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", matrix_norm_meta, OUT, "Norm of matrices in two dimensions: 'fro', 'nuc', inf, 1 or 2.")
 
 
@@ -151,7 +151,7 @@ cdef object norm_body(Call* c):
     return call("linalg.vector_norm", (t, 2 if p is None else p, dim, arg(c, 3)), dtype)
 
 
-define("linalg.norm(Tensor A, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
        linalg_norm_body, COMPOSITE | OUT, "Vector or matrix norm, as the number of dimensions says.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
        norm_body, COMPOSITE | OUT, "Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms.")

@@ -176,10 +176,10 @@ cdef double _to_half(double value, bint ieee) except? -1:
 
 cdef int half_number(Call* c, int i) except -1:
     """Round a number beside a half tensor to what that dtype can hold, for kernels that compute in a wider one."""
-    cdef int code
+    cdef int code, beside = 1 if i == 0 else 0
     cdef object value
-    if isinstance(<object>c.args[i], float) and isinstance(<object>c.args[0], Tensor):
-        code = (<Tensor>c.args[0]).dtype.code
+    if isinstance(<object>c.args[i], float) and isinstance(<object>c.args[beside], Tensor):
+        code = (<Tensor>c.args[beside]).dtype.code
         if code == F16 or code == BF16:
             value = _to_half(<object>c.args[i], code == F16)
             hold(c, value)

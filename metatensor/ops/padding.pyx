@@ -4,7 +4,8 @@ from metatensor._core.op cimport (
     FUNCTION_ONLY, Call, alias_op, arg, define, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_COMPLEX, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
+from metatensor.ops.factory cimport check_fill
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
 
 
@@ -32,20 +33,6 @@ cdef int read_pad(Call* c, Tensor t, dim_t* pad) except -1:
     return n // 2
 
 
-cdef int check_value(Call* c, Tensor t, int slot) except -1:
-    """A value that the dtype can hold."""
-    cdef object value = arg(c, slot), one = 1
-    cdef int bits = 8 * t.dtype.itemsize - (1 if t.dtype.is_signed else 0)
-    if value is None or t.dtype.kind == KIND_COMPLEX:
-        return 0
-    if isinstance(value, complex):
-        fail_slot(c, slot, f"is {value}, which {t.dtype.name} cannot hold")
-    # Unsigned integers take negative values modulo their range, as in PyTorch.
-    if t.dtype.kind == KIND_INT and not -(one << bits) <= value < one << bits:
-        fail_slot(c, slot, f"is {value}, which {t.dtype.name} cannot hold")
-    return 0
-
-
 cdef object constant_pad(Call* c, int value):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t pad[2 * MAX_DIMS]
@@ -54,7 +41,11 @@ cdef object constant_pad(Call* c, int value):
     cdef dim_t kept
     cdef bint grows = False
     cdef int i, d, n = read_pad(c, t, pad)
-    check_value(c, t, value)
+    if not is_none(c, value):
+        for i in range(2 * n):
+            if pad[i] > 0:      # nothing is filled where all of it is cut off
+                check_fill(c, t.dtype, float(arg(c, value)) if value == 3 else arg(c, value))
+                break
     for i in range(t.ndim):
         sizes[i] = t.sizes[i]
     for i in range(n):
@@ -108,6 +99,9 @@ cdef object border_pad(Call* c, str mode):
         something = something or sizes[d] > 0
     if not something and mode != "circular":
         fail_slot(c, 1, f"leaves nothing of an input of shape {shape_str(t)}")
+    if mode != "circular" and (t.dtype.kind == KIND_BOOL or (
+            t.dtype.kind == KIND_INT and not t.dtype.is_signed and t.dtype.itemsize > 1)):
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not implemented for {t.dtype.name}")
     if mode != "circular" and n > 1 and on_cpu(c):
         return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))

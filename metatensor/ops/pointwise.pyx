@@ -5,11 +5,11 @@ promotion. Families declare their ops over the kernels `unary`, `binary` and
 `pointwise`, or build their own from the same pieces (see the .pxd).
 """
 from cpython.object cimport PyObject
-from metatensor._core.device cimport Device, cpu_device
+from metatensor._core.device cimport META, Device, cpu_device
 from metatensor._core.dtype cimport DType, number_kind
 from metatensor._core.layout cimport (
     Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, is_channels_last, is_dense,
-    is_row_major, preserve_strides, row_major, set_format,
+    is_row_major, mul_dims, preserve_strides, row_major, set_format,
 )
 from metatensor._core.op cimport (
     INT_TO_FLOAT, K_OPERAND, K_TENSOR, KEEP, PROMOTE, RULE_MASK, Call, Overload, op_flags, op_name,
@@ -68,18 +68,62 @@ cdef int _broadcast_sizes(Call* c, Operands* o, Layout* out) except -1:
     return 0
 
 
+cdef int _expanded(int ndim, const dim_t* sizes, const dim_t* strides, Layout* out, dim_t* to) except -1:
+    """Strides of an operand expanded to the result's sizes: 0 where it repeats."""
+    cdef int i, shift = out.ndim - ndim
+    for i in range(out.ndim - 1, -1, -1):
+        if i < shift:
+            to[i] = 0 if out.sizes[i] != 1 else mul_dims(out.sizes[i + 1], to[i + 1]) if i + 1 < out.ndim else 1
+        else:
+            to[i] = 0 if sizes[i - shift] != out.sizes[i] else strides[i - shift]
+    return 0
+
+
+cdef int _meta_strides(Operands* o, Layout* out) except -1:
+    """Strides of a result on meta, whose sizes are in `out`, as PyTorch's meta kernels give them.
+
+    They expand the operands first, then ask whether all are contiguous or all channels-last. Where neither or both
+    are so (both: of one channel, or empty), the operands' strides decide, and no result keeps a gap.
+    """
+    cdef dim_t room[MAX_OPERANDS * MAX_DIMS]
+    cdef const dim_t* strides[MAX_OPERANDS]
+    cdef const dim_t* sizes[MAX_OPERANDS]
+    cdef int ndims[MAX_OPERANDS]
+    cdef bint empty[MAX_DIMS]
+    cdef bint contiguous = True, channels_last = out.ndim == 4
+    cdef int i, k
+    for k in range(o.n):
+        _expanded(o.ndims[k], o.sizes[k], o.strides[k], out, room + k * MAX_DIMS)
+        ndims[k], sizes[k], strides[k] = out.ndim, out.sizes, room + k * MAX_DIMS
+        contiguous = contiguous and is_row_major(out.ndim, out.sizes, strides[k])
+        channels_last = channels_last and is_channels_last(4, out.sizes, strides[k])
+    if o.n == 0 or (contiguous and not channels_last):
+        return row_major(out.ndim, out.sizes, out.strides)
+    if channels_last and not contiguous:
+        return set_format(4, out.sizes, out.strides, FORMAT_CHANNELS_LAST)
+    for i in range(out.ndim):
+        empty[i] = out.sizes[i] == 0
+        if empty[i]:
+            out.sizes[i] = 1        # no stride is 0
+    elementwise_strides(o.n, ndims, sizes, strides, out)
+    for i in range(out.ndim):
+        if empty[i]:
+            out.sizes[i] = 0
+    return 0
+
+
 cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
-    """Sizes and strides of the result: those that PyTorch's iterator gives it.
+    """Sizes and strides of the result: those that PyTorch's iterator gives it, or its meta kernels on meta.
 
     Operands of one shape that are all contiguous, all channels-last, or all
     dense with the same strides hand these on; otherwise the dimensions are put
     in the order of the operands' strides.
     """
     cdef int same
+    _broadcast_sizes(c, o, out)
+    if c.device == <PyObject*>META:
+        return _meta_strides(o, out)
     if o.n and _same_shape(o):
-        out.offset = 0
-        out.ndim = o.ndims[0]
-        copy_dims(out.sizes, o.sizes[0], out.ndim)
         if o.contiguous:
             return row_major(out.ndim, out.sizes, out.strides)
         same = _same_strides(o)
@@ -88,8 +132,6 @@ cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
         if same == 2:
             copy_dims(out.strides, o.strides[0], out.ndim)
             return 0
-    else:
-        _broadcast_sizes(c, o, out)
     return elementwise_strides(o.n, o.ndims, o.sizes, o.strides, out)
 
 
@@ -107,7 +149,22 @@ cdef bint _all_canonical(Operands* o) noexcept:
     return True
 
 
-cdef int _convert(Operands* o, dim_t* room) except -1:
+cdef int _alone(Operands* o, int k, bint on_meta, dim_t* strides) except -1:
+    """Strides of a result that has one operand, number `k` of `o`."""
+    cdef Operands one
+    cdef Layout out
+    out.ndim = o.ndims[k]
+    copy_dims(out.sizes, o.sizes[k], out.ndim)
+    if not on_meta:
+        return preserve_strides(out.ndim, out.sizes, o.strides[k], strides)
+    one.n = 1
+    one.ndims[0], one.sizes[0], one.strides[0] = o.ndims[k], o.sizes[k], o.strides[k]
+    _meta_strides(&one, &out)
+    copy_dims(strides, out.strides, out.ndim)
+    return 0
+
+
+cdef int _convert(Operands* o, bint on_meta, dim_t* room) except -1:
     """Give operands of another dtype than the common one the strides of their conversions.
 
     PyTorch converts before it orders dimensions; of an operand with gaps or repeats that makes a dense one. `room`
@@ -117,7 +174,7 @@ cdef int _convert(Operands* o, dim_t* room) except -1:
     o.contiguous = True
     for k in range(o.n):
         if o.codes[k] >= 0 and o.codes[k] != o.common and not is_dense(o.ndims[k], o.sizes[k], o.strides[k]):
-            preserve_strides(o.ndims[k], o.sizes[k], o.strides[k], room + k * MAX_DIMS)
+            _alone(o, k, on_meta, room + k * MAX_DIMS)
             o.strides[k] = room + k * MAX_DIMS
         if not is_row_major(o.ndims[k], o.sizes[k], o.strides[k]):
             o.contiguous = False
@@ -136,8 +193,8 @@ cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
             t = new_contiguous(out.ndim, out.sizes, d, <Device>c.device)
             if t.total:
                 return t
-    if o.common >= 0 and not o.contiguous:
-        _convert(o, room)
+    if o.common >= 0 and (not o.contiguous or c.device == <PyObject*>META):
+        _convert(o, c.device == <PyObject*>META, room)
     broadcast_result(c, o, &out)
     return new_from(&out, d, <Device>c.device)
 
@@ -149,6 +206,14 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device):
     cdef Layout out
     if canonical_at(<PyObject*>t):
         return new_like(t, d, device)
+    no_operands(&o)
+    shape_operand(&o, t)
+    out.ndim = t.ndim
+    out.offset = 0
+    copy_dims(out.sizes, t.sizes, t.ndim)
+    if device is META:
+        _meta_strides(&o, &out)
+        return new_from(&out, d, device)
     if t.flags & T_CONTIGUOUS:
         return new_contiguous(t.ndim, t.sizes, d, device)
     if t.ndim == 4 and is_channels_last(4, t.sizes, t.strides):
@@ -156,10 +221,6 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device):
         return new_strided(4, t.sizes, strides, d, device)
     if is_dense(t.ndim, t.sizes, t.strides):
         return new_like(t, d, device)
-    no_operands(&o)
-    shape_operand(&o, t)
-    out.ndim = t.ndim
-    copy_dims(out.sizes, t.sizes, t.ndim)
     elementwise_strides(1, o.ndims, o.sizes, o.strides, &out)
     return new_strided(out.ndim, out.sizes, out.strides, d, device)
 

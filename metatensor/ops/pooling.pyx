@@ -216,7 +216,7 @@ cdef object adaptive(Call* c, int n, bint average, bint indices):
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS)
     output_sizes(c, 1, &x, sizes)
-    not_empty(c, t, &x, not average)
+    not_empty(c, t, &x, n == 3 or not average)
     form = image_format(&x)
     if n == 3:
         # The average of everything keeps channels_last_3d; the general case does not.
@@ -269,7 +269,7 @@ cdef int ratio_sizes(Call* c, Image* x, dim_t* sizes) except -1:
 cdef int check_samples(Call* c, Tensor t, Image* x, Tensor samples) except -1:
     if samples.dtype is not t.dtype:
         fail(c, f"_random_samples must be {t.dtype.name} like the input, got {samples.dtype.name}")
-    if samples.ndim != 3 or samples.sizes[0] < x.sizes[0] or samples.sizes[1] < x.sizes[1] or samples.sizes[2] != x.n:
+    if samples.ndim != 3 or samples.sizes[0] < x.sizes[0] or samples.sizes[1] != x.sizes[1] or samples.sizes[2] != x.n:
         fail(c, f"_random_samples must have shape [{x.sizes[0]}, {x.sizes[1]}, {x.n}], got {shape_str(samples)}")
     return 0
 
@@ -293,7 +293,7 @@ cdef object fractional(Call* c, int n, bint indices):
     else:
         raise ValueError(f"{op_name(c)}(): needs an output_size or an output_ratio")
     for i in range(n):
-        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2]:
+        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # PyTorch's 3-d one leaves one over
             fail(c, f"windows of {dims_str(n, kernel)} at {dims_str(n, sizes + 2)} places do not fit an input of "
                     f"{dims_str(n, x.sizes + 2)}")
     if is_none(c, 5):

@@ -1,5 +1,5 @@
 """Tensors of a pattern: arange, linspace, logspace, eye, triangles of indices, scalars."""
-from libc.math cimport ceil, isfinite
+from libc.math cimport ceil, floor, isfinite
 from metatensor._core.dtype cimport BOOL, I64, DType, by_code, default_complex, default_float, number_kind
 from metatensor._core.layout cimport add_dims, mul_dims
 from metatensor._core.op cimport MIXED, OUT, Call, arg, define, int_arg, is_none, op_name, result_device
@@ -75,6 +75,32 @@ cdef object arange_start(Call* c):
     return _arange(c, arg(c, 0), arg(c, 1), arg(c, 2), 3)
 
 
+cdef object range_meta(Call* c):
+    """(start, end, step, options): with the end, of floats unless told otherwise; int64 counts in integers."""
+    cdef object start = arg(c, 0), end = arg(c, 1), step = arg(c, 2)
+    cdef DType dtype = option_dtype(c, 3, default_float())
+    cdef double length
+    cdef dim_t n
+    if isinstance(start, complex) or isinstance(end, complex) or isinstance(step, complex):
+        raise RuntimeError(f"{op_name(c)}(): complex bounds have no order")
+    if dtype.kind != KIND_FLOAT and dtype.kind != KIND_INT:
+        raise NotImplementedError(f"{op_name(c)}(): dtype {dtype.name} is not supported")
+    _check_floats(c, start, end, step)
+    if dtype.code == I64:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError(f"{op_name(c)}(): the step is 0 as an int64")
+        n = (end - start) // step + 1
+    else:
+        length = floor((<double>end - <double>start) / <double>step)
+        if not length < 4e18:
+            raise RuntimeError(f"{op_name(c)}(): {length} elements are too many")
+        n = <dim_t>length + 1
+    return with_options(c, 3, new_contiguous(1, &n, dtype, option_device(c, 3)))
+
+
+define(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", range_meta, OUT,
+       "start, start + step, ... up to and including end. `arange` stops before its end, as Python's range does.")
 define(f"arange(Scalar end, *, {OPTIONS}) -> Tensor", arange_end, OUT,
        "start, start + step, ... up to but not including end.")
 define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", arange_start, OUT)

@@ -4,12 +4,12 @@ from math import comb
 from metatensor._core.dtype cimport I32, I64
 from metatensor._core.layout cimport copy_dims, mul_dims
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, METHOD_ONLY, Call, arg, bool_arg, call, define, dim_arg, dims_arg, int_arg, is_none, op_name,
-    result_device, tensor_arg, wrap,
+    COMPOSITE, FUNCTION_ONLY, METHOD_ONLY, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, int_arg, is_none,
+    op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_PRESERVE, MAX_DIMS, dim_t
-from metatensor.ops.factory cimport make_like
+from metatensor.ops.factory cimport fresh_like, make_like
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
 from metatensor._core.errors import data_dependent
@@ -154,15 +154,9 @@ cdef object roll_meta(Call* c):
 
 cdef object flip_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t dims[MAX_DIMS]
-    cdef int n = dims_arg(c, 1, dims), i, d
-    cdef unsigned long long seen = 0
-    for i in range(n):
-        d = wrap(c, dims[i], t.ndim)
-        if seen >> d & 1:
-            raise RuntimeError(f"{op_name(c)}(): dimension {d} appears twice in {list(dims_tuple(n, dims))}")
-        seen |= 1ULL << d
-    return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+    cdef bint chosen[MAX_DIMS]
+    dim_list(c, 1, t.ndim, chosen)
+    return fresh_like(t, t.dtype, result_device(c))
 
 
 cdef object flip_side_body(Call* c):

@@ -1,21 +1,28 @@
 """Reductions: results are contiguous, reduced dimensions vanish or stay as size 1 (keepdim)."""
-from metatensor._core.device cimport Device
+from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
 from metatensor._core.op cimport (
-    COMPOSITE, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OUT, REAL_ONLY,
+    COMPOSITE, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY,
     Call, alias_op, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns,
     op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, SET_DIMS, dim_t
 from metatensor.ops.pointwise cimport binary
 
 
 # Shapes -----------------------------------------------------------------------------
 
+cdef int require_set(Tensor t) except -1:
+    if t.ndim > SET_DIMS:
+        raise RuntimeError(f"reductions are of tensors with at most {SET_DIMS} dimensions, got {t.ndim}")
+    return 0
+
+
 cdef Tensor reduced(Tensor t, const bint* chosen, bint keepdim, DType dtype, Device device):
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = 0
+    require_set(t)
     for i in range(t.ndim):
         if not chosen[i]:
             sizes[n] = t.sizes[i]
@@ -29,6 +36,7 @@ cdef Tensor reduced(Tensor t, const bint* chosen, bint keepdim, DType dtype, Dev
 cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device device):
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = 0
+    require_set(t)
     for i in range(t.ndim):
         if dim >= 0 and i != dim:
             sizes[n] = t.sizes[i]
@@ -37,6 +45,35 @@ cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device dev
             sizes[n] = 1
             n += 1
     return new_contiguous(n, sizes, dtype, device)
+
+
+cdef Tensor put_back(Tensor t, const bint* chosen):
+    """An empty result on meta whose reduced dimensions were inserted again, as PyTorch's kernels there do it.
+
+    Each has the stride that a step over all of the next dimension would have: 0 where that is empty.
+    """
+    cdef int i
+    cdef dim_t step = 1
+    if t.total == 0 and t.storage.device is META:
+        for i in range(t.ndim - 1, -1, -1):
+            if chosen[i]:
+                t.strides[i] = step
+            else:
+                step = t.strides[i] * t.sizes[i]
+    return t
+
+
+cdef Tensor reduced_back(Call* c, Tensor t, const bint* chosen, bint keepdim, DType dtype):
+    cdef Tensor made = reduced(t, chosen, keepdim, dtype, result_device(c))
+    return put_back(made, chosen) if keepdim else made
+
+
+cdef Tensor reduced_dim_back(Call* c, Tensor t, int dim, bint keepdim, DType dtype):
+    cdef bint chosen[MAX_DIMS]
+    cdef int i
+    for i in range(t.ndim):
+        chosen[i] = dim < 0 or i == dim
+    return reduced_back(c, t, chosen, keepdim, dtype)
 
 
 # Checks -----------------------------------------------------------------------------
@@ -102,7 +139,7 @@ cdef object sum_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
     dim_list(c, 1, t.ndim, chosen)
-    return reduced(t, chosen, bool_arg(c, 2), sum_dtype(c, 3, t), result_device(c))
+    return reduced_back(c, t, chosen, bool_arg(c, 2), sum_dtype(c, 3, t))
 
 
 cdef object mean_meta(Call* c):
@@ -127,14 +164,17 @@ cdef object nan_meta(Call* c):
         dim_list(c, 1, t.ndim, chosen)
     if t.dtype.kind == KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): complex inputs are not supported")
-    return mean_meta(c) if op_flags(c) & OPTION_A else sum_meta(c)
+    if op_flags(c) & OPTION_A:
+        return mean_meta(c)
+    dim_list(c, 1, t.ndim, chosen)
+    return reduced(t, chosen, bool_arg(c, 2), sum_dtype(c, 3, t), result_device(c))
 
 
 cdef object prod_meta(Call* c):
     """(input, int? dim, keepdim, dtype)"""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = -1 if is_none(c, 1) else dim_arg(c, 1, t.ndim)
-    return reduced_dim(t, dim, bool_arg(c, 2), sum_dtype(c, 3, t), result_device(c))
+    return reduced_dim_back(c, t, dim, bool_arg(c, 2), sum_dtype(c, 3, t))
 
 
 define("sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", sum_meta, OUT,
@@ -189,7 +229,7 @@ cdef object amax_meta(Call* c):
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not t.dtype:
         raise RuntimeError(f"{op_name(c)}(): out must have the dtype of input, {t.dtype.name}, "
                            f"got {(<Tensor>c.out).dtype.name}")
-    return reduced(t, chosen, bool_arg(c, 2), t.dtype, result_device(c))
+    return reduced_back(c, t, chosen, bool_arg(c, 2), t.dtype)
 
 
 cdef object aminmax_meta(Call* c):
@@ -202,8 +242,8 @@ cdef object aminmax_meta(Call* c):
         dim = dim_arg(c, 1, t.ndim)
         require_nonempty(c, t, dim)
     require_real(c, t)
-    return make_returns(c, (reduced_dim(t, dim, keepdim, t.dtype, result_device(c)),
-                            reduced_dim(t, dim, keepdim, t.dtype, result_device(c))))
+    return make_returns(c, (reduced_dim_back(c, t, dim, keepdim, t.dtype),
+                            reduced_dim_back(c, t, dim, keepdim, t.dtype)))
 
 
 cdef object max_meta(Call* c):
@@ -272,12 +312,15 @@ cdef object var_meta(Call* c):
     cdef DType real = to_real(t.dtype)
     cdef bint chosen[MAX_DIMS]
     cdef bint keepdim = bool_arg(c, 3)
+    cdef Tensor spread
     require_floating(c, t.dtype)
     dim_list(c, 1, t.ndim, chosen)
+    spread = reduced(t, chosen, keepdim, real, result_device(c))
+    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # a root of it, or a sum, is made anew
+        put_back(spread, chosen)
     if op_flags(c) & OPTION_A:
-        return (reduced(t, chosen, keepdim, real, result_device(c)),
-                reduced(t, chosen, keepdim, t.dtype, result_device(c)))
-    return reduced(t, chosen, keepdim, real, result_device(c))
+        return spread, reduced(t, chosen, keepdim, t.dtype, result_device(c))
+    return spread
 
 
 cdef object var_all_meta(Call* c):
@@ -297,9 +340,9 @@ cdef int define_var(str name, str result, long flags, str doc) except -1:
     define(f"{name}.unbiased(Tensor input, bool unbiased=True) -> {result}", var_all_meta, flags)
     return 0
 
-define_var("var", "Tensor", OUT, "Variance over `dim`, divided by N - correction (1 unless given).")
+define_var("var", "Tensor", OUT | OPTION_B, "Variance over `dim`, divided by N - correction (1 unless given).")
 define_var("std", "Tensor", OUT, "Standard deviation over `dim`: the root of `var`.")
-define_var("var_mean", "(Tensor, Tensor)", OPTION_A, "Variance and mean over `dim`.")
+define_var("var_mean", "(Tensor, Tensor)", OPTION_A | OPTION_B, "Variance and mean over `dim`.")
 define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation and mean over `dim`.")
 
 

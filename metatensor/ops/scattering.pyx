@@ -1,20 +1,29 @@
 """Writing elements by index tensors or masks: scatter, index_add and kin, put, masked_scatter, index_put."""
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
-from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
+from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg, is_none, op_name,
     result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.factory cimport check_fill, make_like
 from metatensor.ops.gathering cimport check_gather, check_long, check_out
+from metatensor.ops.pointwise cimport elementwise_like
 
 
 cdef int _same_dtype(Call* c, Tensor t, Tensor src) except -1:
     if t.dtype is not src.dtype:
         raise RuntimeError(f"{op_name(c)}(): the source must have the input's dtype, {t.dtype.name}, not {src.dtype.name}")
     return 0
+
+
+cdef Tensor _contiguous_on_meta(Tensor made):
+    """A fresh result, made anew on meta where it is not contiguous: PyTorch has other kernels there."""
+    if made.storage.device is META and not made.flags & T_CONTIGUOUS:
+        return new_contiguous(made.ndim, made.sizes, made.dtype, META)
+    return made
 
 
 cdef Tensor _dense(Call* c, Tensor t):
@@ -135,6 +144,8 @@ cdef object index_add_meta(Call* c):
     """index_add, index_copy: (input, dim, index, source, ...)"""
     cdef Tensor t = tensor_arg(c, 0)
     _check_slices(c, t, tensor_arg(c, 2), tensor_arg(c, 3))
+    if result_device(c) is META:
+        return _contiguous_on_meta(elementwise_like(t, t.dtype, META))
     return _dense(c, t)
 
 
@@ -158,7 +169,8 @@ cdef object index_fill_meta(Call* c):
             raise RuntimeError(f"{op_name(c)}(): a complex value cannot be written to {t.dtype.name}")
     else:
         check_fill(c, t.dtype, arg(c, 3))
-    return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+    value = make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
+    return value if is_dense(t.ndim, t.sizes, t.strides) else _contiguous_on_meta(value)
 
 
 define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", index_add_meta,

@@ -1,7 +1,7 @@
 """Sorting and order statistics. Sorted results keep the input's layout; selections are contiguous."""
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
-from metatensor._core.layout cimport Layout, copy_dims, preserve_strides, row_major
+from metatensor._core.layout cimport Layout, copy_dims, row_major
 from metatensor._core.op cimport (
     DATA, NO_GRAD, OPTION_A, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
     is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
@@ -9,6 +9,7 @@ from metatensor._core.op cimport (
 from metatensor._core.size cimport make_size
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, MAX_DIMS, dim_t
+from metatensor.ops.factory cimport fresh_like
 from metatensor.ops.reduction cimport reduced_dim, require_nonempty, require_real
 
 from metatensor._core import errors
@@ -24,9 +25,7 @@ cdef int require_sortable(Call* c, Tensor t) except -1:
 
 cdef Tensor like_input(Call* c, Tensor t, DType dtype):
     """The input's sizes and order of dimensions, dense."""
-    cdef dim_t strides[MAX_DIMS]
-    preserve_strides(t.ndim, t.sizes, t.strides, strides)
-    return new_strided(t.ndim, t.sizes, strides, dtype, result_device(c))
+    return fresh_like(t, dtype, result_device(c))
 
 
 cdef object sorted_pair(Call* c, int dim_slot):

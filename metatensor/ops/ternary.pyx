@@ -10,6 +10,7 @@ from metatensor._core.op cimport (
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_INT
+from metatensor.ops.factory cimport check_fill
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, elementwise_like, elementwise_result, fail,
     no_operands, operand, operand_arg, promoted, ruled, shape_operand, unary,
@@ -61,8 +62,8 @@ cdef object masked_fill(Call* c):
             fail(c, f"argument 'value' must be a number or a 0-d tensor, got shape {shape_str(value)}")
         if value.dtype.kind == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
             fail(c, f"a complex value cannot be stored in a {t.dtype.name} tensor")
-    elif number_kind(arg(c, 2)) == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
-        fail(c, f"the complex value {arg(c, 2)} cannot be stored in a {t.dtype.name} tensor")
+    else:
+        check_fill(c, t.dtype, arg(c, 2))
     no_operands(&o)
     shape_operand(&o, t)
     shape_operand(&o, mask)

@@ -17,25 +17,6 @@ cdef dict _corners = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3, 
 cdef tuple _plain = ("nearest", "nearest-exact", "area")
 
 
-cdef int check_mode(Call* c, Tensor t, str mode) except -1:
-    """Modes, and what goes with them."""
-    cdef bint corners = not is_none(c, 4) and bool_arg(c, 4)
-    if mode in _plain:
-        if not is_none(c, 4):
-            raise ValueError(f"{op_name(c)}(): align_corners goes with 'linear', 'bilinear', 'bicubic' and "
-                             f"'trilinear', not with mode={mode!r}")
-    if bool_arg(c, 6) and (mode not in ("bilinear", "bicubic", "lanczos") or t.ndim != 4):
-        raise ValueError(f"{op_name(c)}(): antialias goes with 'bilinear', 'bicubic' and 'lanczos' and an input of 4 "
-                         f"dimensions, not with mode={mode!r} and shape {shape_str(t)}")
-    if t.ndim < 3 or t.ndim > 5 or (mode not in _plain and _corners.get(mode) != t.ndim - 2):
-        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} does not exist for an input of shape {shape_str(t)}; "
-                                  "there are 'nearest', 'nearest-exact', 'area', 'linear' (3 dimensions), 'bilinear', "
-                                  "'bicubic', 'lanczos' (4) and 'trilinear' (5)")
-    if mode == "lanczos" and (corners or not bool_arg(c, 6)):
-        raise ValueError(f"{op_name(c)}(): mode='lanczos' needs antialias=True and no align_corners")
-    return 0
-
-
 cdef tuple per_dimension(Call* c, int slot, str name, int n):
     """One value for each of `n` spatial dimensions."""
     cdef object value = arg(c, slot)
@@ -46,6 +27,30 @@ cdef tuple per_dimension(Call* c, int slot, str name, int n):
     return (value,) * n
 
 
+cdef int check_mode(Call* c, Tensor t, str mode) except -1:
+    """Modes, and what goes with them."""
+    cdef bint corners = not is_none(c, 4) and bool_arg(c, 4)
+    if mode in _plain:
+        if not is_none(c, 4):
+            raise ValueError(f"{op_name(c)}(): align_corners goes with 'linear', 'bilinear', 'bicubic' and "
+                             f"'trilinear', not with mode={mode!r}")
+    if bool_arg(c, 6) and (mode not in ("bilinear", "bicubic", "lanczos") or t.ndim != 4):
+        raise ValueError(f"{op_name(c)}(): antialias goes with 'bilinear', 'bicubic' and 'lanczos' and an input of 4 "
+                         f"dimensions, not with mode={mode!r} and shape {shape_str(t)}")
+    if is_none(c, 1) == is_none(c, 2):
+        raise ValueError(f"{op_name(c)}(): needs either size or scale_factor, got "
+                         f"{'neither' if is_none(c, 1) else 'both'}")
+    per_dimension(c, 1, "size", t.ndim - 2)
+    per_dimension(c, 2, "scale_factor", t.ndim - 2)
+    if t.ndim < 3 or t.ndim > 5 or (mode not in _plain and _corners.get(mode) != t.ndim - 2):
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} does not exist for an input of shape {shape_str(t)}; "
+                                  "there are 'nearest', 'nearest-exact', 'area', 'linear' (3 dimensions), 'bilinear', "
+                                  "'bicubic', 'lanczos' (4) and 'trilinear' (5)")
+    if mode == "lanczos" and (corners or not bool_arg(c, 6)):
+        raise ValueError(f"{op_name(c)}(): mode='lanczos' needs antialias=True and no align_corners")
+    return 0
+
+
 cdef int wrong_type(Call* c, int slot, str name, int n) except -1:
     raise TypeError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {arg(c, slot)!r}")
 
@@ -53,9 +58,6 @@ cdef int wrong_type(Call* c, int slot, str name, int n) except -1:
 cdef int resized(Call* c, Image* x, dim_t least, dim_t* sizes) except -1:
     """The sizes asked for, or those that the factors give, rounded down; at least `least`."""
     cdef int i = 2
-    if is_none(c, 1) == is_none(c, 2):
-        raise ValueError(f"{op_name(c)}(): needs either size or scale_factor, got "
-                         f"{'neither' if is_none(c, 1) else 'both'}")
     if not is_none(c, 1):
         if not is_none(c, 5) and bool_arg(c, 5):
             raise ValueError(f"{op_name(c)}(): recompute_scale_factor says nothing where size is given")

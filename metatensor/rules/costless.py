@@ -15,7 +15,7 @@ def _names(*families: str) -> frozenset[str]:
 FACTORY = """
     arange bartlett_window blackman_window complex empty empty_like empty_permuted empty_strided eye fft.fftfreq
     fft.rfftfreq full full_like hamming_window hann_window kaiser_window linspace logspace new_empty new_empty_strided
-    new_full new_ones new_tensor new_zeros ones ones_like scalar_tensor tensor tril_indices triu_indices zeros
+    new_full new_ones new_tensor new_zeros ones ones_like range scalar_tensor tensor tril_indices triu_indices zeros
     zeros_like
 """
 MOVES = """
@@ -35,13 +35,15 @@ FREE = _names(FACTORY, MOVES)
 """They make or move numbers and compute none."""
 
 POINTWISE = """
-    addr angle bucketize clamp_ copysign fmax fmin frexp ger isclose isfinite isinf isnan isneginf isposinf isreal
+    addr angle bucketize clamp_ copysign fmax fmin frexp ger isclose isfinite isin isinf isnan isneginf isposinf isreal
     logaddexp logaddexp2 maximum minimum nn.functional.celu nn.functional.glu nn.functional.prelu nn.functional.rrelu
     nn.functional.selu nn.functional.softsign nn.functional.tanhshrink nn.functional.threshold outer polar positive
     prelu rsub searchsorted signbit tril_ triu_ vander
 """
 REDUCTION = """
-    all allclose amax amin aminmax any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum dist equal hash_tensor
+    all allclose amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod cumsum dist
+    equal hash_tensor histc histogram
+    _histogramdd_bin_edges _histogramdd_from_bin_tensors
     index_add index_reduce is_nonzero item kthvalue linalg.matrix_norm linalg.norm linalg.vector_norm log_softmax
     logcumsumexp logsumexp max mean median min mode msort nan_to_num nanmean nanmedian nanquantile nansum
     nn.functional.log_softmax nn.functional.softmax nn.functional.softmin norm prod quantile renorm scatter_add

@@ -126,6 +126,18 @@ def attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) ->
     return 2 * prod(out.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
+def recurrent(out: Any, input: Any, *args: Any, **__: Any) -> int:
+    """Each weight, a matrix, times every step of every sequence; packed data come as (rows, features)."""
+    packed = isinstance(args[2], (list, tuple))
+    rows = input.shape[0] if packed else input.shape[0] * input.shape[1]
+    return 2 * rows * sum(p.numel() for p in args[2 if packed else 1] if p.dim() == 2)
+
+
+def recurrent_cell(out: Any, input: Any, hx: Any, w_ih: Any, w_hh: Any, *_: Any, **__: Any) -> int:
+    """One step: both weights times the batch."""
+    return 2 * input.shape[0] * (w_ih.numel() + w_hh.numel())
+
+
 FLOPS: dict[str, Rule] = {
     "mm": mm,
     "_scaled_mm": mm,
@@ -153,6 +165,14 @@ FLOPS: dict[str, Rule] = {
     "nn.functional.conv_transpose2d": transposed_convolution,
     "nn.functional.conv_transpose3d": transposed_convolution,
     "nn.functional.scaled_dot_product_attention": attention,
+    "lstm": recurrent,
+    "gru": recurrent,
+    "rnn_tanh": recurrent,
+    "rnn_relu": recurrent,
+    "lstm_cell": recurrent_cell,
+    "gru_cell": recurrent_cell,
+    "rnn_tanh_cell": recurrent_cell,
+    "rnn_relu_cell": recurrent_cell,
 }
 """Operator name to its rule; `metatensor.library.flops` adds to it."""
 

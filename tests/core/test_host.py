@@ -129,7 +129,7 @@ def looped():
         (["a"], None, ValueError, "too many dimensions: 'str'"),
         ({1, 2}, None, RuntimeError, "could not infer a dtype for set"),
         ([None], None, RuntimeError, "could not infer a dtype for NoneType"),
-        (looped(), None, ValueError, "nested more than 64 deep"),
+        (looped(), None, ValueError, "nested more than 72 deep"),
         ([2**63], None, ValueError, "does not fit in 64 bits"),
         ([256], "uint8", RuntimeError, "cannot be converted to uint8 without overflow"),
         ([-256], "uint8", RuntimeError, "without overflow"),

@@ -33,7 +33,12 @@ def test_many_dimensions():
     t = meta(*[1] * 10, 2, 3)
     assert t.ndim == 12 and (t + 1).shape == t.shape and t[0].ndim == 11
     with pytest.raises(RuntimeError):
-        meta(*[1] * 65)
+        meta(*[1] * 73)
+    most = meta(*[1] * 72)
+    assert (most + 1).ndim == 72 and most.permute(*range(71, -1, -1)).flatten().shape == (1,)
+    for reduce in (lambda t: t.sum(), lambda t: t.amax(0), lambda t: t.aminmax(dim=0), lambda t: t.flip(0)):
+        with pytest.raises(RuntimeError, match="64 dimensions"):
+            reduce(most)
 
 
 def test_sizes_are_checked():
@@ -171,3 +176,21 @@ def test_unknown_operands():
 def test_hashing_is_by_identity():
     t, u = meta(2), meta(2)
     assert {t: 1}[t] == 1 and hash(t) != hash(u)
+
+
+def test_reflected_methods_apply_to_anything():
+    """Called through the class they give NotImplemented where they do not apply, and operators work as ever."""
+
+    class Sub(mt.Tensor):
+        pass
+
+    t = mt.tensor([4.0])
+    assert mt.Tensor.__rsub__(2, 3) is mt.Tensor.__rpow__(t, "x") is mt.Tensor.__rdiv__(2, 3, device="cpu") is NotImplemented
+    assert mt.Tensor.__rsub__(t, 1).tolist() == [-3] and t.__rdiv__(2).tolist() == [0.5]
+    for x in (t, t.as_subclass(Sub), mt.nn.Parameter(t.clone())):
+        assert [(2 - x).item(), (2**x).item(), (10 % x).item(), (x - 2).item()] == [-2, 16, 2, 2]
+    assert type(2 - t.as_subclass(Sub)) is type(t - t.as_subclass(Sub)) is Sub
+    with pytest.raises(AttributeError):
+        mt.Tensor.__rdiv__(2, t)
+    with pytest.raises(TypeError):
+        "x" - t

@@ -142,6 +142,43 @@ def layers():
         ("CTCLoss", "(zero_infinity=True)"),
         ("MultiheadAttention", "(4, 2)"),
         ("MultiheadAttention", "(4, 2, kdim=3, add_bias_kv=True, bias=False, batch_first=True)"),
+        ("AdaptiveLogSoftmaxWithLoss", "(16, 20, [5, 10, 15], div_value=2.0)"),
+        ("AdaptiveLogSoftmaxWithLoss", "(8, 6, (2,), head_bias=True)"),
+        ("CrossMapLRN2d", "(3, k=2)"),
+        ("SyncBatchNorm", "(3)"),
+        ("SyncBatchNorm", "(3, affine=False, momentum=None)"),
+        ("LinearCrossEntropyLoss", "(4, 5)"),
+        ("LinearCrossEntropyLoss", "(4, 5, out_features=(2, 3), bias=True, ignore_index=1, label_smoothing=0.1)"),
+        ("NLLLoss2d", "(ignore_index=1)"),
+        ("TripletMarginWithDistanceLoss", "(margin=2.0, swap=True)"),
+        ("DataParallel", "(nn.Linear(2, 3))"),
+        ("Container", "(a=nn.ReLU(), b=nn.Linear(2, 3))"),
+        ("ParameterList", "()"),
+        ("ParameterDict", "()"),
+        ("RNNBase", "('GRU', 2, 3)"),
+        ("RNN", "(2, 3)"),
+        ("RNN", "(2, 3, 2, 'relu', False, True, 0.1, True)"),
+        ("LSTM", "(2, 3)"),
+        ("LSTM", "(2, 3, 2, bias=False, batch_first=True, dropout=0.5, bidirectional=True)"),
+        ("LSTM", "(2, 4, 2, bidirectional=True, proj_size=3)"),
+        ("LSTM", "(2, 4, bias=False, proj_size=1)"),
+        ("GRU", "(2, 3, num_layers=3, dropout=0.25)"),
+        ("RNNCell", "(2, 3)"),
+        ("RNNCell", "(2, 3, False, 'relu')"),
+        ("RNNCellBase", "(2, 3, True, 5)"),
+        ("LSTMCell", "(2, 3, bias=False)"),
+        ("GRUCell", "(2, 3)"),
+        ("TransformerEncoderLayer", "(4, 2, 8, batch_first=True)"),
+        ("TransformerEncoderLayer", "(4, 2, 8, 0.0, nn.ReLU(), norm_first=True, bias=False)"),
+        ("TransformerEncoderLayer", "(4, 1, activation='gelu', layer_norm_eps=1e-3)"),
+        ("TransformerDecoderLayer", "(4, 2, 8)"),
+        ("TransformerDecoderLayer", "(4, 2, 8, activation='gelu', bias=False)"),
+        ("TransformerEncoder", "(nn.TransformerEncoderLayer(4, 2, 8), 2)"),
+        ("TransformerEncoder", "(nn.TransformerEncoderLayer(4, 2, 8), 1, nn.LayerNorm(4), False, False)"),
+        ("TransformerDecoder", "(nn.TransformerDecoderLayer(4, 2, 8), 2, norm=nn.LayerNorm(4))"),
+        ("Transformer", "(8, 2, 1, 2, 16)"),
+        ("Transformer", "(4, 1, 1, 1, 8, 0.0, 'gelu', batch_first=True, norm_first=True, bias=False)"),
+        ("Transformer", "(4, 2, custom_encoder=nn.Linear(4, 4), custom_decoder=nn.Identity())"),
         ("Sequential", "()"),
         ("Sequential", "(nn.ReLU(), nn.Linear(2, 3), nn.Sequential(nn.Tanh()))"),
         ("Sequential", "(OrderedDict(a=nn.ReLU(), b=nn.Linear(2, 3)))"),
@@ -151,6 +188,26 @@ def layers():
         ("ModuleDict", "()"),
         ("ModuleDict", "({'x': nn.ReLU(), 'y': nn.ModuleList([nn.Sequential(nn.ReLU())] * 3)})"),
     ]
+
+
+def lazy_layers():
+    """The same of layers that are not built before their first input, with the shape of one that fits."""
+    found = [
+        ("LazyLinear", "(3)", (2, 4)),
+        ("LazyLinear", "(3, bias=False)", (4,)),
+        ("LazyConv1d", "(4, 3, padding=1, groups=2)", (2, 2, 5)),
+        ("LazyConv2d", "(4, (3, 2), stride=2, bias=False, padding_mode='circular')", (3, 6, 7)),
+        ("LazyConv3d", "(2, 2)", (1, 3, 4, 4, 4)),
+        ("LazyConvTranspose1d", "(4, 3, stride=2, output_padding=1)", (2, 2, 5)),
+        ("LazyConvTranspose2d", "(4, 3, groups=2, bias=False)", (2, 2, 5, 5)),
+        ("LazyConvTranspose3d", "(2, 2, dilation=2)", (1, 3, 4, 4, 4)),
+    ]
+    for d, shape in ((1, (4, 3, 5)), (2, (4, 3, 5, 2)), (3, (4, 3, 5, 2, 2))):
+        for kind in ("Batch", "Instance"):
+            found.append((f"Lazy{kind}Norm{d}d", "()", shape))
+            found.append((f"Lazy{kind}Norm{d}d", "(1e-3, 0.2, affine=False)", shape))
+            found.append((f"Lazy{kind}Norm{d}d", "(track_running_stats=False, bias=False)", shape))
+    return found
 
 
 def build(nn, name, call):

@@ -76,9 +76,21 @@ def test_refusals():
     x = on_meta(L, N, E)
     with pytest.raises(RuntimeError, match="give that too"):
         layer(x, x, x, is_causal=True)
-    with pytest.raises(RuntimeError, match=r"attn_mask has shape \[2, 2\], which is neither"):
+    with pytest.raises(RuntimeError, match=r"attn_mask must have shape \[3, 3\], got \[2, 2\]"):
         layer(x, x, x, attn_mask=on_meta(2, 2))
-    with pytest.raises(RuntimeError, match="key_padding_mask has shape"):
+    with pytest.raises(AssertionError, match="key_padding_mask must have shape"):
         layer(x, x, x, key_padding_mask=on_meta(N, L + 1, dtype=mt.bool))
     with pytest.raises(AssertionError, match="2 or 3 dimensions"):
         layer(on_meta(E), x, x)
+
+
+def test_choosing_a_kernel():
+    from metatensor.nn.attention import SDPBackend, sdpa_kernel
+
+    x = on_meta(1, 2, 3, 4)
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        assert nn.functional.scaled_dot_product_attention(x, x, x).shape == x.shape
+    with pytest.raises(AssertionError, match="got str"), sdpa_kernel("math"):
+        pass
+    torch = pytest.importorskip("torch")
+    assert {b.name: int(b) for b in SDPBackend} == {k: int(v) for k, v in torch.nn.attention.SDPBackend.__members__.items()}

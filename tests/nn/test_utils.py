@@ -70,6 +70,34 @@ def test_functional_call_errors(net):
     functional_call(net, full, (x,), strict=True)
 
 
+def test_functional_call_of_several_dicts(net):
+    x, new = mt.ones(3, 2), mt.ones(2, 2)
+    call = mt.func.functional_call
+    assert call(net, {"0.weight": new}, x).shape == call(net, ({"0.weight": new}, {"0.bias": mt.ones(2)}), (x,)).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"in more than one dict: \['0.weight'\]"):
+        call(net, [{"0.weight": new}, {"0.weight": new}], x)
+    with pytest.raises(ValueError, match="expected a dict"):
+        call(net, 3, x)
+
+
+def test_stack_module_state(device):
+    nets = [nn.BatchNorm1d(3, device=device) for _ in range(4)]
+    parameters, buffers = mt.func.stack_module_state(nets)
+    assert {k: tuple(v.shape) for k, v in parameters.items()} == {"weight": (4, 3), "bias": (4, 3)}
+    assert buffers["num_batches_tracked"].shape == (4,) and parameters["weight"].requires_grad and parameters["weight"].is_leaf
+    nets[0].weight.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="some of 'weight'"):
+        mt.func.stack_module_state(nets)
+    with pytest.raises(RuntimeError, match="at least one"):
+        mt.func.stack_module_state([])
+    with pytest.raises(RuntimeError, match="one class"):
+        mt.func.stack_module_state([nn.ReLU(), nn.Tanh()])
+
+
+def test_compile_changes_nothing(net):
+    assert net.compile(mode="default") is None and net(mt.ones(3, 2)).shape == (3, 2)
+
+
 def test_skip_init(device):
     layer = nn.utils.skip_init(nn.Linear, 2, 3, device=device)
     assert layer.weight.device.type == device and layer.weight.requires_grad

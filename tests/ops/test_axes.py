@@ -95,3 +95,23 @@ def test_real_tensors_conjugate_to_themselves():
         mt.view_as_real(t)
     with pytest.raises(RuntimeError, match="size 2 and stride 1"):
         mt.view_as_complex(mt.empty(2, 3, device="meta"))
+
+
+@pytest.mark.torch
+@given(layouts())
+def test_resolved_views_have_the_strides_of_copies(layout):
+    import torch
+
+    shape, strides = layout
+    for device in ("meta", "cpu"):
+        results = []
+        for m in (mt, torch):
+            t = m.empty_strided(shape, strides, dtype=m.complex64, device=device).conj()
+            results.append([tuple(r.stride()) for r in (t.resolve_conj(), t.imag.resolve_neg(), t.resolve_neg())])
+        assert results[0] == results[1]
+
+
+def test_values_of_resolved_views():
+    t = mt.tensor([[1 + 2j, 3 - 1j]]).t().conj()
+    assert t.resolve_conj().tolist() == [[1 - 2j], [3 + 1j]] and not t.resolve_conj().is_conj()
+    assert t.imag.resolve_neg().tolist() == [[-2], [1]] and not t.imag.resolve_neg().is_neg()

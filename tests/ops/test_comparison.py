@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import metatensor as mt
+from ops.against import agree
+from ops.layouts import conform, layouts
 from ops.pairs import DTYPES, INTS, grid, outcome, pair, same, samples, values
 
 COMPARE = {
@@ -136,3 +140,37 @@ def test_comparison_with_what_is_no_number():
     assert (t != "text") is True
     with pytest.raises(TypeError):
         t < "text"  # noqa: B015
+
+
+@pytest.mark.torch
+@given(layouts(), layouts(), st.sampled_from([*DTYPES, "uint16"]), st.sampled_from(DTYPES))
+def test_isin_metadata(elements, others, dtype, other):
+    conform(lambda m, a, b: m.isin(a, b), (elements, dtype), (others, other))
+    conform(lambda m, a: (m.isin(a, 2), m.isin(a, 1.5, invert=True), m.isin(2, a)), (elements, dtype))
+
+
+@pytest.mark.torch
+@given(st.lists(st.sampled_from([0, 1, 2, 7, 200, 0.1, 1.5, np.nan]), max_size=9), st.data())
+def test_isin_values(numbers, data):
+    """Compared in the dtype that both promote to, so that a number is what it is in the tensor's; NaN is in nothing.
+
+    Among ten and more PyTorch searches otherwise, with 0.1 as a double.
+    """
+    import torch
+
+    a, b = (data.draw(st.sampled_from(["uint8", "int64", "float16", "float32", "float64"])) for _ in range(2))
+    x, y = torch.tensor(numbers).nan_to_num(3).to(getattr(torch, a)), torch.tensor([0.1, 1, 200]).to(getattr(torch, b))
+    invert, number = data.draw(st.booleans()), data.draw(st.sampled_from([0, 1, 1.5, 0.1, 200]))
+    agree(lambda m, x, y: m.isin(x, y, invert=invert), x, y)
+    if "float16" not in (a, b):
+        agree(lambda m, x, y: m.isin(x, y[0]), x, y)
+    agree(lambda m, x: (m.isin(x, number), m.isin(number, x, invert=invert)), x)
+
+
+def test_isin_takes_one_number():
+    with pytest.raises(TypeError):
+        mt.isin(1, 2)
+    with pytest.raises(RuntimeError, match="isin.*bool"):
+        mt.isin(meta("bool"), 1)
+    nan = mt.tensor([np.nan, 1.0])
+    assert mt.isin(nan, nan).tolist() == [False, True]

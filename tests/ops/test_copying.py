@@ -156,3 +156,29 @@ def test_what_is_no_number_is_moved_but_not_converted(dtype, device):
     for call in (lambda: t.float(), lambda: ones.to(t.dtype), lambda: t.to("cpu", mt.float32), lambda: t.copy_(ones)):
         with pytest.raises(RuntimeError, match="cannot convert"):
             call()
+
+
+@pytest.mark.torch
+@given(layouts(min_size=0), st.sampled_from(["copy_", "add_", "mul_"]))
+def test_writing_over_itself(layout, name):
+    """An expanded tensor cannot be written to, unless it is empty."""
+    import torch
+
+    shape, strides = layout
+    results = []
+    for m in (mt, torch):
+        room = m.zeros(1 + sum(max(n - 1, 0) * s for n, s in zip(shape, strides)))
+        try:
+            results.append(tuple(getattr(room.as_strided(shape, strides), name)(m.ones(shape)).stride()))
+        except RuntimeError:
+            results.append("refused")
+    assert results[0] == results[1]
+
+
+def test_types_by_name(device):
+    t = mt.zeros(2, device="cpu")
+    assert t.type() == "metatensor.FloatTensor" and t.type("metatensor.LongTensor").dtype is mt.int64
+    assert t.double().type(mt.Tensor).dtype is mt.float32
+    for wanted, error in (("LongTensor", ValueError), ("metatensor.NoTensor", ValueError), (float, ValueError), (2, TypeError)):
+        with pytest.raises(error):
+            t.type(wanted)

@@ -94,8 +94,10 @@ def views_agree_or_fail(call, layout):
             raise AssertionError(f"{layout} on {device}: PyTorch gives {tuple(theirs.shape)}") from ours
         assert tuple(ours.shape) == tuple(theirs.shape), (layout, device)
         if 0 not in ours.shape:
-            known = [(a, b) for n, a, b in zip(ours.shape, ours.stride(), theirs.stride()) if n > 1]
-            assert all(a == b for a, b in known), (layout, device, ours.stride(), theirs.stride())
+            there = attempt(lambda: call(torch, filled(torch, layout, device)))
+            there = theirs if isinstance(there, Exception) else there
+            known = [(a, b) for n, a, b in zip(ours.shape, ours.stride(), there.stride()) if n > 1]
+            assert all(a == b for a, b in known), (layout, device, ours.stride(), there.stride())
         if device == "cpu":
             assert ours.tolist() == theirs.tolist(), layout
 
@@ -200,11 +202,13 @@ def test_masks_without_data(index):
     ],
 )
 def test_strides_of_what_index_tensors_give(layout, index, strides):
-    """The strides that index tensors happen to have in dimensions of size 1 count."""
+    """The strides that index tensors happen to have in dimensions of size 1 count on devices, though not on meta."""
     import torch
 
     assert torch.empty_strided(*layout)[index].stride() == strides
-    assert mt.empty_strided(*layout, device="meta")[index].stride() == strides
+    assert mt.empty_strided(*layout)[index].stride() == strides
+    assert mt.empty_strided(*layout, device="meta")[index].stride() == \
+        torch.empty_strided(*layout, device="meta")[index].stride()
 
 
 def test_index_tensors_of_no_dimension():
@@ -289,7 +293,7 @@ def test_modes_see_ops():
         (mt.ones(2, dtype=mt.bool), IndexError, r"the mask of shape \[2\] does not match the tensor of shape \[3, 4\]"),
         (mt.tensor([[0, 1], [1, 0]])[:0], None, ""),
         ((mt.tensor([0, 1]), mt.tensor([0, 1, 2])), IndexError, r"index tensors of shapes \[2\], \[3\] do not broadcast"),
-        (tuple([None] * 70), RuntimeError, "at most 64 dimensions"),
+        (tuple([None] * 80), RuntimeError, "at most 72 dimensions"),
         (tuple([None] * 200), (IndexError, RuntimeError), "at most"),
     ],
 )

@@ -228,3 +228,20 @@ def test_scaled_mm(device):
     with pytest.raises(RuntimeError, match="scale_a.*float16"):
         eight = meta(16, 16, dtype=mt.float8_e4m3fn)
         mt._scaled_mm(eight, eight, meta(dtype=mt.float16), meta())
+
+
+@pytest.mark.torch
+@given(st.sampled_from(["mm", "bmm", "mv", "dot", "matmul", "linear"]), st.sampled_from(["bool", "int64"]), st.data())
+def test_empty_products_of_bools(name, dtype, data):
+    """PyTorch multiplies no bools, but where there is nothing to multiply it does not look."""
+    from ops.against import agree
+
+    n, k, m, b = (data.draw(st.sampled_from([0, 1, 2])) for _ in range(4))
+    shapes = {
+        "mm": ((n, k), (k, m)), "bmm": ((b, n, k), (b, k, m)), "mv": ((n, k), (k,)), "dot": ((k,), (k,)),
+        "matmul": ((b, n, k), (k, m)), "linear": ((n, k), (m, k)),
+    }[name]  # fmt: skip
+    import torch
+
+    tensors = [torch.ones(s, dtype=getattr(torch, dtype)) for s in shapes]
+    agree(lambda lib, *t: getattr(lib.nn.functional if name == "linear" else lib, name)(*t), *tensors)

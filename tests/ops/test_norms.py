@@ -134,3 +134,11 @@ def test_cdist_of_near_points(device):
 @given(shape=shapes(min_dims=2, max_dims=3, min_size=1))
 def test_renorm_values(shape):
     agree(lambda m, x: (m.renorm(x, 2, 1, 0.7), x.renorm_(1, 0, 0.5)), numbers("float32", shape))
+
+
+def test_names_of_the_first_argument():
+    x = mt.ones(2, 2)
+    for norm in (mt.linalg.norm, mt.linalg.matrix_norm, mt.linalg.vector_norm):
+        assert norm(input=x).item() == norm(x=x).item() == norm(a=x).item() == 2
+        with pytest.raises(TypeError):
+            norm(A=x)

@@ -101,3 +101,14 @@ def test_channel_shuffle(channels, space, groups):
 def test_bad_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(2, 3, 4, 5, device="meta"))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular", "constant"])
+@pytest.mark.parametrize("dtype", ["bool", "uint16", "uint8", "int64", "float16", "complex64"])
+def test_dtypes_of_borders(mode, dtype):
+    import torch
+
+    for n in (1, 2, 3):
+        x = torch.ones((1, 2, *[3] * n)).to(getattr(torch, dtype))
+        agree(lambda m, t, n=n: m.nn.functional.pad(t, (1, 1) * n, mode=mode), x)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 
 import metatensor as mt
-from ops.layouts import conform, layouts, shapes
+from ops.layouts import conform, empty, layouts, shapes
 
 NAMES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
@@ -226,19 +226,34 @@ def both(shape, strides, name):
 def test_strides_are_those_of_pytorch(layouts):
     import torch
 
-    pairs = [both(shape, strides, "float32") for shape, strides in layouts]
-    ours, theirs = [p[0] for p in pairs], [p[1] for p in pairs]
     calls = {
         1: [lambda m, a: m.exp(a), lambda m, a: a + 2, lambda m, a: m.clamp(a, 0, 1), lambda m, a: a == 1.5],
         2: [lambda m, a, b: a + b, lambda m, a, b: m.rsub(a, b), lambda m, a, b: m.lerp(a, b, 0.5),
             lambda m, a, b: m.clamp(a, min=b)],
-        3: [lambda m, a, b, c: m.addcmul(a, b, c), lambda m, a, b, c: m.where(a > 0, b, c),
-            lambda m, a, b, c: m.clamp(a, b, c)],
+        3: [lambda m, a, b, c: m.addcmul(a, b, c), lambda m, a, b, c: m.where(a > 0, b, c)],
     }  # fmt: skip
     for function in calls[len(layouts)]:
-        mine, reference = function(mt, *ours), function(torch, *theirs)
-        assert tuple(mine.shape) == tuple(reference.shape)
-        assert significant(mine.shape, mine.stride()) == significant(reference.shape, reference.stride())
+        for device in ("meta", "cpu"):
+            mine, reference = (function(m, *[empty(m, t, device=device) for t in layouts]) for m in (mt, torch))
+            assert tuple(mine.shape) == tuple(reference.shape)
+            assert significant(mine.shape, mine.stride()) == significant(reference.shape, reference.stride()), device
+
+
+@pytest.mark.torch
+@given(st.lists(st.integers(0, 3), max_size=4), st.data())
+def test_every_stride_on_meta(shape, data):
+    """Those that say nothing too, of one operand: PyTorch's meta kernels take numbers for none and empty for contiguous."""
+    import torch
+
+    strides = data.draw(strides_for(tuple(shape)))
+    theirs = torch.empty_strided(shape, strides, device="meta")
+    ours = meta(tuple(shape), strides=strides)
+    for call in [lambda m, t: -t, lambda m, t: t + 2, lambda m, t: 2 - t, lambda m, t: t == 1,
+                                    lambda m, t: m.zeros_like(t), lambda m, t: m.rand_like(t), lambda m, t: t + t]:  # fmt: skip
+        assert tuple(call(mt, ours).stride()) == call(torch, theirs).stride()
+    if 0 in shape:
+        assert tuple((ours + meta(())).stride()) == (theirs + torch.empty((), device="meta")).stride()
+        assert tuple(ours.sort(-1).values.stride()) == theirs.sort(-1).values.stride()
 
 
 @pytest.mark.torch
@@ -310,3 +325,17 @@ def test_operands_are_converted_before_their_strides_count(data, name):
     count = {"addcmul": 3, "sqrt": 1, "exp": 1}.get(name, 2)
     operands = [(data.draw(layouts(shape)), data.draw(st.sampled_from(NAMES[:6] + NAMES[8:10]))) for _ in range(count)]
     conform(lambda m, *tensors: getattr(m, name)(*tensors), *operands)
+
+
+@pytest.mark.torch
+@given(operands(2), st.sampled_from(["float32", "int64", "bool"]), st.sampled_from(["float32", "float64", "bool"]))
+def test_strides_on_meta_of_mixed_dtypes(layouts, first, second):
+    """Operands are broadcast, converted where their dtype is another, and only then ordered."""
+    import torch
+
+    layouts = [*layouts, layouts[0]][:2]
+    for call in (lambda m, a, b: m.add(a, b), lambda m, a, b: a == b, lambda m, a, b: m.logical_and(a, b),
+                 lambda m, a, b: m.where(a > 0, a, b), lambda m, a, b: m.atan2(a, b)):  # fmt: skip
+        mine, reference = (call(m, *[empty(m, t, d) for t, d in zip(layouts, (first, second))]) for m in (mt, torch))
+        assert tuple(mine.shape) == tuple(reference.shape)
+        assert significant(mine.shape, mine.stride()) == significant(reference.shape, reference.stride())

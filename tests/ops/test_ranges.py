@@ -115,3 +115,34 @@ def test_out(device):
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "0, 4", "0, 4, dtype=m.int64", "1, 2.5, 0.5", "4, 0, -1", "4, 0", "0, 4, 0", "1, 1", "0, 3.9", "0, float('nan')",
+        "0, 1, dtype=m.bool", "0, 4, dtype=m.float16", "0, 1, 0.3, dtype=m.float64", "0, 7, 2, dtype=m.uint8", "4",
+        "0.5, 7.5, 2, dtype=m.int32", "0, 4, 1.5, dtype=m.int64", "0, 1e20", "0, 1j", "0, 1, dtype=m.complex64",
+        "start=1, end=6, step=2",
+    ],
+)  # fmt: skip
+def test_closed_range(arguments):
+    import warnings
+
+    import torch
+
+    results = []
+    for library, device in ((torch, "cpu"), (mt, "cpu"), (mt, "meta")):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                t = eval(f"m.range({arguments}, device='{device}')", {"m": library})
+            results.append((str(t.dtype).partition(".")[2], tuple(t.shape), None if device == "meta" else t.tolist()))
+        except (RuntimeError, TypeError, ValueError) as error:
+            results.append(error)
+    theirs, ours, meta = results
+    if isinstance(theirs, Exception):
+        assert isinstance(ours, Exception) and isinstance(meta, Exception), (theirs, ours, meta)
+    else:
+        assert ours[:2] == theirs[:2] == meta[:2] and ours[2] == pytest.approx(theirs[2])

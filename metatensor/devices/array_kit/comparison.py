@@ -58,3 +58,10 @@ def bitwise_right_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
     a, b = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
     bits = out.dtype.itemsize * 8
     return xp.where((b < 0) | (b >= bits), (-(a < 0).astype(out.dtype)), xp.right_shift(a, b & (bits - 1)))
+
+
+@kernel("isin", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+def isin(kit: Any, out: Any, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    """NaN is in nothing."""
+    a, b = in_common(kit, elements, test_elements)
+    return kit.xp.isin(a, kit.xp.asarray(b), invert=invert)

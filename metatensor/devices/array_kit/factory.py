@@ -18,6 +18,8 @@ def fit(dtype: Any, value: Any) -> Any:
 
     RuntimeError where it does not fit: floats beyond an integer dtype, finite ones beyond a floating-point dtype.
     """
+    if isinstance(value, complex) and dtype.kind not in "cb":
+        value = value.real  # that the rest is 0 was seen before
     if dtype.kind in "iu" and isinstance(value, float):
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:  # NaN neither

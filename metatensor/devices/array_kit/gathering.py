@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from metatensor._core.placing import tensor_from_storage
 from metatensor.devices.array_kit.registry import kernel
 
-__all__ = ["place"]
+__all__ = ["names_nothing", "place"]
 
 
 def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
@@ -24,10 +26,29 @@ def is_mask(item: Any) -> bool:
     return not isinstance(item, slice) and item.dtype.kind == "b"
 
 
+def names_nothing(key: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a key that is out of bounds names no element: its arrays broadcast, and none indexes an empty dimension."""
+    shapes, at, empty = [], 0, False
+    for item in key:
+        if not isinstance(item, slice):
+            shapes.append((int(item.sum()),) if is_mask(item) else item.shape)
+            empty = empty or (not is_mask(item) and shape[at] == 0)
+        at += item.ndim if is_mask(item) else 1
+    try:
+        broadcast = np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return not empty or 0 in broadcast
+
+
 @kernel("_index", half="native")
 def index(kit: Any, out: Any, input: Any, indices: Any, dims: Any) -> None:
-    if out.size:  # indices that lead to no element are not looked at
-        out[...] = input[place(input.ndim, indices, dims)]
+    key = place(input.ndim, indices, dims)
+    try:
+        out[...] = input[key]
+    except IndexError:
+        if out.size or not names_nothing(key, input.shape):
+            raise
 
 
 @kernel("index_select", half="native")

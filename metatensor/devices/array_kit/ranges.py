@@ -20,6 +20,13 @@ def arange_start(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -
     return kit.xp.arange(out.size) * step + start
 
 
+@kernel("range")
+def closed_range(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -> Any:
+    if out.dtype.kind in "iu":
+        start, step = int(start), int(step)
+    return kit.xp.arange(out.size) * step + start
+
+
 def spaced(kit: Any, dtype: Any, start: Any, end: Any, steps: int) -> Any:
     """Evenly spaced numbers, counted from both ends so that both are exact; integers, cut first, in float64."""
     xp = kit.xp

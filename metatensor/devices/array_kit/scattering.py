@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metatensor.devices.array_kit.factory import fit
-from metatensor.devices.array_kit.gathering import place
+from metatensor.devices.array_kit.gathering import names_nothing, place
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -182,6 +182,9 @@ def index_put(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: A
     key = place(out.ndim, indices, dims)
     try:
         out[key] = values
+    except IndexError:
+        if out.size or not names_nothing(key, out.shape):
+            raise
     except ValueError:  # only with masks: other shapes are known before
         raise RuntimeError(
             f"index_put_(): values of shape {values.shape} do not broadcast to the indexed part, of shape {out[key].shape}"

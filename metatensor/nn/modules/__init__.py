@@ -30,16 +30,33 @@ from metatensor.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from metatensor.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from metatensor.nn.modules.attention import MultiheadAttention
-from metatensor.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
-from metatensor.nn.modules.container import ModuleDict, ModuleList, Sequential
+from metatensor.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
+from metatensor.nn.modules.container import Container, ModuleDict, ModuleList, Sequential
 from metatensor.nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from metatensor.nn.modules.distance import CosineSimilarity, PairwiseDistance
 from metatensor.nn.modules.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from metatensor.nn.modules.flatten import Flatten, Unflatten
 from metatensor.nn.modules.fold import Fold, Unfold
 from metatensor.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from metatensor.nn.modules.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from metatensor.nn.modules.linear import Bilinear, Identity, Linear
+from metatensor.nn.modules.linear_cross_entropy import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from metatensor.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -57,13 +74,15 @@ from metatensor.nn.modules.loss import (
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from metatensor.nn.modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from metatensor.nn.modules.module import Module
+from metatensor.nn.modules.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from metatensor.nn.modules.padding import (
     CircularPad1d,
     CircularPad2d,
@@ -104,7 +123,16 @@ from metatensor.nn.modules.pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
+from metatensor.nn.modules.rnn import GRU, LSTM, RNN, RNNBase
+from metatensor.nn.modules.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from metatensor.nn.modules.sparse import Embedding, EmbeddingBag
+from metatensor.nn.modules.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from metatensor.nn.modules.upsampling import (
     ChannelShuffle,
     PixelShuffle,
@@ -118,6 +146,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -140,6 +169,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -149,6 +179,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -163,6 +194,8 @@ __all__ = [
     "FractionalMaxPool3d",
     "GELU",
     "GLU",
+    "GRU",
+    "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
     "Hardshrink",
@@ -180,9 +213,26 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTM",
+    "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
@@ -195,6 +245,7 @@ __all__ = [
     "MaxUnpool2d",
     "MaxUnpool3d",
     "Mish",
+    "Module",
     "ModuleDict",
     "ModuleList",
     "MultiLabelMarginLoss",
@@ -202,6 +253,7 @@ __all__ = [
     "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
     "PReLU",
     "PairwiseDistance",
     "ParameterDict",
@@ -210,6 +262,10 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNN",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -231,9 +287,15 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",

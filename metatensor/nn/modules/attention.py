@@ -104,94 +104,32 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[mt.Tensor, mt.Tensor | None]:
         """The output, and the attention weights (N, L, S) or None; by head where they are not averaged."""
-        batched = query.dim() == 3
-        if not batched and query.dim() != 2:
-            raise AssertionError(
-                f"MultiheadAttention: expected a query of 2 or 3 dimensions, got shape {list(query.shape)}"
-            )
-        if is_causal and attn_mask is None:
-            raise RuntimeError("MultiheadAttention: is_causal only says what attn_mask is; give that too")
-        if not batched:
-            query, key, value = (x.unsqueeze(1) for x in (query, key, value))
-        elif self.batch_first:
+        swap = self.batch_first and query.dim() == 3 == key.dim() == value.dim()
+        if swap:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
-        hint = is_causal and key_padding_mask is None and not need_weights
-        mask = None if hint else self._mask(query, key, attn_mask, key_padding_mask)
-        q, k, v = self._heads(query, key, value)
-        if mask is not None and k.shape[2] > mask.shape[-1]:
-            mask = F.pad(mask, (0, k.shape[2] - mask.shape[-1]))  # what was added is always seen
-        output, weights = self._attend(q, k, v, mask, hint, need_weights)
-        output = self.out_proj(output.permute(2, 0, 1, 3).flatten(2))
-        if weights is not None and average_attn_weights:
-            weights = weights.mean(1)
-        if not batched:
-            return output.squeeze(1), None if weights is None else weights.squeeze(0)
-        return output.transpose(0, 1) if self.batch_first else output, weights
-
-    def _mask(
-        self, query: mt.Tensor, key: mt.Tensor, attn_mask: mt.Tensor | None, key_padding_mask: mt.Tensor | None
-    ) -> mt.Tensor | None:
-        """What is added to the scores (N, heads, L, S), or broadcasts to that; None where nothing is masked."""
-        (length, batch), source = query.shape[:2], key.shape[0]
-        mask = None
-        if attn_mask is not None:
-            mask = _additive(attn_mask, query.dtype)
-            if mask.dim() == 2:
-                mask = mask.unsqueeze(0).unsqueeze(0)
-                expected = [1, 1, length, source]
-            else:
-                expected = [batch, self.num_heads, length, source]
-                if list(mask.shape) == [batch * self.num_heads, length, source]:
-                    mask = mask.view(expected)
-            if list(mask.shape) != expected:
-                raise RuntimeError(
-                    f"MultiheadAttention: attn_mask has shape {list(attn_mask.shape)}, which is neither "
-                    f"{[length, source]} nor {[batch * self.num_heads, length, source]}"
-                )
-        if key_padding_mask is not None:
-            padding = _additive(key_padding_mask, query.dtype)
-            if padding.numel() != batch * source:
-                raise RuntimeError(
-                    f"MultiheadAttention: key_padding_mask has shape {list(padding.shape)}, not {[batch, source]}"
-                )
-            padding = padding.view(batch, 1, 1, source)
-            mask = padding if mask is None else mask + padding
-        return mask
-
-    def _heads(
-        self, query: mt.Tensor, key: mt.Tensor, value: mt.Tensor
-    ) -> tuple[mt.Tensor, mt.Tensor, mt.Tensor]:
-        """Query, key and value of each head, (N, heads, L or S, head_dim), with what is added to key and value."""
-        if self._qkv_same_embed_dim:
-            weights = self.in_proj_weight.chunk(3)
-        else:
-            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
-        if self.bias_k is not None and self.bias_v is not None:
-            k = mt.cat([k, self.bias_k.expand(1, k.shape[1], -1)])
-            v = mt.cat([v, self.bias_v.expand(1, v.shape[1], -1)])
-        if self.add_zero_attn:
-            zeros = k.new_zeros((1, *k.shape[1:]))
-            k, v = mt.cat([k, zeros]), mt.cat([v, zeros])
-        q, k, v = (x.unflatten(2, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3) for x in (q, k, v))
-        return q, k, v
-
-    def _attend(
-        self, q: mt.Tensor, k: mt.Tensor, v: mt.Tensor, mask: mt.Tensor | None, is_causal: bool, need_weights: bool
-    ) -> tuple[mt.Tensor, mt.Tensor | None]:
-        dropout = self.dropout if self.training else 0.0
-        if not need_weights:
-            return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal), None
-        scores = q * self.head_dim**-0.5 @ k.transpose(2, 3)
-        weights = F.softmax(scores if mask is None else scores + mask, -1)
-        if dropout > 0.0:
-            weights = F.dropout(weights, dropout)
-        return weights @ v, weights
-
-
-def _additive(mask: mt.Tensor, dtype: mt.dtype) -> mt.Tensor:
-    """A mask whose True means "not seen" as one that is added; one of numbers as it is."""
-    if mask.dtype != mt.bool:
-        return mask
-    return mt.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(mask, float("-inf"))
+        output, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim,
+            q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
+        return output.transpose(0, 1) if swap else output, weights

@@ -10,7 +10,7 @@ from metatensor.nn import init
 from metatensor.nn.module import Module
 from metatensor.nn.parameter import Parameter
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
 class _NormBase(Module):
@@ -160,3 +160,46 @@ class BatchNorm3d(_BatchNorm):
 
     def _check_input_dim(self, input: mt.Tensor) -> None:
         self._expect_dims(input, 5)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """`BatchNorm1d` for any (N, C, ...); of PyTorch's class with this name, the part within one process.
+
+    ``process_group`` is kept and not used: the statistics are those of the batch here. ValueError for fewer than 2
+    dimensions and for no channels.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: mt.Tensor) -> None:
+        if input.dim() < 2 or input.size(1) == 0:
+            raise ValueError(
+                f"SyncBatchNorm: expected at least 2 dimensions and some channels, got shape {list(input.shape)}"
+            )
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with its batch norms, itself or below, replaced by ones of this class that have their state."""
+        result = module
+        if isinstance(module, _BatchNorm):
+            arguments = module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
+            result = SyncBatchNorm(*arguments, process_group, bias=module.bias is not None)
+            for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked", "training"):
+                setattr(result, name, getattr(module, name))
+        for name, child in module.named_children():
+            result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return result

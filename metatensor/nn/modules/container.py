@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,17 @@ from metatensor.nn.module import Module
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+__all__ = ["Container", "ModuleDict", "ModuleList", "Sequential"]
+
+
+class Container(Module):
+    """Modules by name, given as keywords. Old, and warns; a plain `Module` does the same."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        warnings.warn("nn.Container is deprecated: subclass nn.Module", FutureWarning, stacklevel=2)
+        super().__init__()
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class _Row(Module):

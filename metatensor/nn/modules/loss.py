@@ -13,6 +13,7 @@ from typing import Any
 import metatensor as mt
 from metatensor.nn import functional as F
 from metatensor.nn.module import Module
+from metatensor.nn.modules.distance import PairwiseDistance
 
 __all__ = [
     "BCELoss",
@@ -31,6 +32,7 @@ __all__ = [
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
+    "NLLLoss2d",
     "PoissonNLLLoss",
     "SmoothL1Loss",
     "SoftMarginLoss",
@@ -162,6 +164,21 @@ class NLLLoss(_WeightedLoss):
         return F.nll_loss(
             input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction
         )
+
+
+class NLLLoss2d(NLLLoss):
+    """`NLLLoss` by an old name, which warns."""
+
+    def __init__(
+        self,
+        weight: mt.Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        warnings.warn("nn.NLLLoss2d is deprecated: nn.NLLLoss does the same", FutureWarning, stacklevel=2)
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
 
 
 class BCELoss(_WeightedLoss):
@@ -413,7 +430,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         super().__init__(reduction=reduction)
         if margin <= 0:
             raise ValueError(f"TripletMarginWithDistanceLoss: margin must be positive, not {margin}")
-        self.distance_function = distance_function if distance_function is not None else F.pairwise_distance
+        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin = margin
         self.swap = swap
 

@@ -11,7 +11,7 @@ from metatensor.nn import init
 from metatensor.nn.module import Module
 from metatensor.nn.parameter import Parameter
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 def _shape(normalized_shape: int | Iterable[int]) -> tuple[int, ...]:
@@ -175,6 +175,33 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """The older `LocalResponseNorm`, of (N, C, H, W): a window reaches (size - 1) // 2 channels ahead and back.
+
+    As in PyTorch, a window that has once held channel 0 keeps it. ValueError for another number of dimensions.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: mt.Tensor) -> mt.Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: expected 4 dimensions, got shape {list(input.shape)}")
+        channels = input.shape[1]
+        reach = min(int((self.size - 1) / 2 + 1), channels)
+        sums = (input * input).cumsum(1)
+        ahead = mt.cat([sums[:, reach - 1 :], *[sums[:, -1:]] * (reach - 1)], 1)
+        behind = mt.cat([mt.zeros_like(sums[:, :reach]), sums[:, : channels - reach] - sums[:, :1]], 1)
+        return input * ((ahead - behind) * (self.alpha / self.size) + self.k) ** -self.beta
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

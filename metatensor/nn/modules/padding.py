@@ -74,6 +74,18 @@ class _ZeroPadNd(_ConstantPadNd):
         return f"{self.padding}"
 
 
+class _CircularPadNd(_PadNd):
+    _mode = "circular"
+
+    def forward(self, input: mt.Tensor) -> mt.Tensor:
+        if input.dim() not in (self._dims + 1, self._dims + 2):
+            raise ValueError(
+                f"{type(self).__name__}: expected {self._dims + 1} or {self._dims + 2} dimensions, "
+                f"got shape {list(input.shape)}"
+            )
+        return super().forward(input)
+
+
 def _family(base: type, name: str, what: str, mode: str | None = None) -> list[Any]:
     """The three classes of one way of padding, for 1, 2 and 3 dimensions."""
     made = []
@@ -98,6 +110,4 @@ ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _family(
 ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _family(
     _PadNd, "Replication", "by repeating the edge element", "replicate"
 )
-CircularPad1d, CircularPad2d, CircularPad3d = _family(
-    _PadNd, "Circular", "with values from the other side", "circular"
-)
+CircularPad1d, CircularPad2d, CircularPad3d = _family(_CircularPadNd, "Circular", "with values from the other side")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import Any
 
-__all__: list[str] = []
+__all__ = ["consume_prefix_in_state_dict_if_present", "factory_kwargs"]
 
 
 def _ntuple(n: int, name: str) -> Callable[[Any], tuple]:
@@ -29,3 +29,27 @@ _quadruple = _ntuple(4, "_quadruple")
 def _reverse_repeat_tuple(values: tuple, n: int) -> tuple:
     """Each value ``n`` times, the last value first: paddings by dimension in the order that `pad` takes."""
     return tuple(x for value in reversed(values) for x in repeat(value, n))
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take a prefix off the names of a state dict that have it, in place, and off those of its metadata."""
+    for key in [key for key in state_dict if key.startswith(prefix)]:
+        state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", {})
+    for key in [key for key in metadata if key == prefix.removesuffix(".") or key.startswith(prefix)]:
+        metadata[key[len(prefix) :]] = metadata.pop(key)
+
+
+def factory_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a layer hands to factories: device, dtype and memory_format out of its keywords.
+
+    They may stand in a dict under "factory_kwargs" instead. TypeError for other keywords, and for one that is in both.
+    """
+    known = ("device", "dtype", "memory_format")
+    given = dict(kwargs or {})
+    result = dict(given.pop("factory_kwargs", {}))
+    for name, value in given.items():
+        if name not in known or name in result:
+            raise TypeError(f"factory_kwargs: unexpected or repeated keyword {name!r}")
+        result[name] = value
+    return result

@@ -1,7 +1,64 @@
 """Helpers around modules and their parameters."""
 
-from metatensor.nn.utils import convert_parameters, stateless
-from metatensor.nn.utils._skip_init import skip_init
+from metatensor.nn.utils import (
+    clip_grad,
+    convert_parameters,
+    fusion,
+    init,
+    memory_format,
+    parametrizations,
+    parametrize,
+    rnn,
+    stateless,
+)
+from metatensor.nn.utils.clip_grad import (
+    clip_grad_norm,
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 from metatensor.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
+from metatensor.nn.utils.fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
+from metatensor.nn.utils.init import skip_init
+from metatensor.nn.utils.memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
+)
+from metatensor.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from metatensor.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
-__all__ = ["convert_parameters", "parameters_to_vector", "skip_init", "stateless", "vector_to_parameters"]
+__all__ = [
+    "clip_grad",
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "convert_conv2d_weight_memory_format",
+    "convert_conv3d_weight_memory_format",
+    "convert_parameters",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+    "fusion",
+    "get_total_norm",
+    "init",
+    "memory_format",
+    "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "rnn",
+    "skip_init",
+    "spectral_norm",
+    "stateless",
+    "vector_to_parameters",
+    "weight_norm",
+]

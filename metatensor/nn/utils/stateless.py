@@ -14,7 +14,7 @@ __all__ = ["functional_call"]
 def functional_call(
     module: Module,
     parameters_and_buffers: Mapping[str, Tensor],
-    args: Any = (),
+    args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
     tie_weights: bool = True,
@@ -24,7 +24,7 @@ def functional_call(
 
     Args:
         parameters_and_buffers: tensors by dotted name; the module's own stay for names that are not given.
-        args: the arguments, a tuple, or one value.
+        args: the arguments, a tuple, or one value; None for no arguments.
         tie_weights: whether what the module has under several names is replaced under all of them.
         strict: whether names that only one side has are an error.
 
@@ -52,7 +52,8 @@ def functional_call(
         for name, tensor in replacements.items():
             members, key = own[name]
             members[key] = tensor
-        return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+        given = () if args is None else args if isinstance(args, tuple) else (args,)
+        return module(*given, **(kwargs or {}))
     finally:
         for name, tensor in before.items():
             members, key = own[name]

@@ -1,0 +1,79 @@
+"""What numbers the dtypes hold: `finfo` and `iinfo`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from metatensor._core import dtype as _dtypes
+
+__all__ = ["finfo", "iinfo"]
+
+# name -> (bits of the fraction, exponent of the smallest normal number, largest number, decimal digits)
+_FLOATS = {
+    "float64": (52, -1022, math.ldexp(2 - 2.0**-52, 1023), 15),
+    "float32": (23, -126, math.ldexp(2 - 2.0**-23, 127), 6),
+    "float16": (10, -14, 65504.0, 3),
+    "bfloat16": (7, -126, math.ldexp(2 - 2.0**-7, 127), 2),
+    "float8_e5m2": (2, -14, 57344.0, 0),
+    "float8_e4m3fn": (3, -6, 448.0, 0),
+    "float8_e5m2fnuz": (2, -15, 57344.0, 0),
+    "float8_e4m3fnuz": (3, -7, 240.0, 0),
+    "float8_e8m0fnu": (0, -127, math.ldexp(1.0, 127), 0),
+}
+# Half of the step, which is what PyTorch states for it.
+_EPS = {"float8_e5m2fnuz": 0.125}
+_INTS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+class finfo:
+    """Limits of a floating-point dtype, of the parts of a complex one, or of the default dtype.
+
+    `bits`, `eps` (the step from 1 to the next number), `max`, `min`, `tiny` and `smallest_normal` (the smallest
+    number of full precision), `resolution` (the decimal one), `dtype` (its name). TypeError for other dtypes.
+    """
+
+    def __init__(self, type: Any = None) -> None:
+        given = _dtypes.get_default_dtype() if type is None else type
+        if not isinstance(given, _dtypes.DType):
+            raise TypeError(f"finfo(): a dtype is needed, got {given!r}")
+        name = given.to_real().name if given.is_complex else given.name
+        if name not in _FLOATS:
+            raise TypeError(f"finfo(): {name} holds no floating-point numbers; see iinfo")
+        fraction, exponent, self.max, digits = _FLOATS[name]
+        self.dtype = name
+        self.bits = _dtypes.dtype_by_name(name).itemsize * 8
+        self.eps = _EPS.get(name, math.ldexp(1.0, -fraction))
+        self.tiny = self.smallest_normal = math.ldexp(1.0, exponent)
+        self.min = self.tiny if name == "float8_e8m0fnu" else -self.max
+        self.resolution = 10.0**-digits
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{n}={getattr(self, n):g}' for n in names)}, dtype={self.dtype})"
+
+
+class iinfo:
+    """Limits of an integer dtype: `bits`, `max`, `min` and `dtype` (its name). TypeError for other dtypes."""
+
+    def __init__(self, type: Any) -> None:
+        name = type.name if isinstance(type, _dtypes.DType) else repr(type)
+        if not isinstance(type, _dtypes.DType) or name not in _INTS:
+            raise TypeError(f"iinfo(): an integer dtype is needed, got {name}; see finfo")
+        self.dtype = name
+        self.bits = type.itemsize * 8
+        self.max = 2 ** (self.bits - type.is_signed) - 1
+        self.min = -self.max - 1 if type.is_signed else 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -1,0 +1,310 @@
+"""Layers that take their number of input features from the first input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn._parameter import without_grad
+from metatensor.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from metatensor.nn.modules.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from metatensor.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from metatensor.nn.modules.linear import Linear
+from metatensor.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
+
+__all__ = [
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
+    "LazyModuleMixin",
+]
+
+
+class LazyModuleMixin:
+    """Mixed into a module that starts with uninitialised parameters and gives them shapes when it is first called.
+
+    A subclass defines ``initialize_parameters(input)``. Afterwards an instance is of class ``cls_to_become``, where
+    that is not None. Loading a state dict gives shapes, too.
+    """
+
+    cls_to_become: type | None = None
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
+
+    def _save_to_state_dict(self: Any, destination: Any, prefix: str, keep_vars: bool) -> None:
+        buffers = {k: b for k, b in self._buffers.items() if k not in self._non_persistent_buffers_set}
+        for name, tensor in [*self._parameters.items(), *buffers.items()]:
+            if tensor is not None:
+                destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
+
+    def _lazy_load_hook(self: Any, state_dict: Any, prefix: str, *_: Any) -> None:
+        """Before loading: give what has no shape yet the one that it has in the state dict."""
+        for name, tensor in [*self._parameters.items(), *self._buffers.items()]:
+            given = state_dict.get(prefix + name)
+            if is_lazy(tensor) and given is not None and not is_lazy(given):
+                without_grad(tensor.materialize, given.shape)
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Give the parameters shapes that fit the arguments of the first call; a subclass defines it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define initialize_parameters()")
+
+    def has_uninitialized_params(self: Any) -> bool:
+        """Whether some parameter or buffer has no shape yet."""
+        return any(is_lazy(t) for t in [*self._parameters.values(), *self._buffers.values()])
+
+    def _infer_parameters(self: Any, module: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> None:
+        """Before the first forward."""
+        module.initialize_parameters(*args, **(kwargs or {}))
+        if module.has_uninitialized_params():
+            raise RuntimeError(f"{self._get_name()}: initialize_parameters() left parameters without a shape")
+        module._initialize_hook.remove()
+        module._load_hook.remove()
+        del module._initialize_hook, module._load_hook
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become
+
+    def _replicate_for_data_parallel(self) -> Any:
+        raise RuntimeError(f"{type(self).__name__}: call it with an input before it is replicated")
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """`Linear` that takes ``in_features`` from its first input."""
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(0, 0, False)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_features = out_features
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw the initial values again, where there are parameters to fill."""
+        if not self.has_uninitialized_params() and self.in_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: mt.Tensor) -> None:  # type: ignore[override]
+        """Take ``in_features`` from the last dimension."""
+        if self.has_uninitialized_params():
+            self.in_features = input.shape[-1]
+            self.weight.materialize((self.out_features, self.in_features))  # type: ignore[attr-defined]
+            if self.bias is not None:
+                self.bias.materialize((self.out_features,))  # type: ignore[attr-defined]
+            self.reset_parameters()
+        if self.in_features == 0:  # the weight was loaded
+            if input.shape[-1] != self.weight.shape[-1]:
+                raise AssertionError(
+                    f"LazyLinear: an input of shape {list(input.shape)} does not fit the weight that was loaded, "
+                    f"of shape {list(self.weight.shape)}"
+                )
+            self.in_features = input.shape[-1]
+
+
+class _LazyConvNd(LazyModuleMixin):
+    def _postpone(self: Any, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self: Any) -> None:
+        """Draw the initial values again, where there are parameters to fill."""
+        if not self.has_uninitialized_params() and self.in_channels != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self: Any, input: mt.Tensor, *args: Any, **kwargs: Any) -> None:
+        """Take ``in_channels`` from the input, with a batch or without."""
+        spatial = len(self.kernel_size)
+        if not self.has_uninitialized_params():  # the weight was loaded
+            if self.in_channels == 0:
+                self.in_channels = self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
+            return
+        if input.dim() not in (spatial + 1, spatial + 2):
+            raise RuntimeError(
+                f"{type(self).__name__}: expected {spatial + 1} or {spatial + 2} dimensions, got shape {list(input.shape)}"
+            )
+        self.in_channels = input.shape[-spatial - 1]
+        if self.in_channels % self.groups:
+            raise ValueError(
+                f"{type(self).__name__}: the input has {self.in_channels} channels, which groups={self.groups} does not divide"
+            )
+        ends = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
+        self.weight.materialize((ends[0], ends[1] // self.groups, *self.kernel_size))
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+
+class _LazyConv(_LazyConvNd):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: str | int | tuple[int, ...] = 0,
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._postpone(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConv, Conv1d):  # type: ignore[misc]
+    """`Conv1d` that takes ``in_channels`` from its first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConv, Conv2d):  # type: ignore[misc]
+    """`Conv2d` that takes ``in_channels`` from its first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):  # type: ignore[misc]
+    """`Conv3d` that takes ``in_channels`` from its first input."""
+
+    cls_to_become = Conv3d
+
+
+class _LazyConvTranspose(_LazyConvNd):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        output_padding: int | tuple[int, ...] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | tuple[int, ...] = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+        )
+        self._postpone(out_channels, bias, device, dtype)
+
+
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):  # type: ignore[misc]
+    """`ConvTranspose1d` that takes ``in_channels`` from its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):  # type: ignore[misc]
+    """`ConvTranspose2d` that takes ``in_channels`` from its first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):  # type: ignore[misc]
+    """`ConvTranspose3d` that takes ``in_channels`` from its first input."""
+
+    cls_to_become = ConvTranspose3d
+
+
+class _LazyNorm(LazyModuleMixin):
+    """A norm that takes ``num_features`` from dimension 1 of its first input."""
+
+    def __init__(
+        self: Any,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = mt.zeros((), dtype=mt.int64, device=device)
+
+    def reset_parameters(self: Any) -> None:
+        """Weight 1, bias 0, and no statistics, where there are parameters to fill."""
+        if not self.has_uninitialized_params() and self.num_features != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self: Any, input: mt.Tensor) -> None:
+        """Take ``num_features`` from dimension 1."""
+        if self.has_uninitialized_params():
+            self.num_features = input.shape[1]
+            for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
+                if is_lazy(tensor):
+                    tensor.materialize((self.num_features,))
+            self.reset_parameters()
+        elif self.num_features == 0:  # the weight was loaded
+            self.num_features = input.shape[1]
+
+
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):  # type: ignore[misc]
+    """`BatchNorm1d` that takes ``num_features`` from its first input."""
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):  # type: ignore[misc]
+    """`BatchNorm2d` that takes ``num_features`` from its first input."""
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):  # type: ignore[misc]
+    """`BatchNorm3d` that takes ``num_features`` from its first input."""
+
+    cls_to_become = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):  # type: ignore[misc]
+    """`InstanceNorm1d` that takes ``num_features`` from its first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):  # type: ignore[misc]
+    """`InstanceNorm2d` that takes ``num_features`` from its first input."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):  # type: ignore[misc]
+    """`InstanceNorm3d` that takes ``num_features`` from its first input."""
+
+    cls_to_become = InstanceNorm3d

@@ -1,0 +1,106 @@
+"""A linear layer and the cross entropy of its scores, as one loss."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn import functional as F
+from metatensor.nn.modules.linear import Linear
+from metatensor.nn.modules.loss import _WeightedLoss
+
+__all__ = ["LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
+
+_POLICIES = ("auto", "accurate", "balanced", "compact")
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearCrossEntropyOptions:
+    """How PyTorch computes `LinearCrossEntropyLoss` in pieces of the batch.
+
+    Taken for compatibility and checked (ValueError); the result does not depend on it.
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: Any = None
+
+    def __post_init__(self) -> None:
+        if self.acc_policy not in _POLICIES:
+            raise ValueError(f"acc_policy must be one of {_POLICIES}, not {self.acc_policy!r}")
+        if self.chunking_method not in (None, "auto"):
+            name, colon, factor = str(self.chunking_method).partition(":")
+            if name != "aspect_ratio" or (colon and not (factor.isdigit() and int(factor) > 0)):
+                raise ValueError(
+                    f"chunking_method must be None, 'auto', 'aspect_ratio' or 'aspect_ratio:N', not {self.chunking_method!r}"
+                )
+        size = self.batch_chunk_size
+        if size is not None and not (isinstance(size, int) and size > 0):
+            raise ValueError(f"batch_chunk_size must be a positive int or None, not {size!r}")
+        if self.acc_dtype not in (None, mt.float16, mt.bfloat16, mt.float32, mt.float64):
+            raise ValueError(f"acc_dtype must be None or a floating-point dtype of 16 bits or more, not {self.acc_dtype!r}")
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """Cross entropy of the scores of a linear layer, ``linear``.
+
+    Input (N, in_features), or without N, and a target of classes (N, *out_features). ``linear`` has
+    ``num_classes * prod(out_features)`` outputs. RuntimeError for a ``weight`` of another shape than (num_classes,)
+    and for a ``label_smoothing`` outside [0, 1].
+    """
+
+    __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: mt.Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(
+                f"LinearCrossEntropyLoss: weight must have shape {[num_classes]}, got {list(weight.shape)}"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"LinearCrossEntropyLoss: label_smoothing must lie in [0, 1], got {label_smoothing}")
+        super().__init__(weight, None, None, reduction)
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
+        self.options = options
+
+    def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
+        linear, shape = self.linear, (self.num_classes, *self.out_features)
+        return F.linear_cross_entropy(
+            input,
+            linear.weight.reshape((*shape, linear.in_features)),
+            target,
+            linear_bias=None if linear.bias is None else linear.bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features}, "
+            f"bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )

@@ -1,0 +1,345 @@
+"""The transformer: encoder and decoder layers, stacks of them, and both stacks together."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn import functional as F
+from metatensor.nn import init
+from metatensor.nn.module import Module
+from metatensor.nn.modules.activation import GELU, ReLU
+from metatensor.nn.modules.attention import MultiheadAttention
+from metatensor.nn.modules.container import ModuleList
+from metatensor.nn.modules.dropout import Dropout
+from metatensor.nn.modules.linear import Linear
+from metatensor.nn.modules.normalization import LayerNorm
+
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+Activation = str | Callable[[mt.Tensor], mt.Tensor]
+
+
+def _activation(given: Activation) -> Any:
+    if not isinstance(given, str):
+        return given
+    if given not in ("relu", "gelu"):
+        raise RuntimeError(f"activation must be 'relu', 'gelu' or a function, not {given!r}")
+    return F.relu if given == "relu" else F.gelu
+
+
+def _clones(layer: Any, n: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(layer) for _ in range(n)])
+
+
+def _additive(mask: mt.Tensor | None, name: str, dtype: mt.dtype) -> mt.Tensor | None:
+    """A mask of bools, True where nothing is seen, as one that is added; one of numbers as it is."""
+    if mask is None or mask.is_floating_point():
+        return mask
+    if mask.dtype != mt.bool:
+        raise AssertionError(f"{name} must be bool or floating-point, not {mask.dtype}")
+    return mt.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
+
+
+class _Layer(Module):
+    """What encoder and decoder layers share: the feed-forward block, and norms before or after each block."""
+
+    def _build(
+        self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
+        activation: Activation, layer_norm_eps: float, batch_first: bool, norm_first: bool, bias: bool, options: Any,
+    ) -> None:  # fmt: skip
+        for name in attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **options)
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **options)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **options)
+        self.norm_first = norm_first
+        numbers = range(1, len(attentions) + 2)
+        for i in numbers:
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options))
+        for i in numbers:
+            setattr(self, f"dropout{i}", Dropout(dropout))
+        self.activation = _activation(activation)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "activation" not in self.__dict__ and "activation" not in self._modules:
+            self.activation = F.relu
+
+    def _sublayer(self, x: mt.Tensor, i: int, block: Callable[[mt.Tensor], mt.Tensor]) -> mt.Tensor:
+        """``x`` plus what a block makes of it, normalised before the block or after the sum."""
+        norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+        if self.norm_first:
+            return x + dropout(block(norm(x)))
+        return norm(x + dropout(block(x)))
+
+    def _feed_forward(self, x: mt.Tensor) -> mt.Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward block, each with dropout, a residual sum and a `LayerNorm`.
+
+    (S, N, d_model), or N first with ``batch_first``, or without N, to the same shape. ``activation`` is "relu",
+    "gelu" or a function; RuntimeError for another name. The sums come before the norms unless ``norm_first``.
+    """
+
+    __constants__ = ["norm_first"]
+    self_attn: MultiheadAttention
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self._build(
+            ("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
+            bias, {"device": device, "dtype": dtype},
+        )  # fmt: skip
+        made = self.activation
+        self.activation_relu_or_gelu = (
+            1 if made is F.relu or isinstance(made, ReLU) else 2 if made is F.gelu or isinstance(made, GELU) else 0
+        )
+
+    def forward(
+        self,
+        src: mt.Tensor,
+        src_mask: mt.Tensor | None = None,
+        src_key_padding_mask: mt.Tensor | None = None,
+        is_causal: bool = False,
+    ) -> mt.Tensor:
+        padding = _additive(src_key_padding_mask, "src_key_padding_mask", src.dtype)
+        mask = _additive(src_mask, "src_mask", src.dtype)
+
+        def attend(x: mt.Tensor) -> mt.Tensor:
+            return self.self_attn(
+                x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+            )[0]
+
+        return self._sublayer(self._sublayer(src, 1, attend), 2, self._feed_forward)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the encoder's output, and a feed-forward block. See `TransformerEncoderLayer`."""
+
+    __constants__ = ["norm_first"]
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self._build(
+            ("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
+            batch_first, norm_first, bias, {"device": device, "dtype": dtype},
+        )  # fmt: skip
+
+    def forward(
+        self,
+        tgt: mt.Tensor,
+        memory: mt.Tensor,
+        tgt_mask: mt.Tensor | None = None,
+        memory_mask: mt.Tensor | None = None,
+        tgt_key_padding_mask: mt.Tensor | None = None,
+        memory_key_padding_mask: mt.Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> mt.Tensor:
+        def attend_self(x: mt.Tensor) -> mt.Tensor:
+            return self.self_attn(
+                x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal,
+                need_weights=False,
+            )[0]  # fmt: skip
+
+        def attend_memory(x: mt.Tensor) -> mt.Tensor:
+            return self.multihead_attn(
+                x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
+                is_causal=memory_is_causal, need_weights=False,
+            )[0]  # fmt: skip
+
+        x = self._sublayer(self._sublayer(tgt, 1, attend_self), 2, attend_memory)
+        return self._sublayer(x, 3, self._feed_forward)
+
+
+class TransformerEncoder(Module):
+    """``num_layers`` copies of an encoder layer, one after the other, and ``norm`` at the end.
+
+    ``enable_nested_tensor`` and ``mask_check`` are kept and change nothing: padded positions are computed.
+    """
+
+    __constants__ = ["norm"]
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _clones(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = False
+        self.mask_check = mask_check
+
+    def forward(
+        self,
+        src: mt.Tensor,
+        mask: mt.Tensor | None = None,
+        src_key_padding_mask: mt.Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> mt.Tensor:
+        padding = _additive(src_key_padding_mask, "src_key_padding_mask", src.dtype)
+        mask = _additive(mask, "mask", src.dtype)
+        for layer in self.layers:
+            src = layer(src, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=padding)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """``num_layers`` copies of a decoder layer, one after the other, and ``norm`` at the end."""
+
+    __constants__ = ["norm"]
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _clones(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: mt.Tensor,
+        memory: mt.Tensor,
+        tgt_mask: mt.Tensor | None = None,
+        memory_mask: mt.Tensor | None = None,
+        tgt_key_padding_mask: mt.Tensor | None = None,
+        memory_key_padding_mask: mt.Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> mt.Tensor:
+        for layer in self.layers:
+            tgt = layer(
+                tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=bool(tgt_is_causal),
+                memory_is_causal=memory_is_causal,
+            )  # fmt: skip
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """Encoder and decoder (Vaswani and others, 2017): src (S, N, d_model) and tgt (T, N, d_model) to tgt's shape.
+
+    N comes first with ``batch_first``, or is missing. ``custom_encoder`` and ``custom_decoder`` take the place of
+    the stacks. Weights start as of `init.xavier_uniform_`. RuntimeError where batches differ or the last dimension
+    is not ``d_model``.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        options = {"device": device, "dtype": dtype}
+        layer = (
+            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype
+        )  # fmt: skip
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options)
+
+        self.encoder = custom_encoder
+        if custom_encoder is None:
+            self.encoder = TransformerEncoder(TransformerEncoderLayer(*layer), num_encoder_layers, norm())
+        self.decoder = custom_decoder
+        if custom_decoder is None:
+            self.decoder = TransformerDecoder(TransformerDecoderLayer(*layer), num_decoder_layers, norm())
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: mt.Tensor,
+        tgt: mt.Tensor,
+        src_mask: mt.Tensor | None = None,
+        tgt_mask: mt.Tensor | None = None,
+        memory_mask: mt.Tensor | None = None,
+        src_key_padding_mask: mt.Tensor | None = None,
+        tgt_key_padding_mask: mt.Tensor | None = None,
+        memory_key_padding_mask: mt.Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> mt.Tensor:
+        batch = 0 if self.batch_first else 1
+        shapes = f"got src {list(src.shape)} and tgt {list(tgt.shape)}"
+        if src.dim() == 3 and src.size(batch) != tgt.size(batch):
+            raise RuntimeError(f"Transformer: src and tgt must have one batch size, {shapes}")
+        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+            raise RuntimeError(f"Transformer: the last dimension must be d_model={self.d_model}, {shapes}")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        return self.decoder(
+            tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )  # fmt: skip
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> mt.Tensor:
+        """A mask (sz, sz) with which a position sees itself and those before it: 0 there, minus infinity elsewhere."""
+        return mt.triu(mt.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)

@@ -1,0 +1,27 @@
+"""Norms of slices of a weight, which weight normalisation divides by."""
+
+from __future__ import annotations
+
+import metatensor as mt
+
+__all__: list[str] = []
+
+
+def norm_except_dim(v: mt.Tensor, dim: int) -> mt.Tensor:
+    """The 2-norm over all dimensions but one, which stay as 1; over all, 0-d, for -1."""
+    if dim == -1:
+        return mt.linalg.vector_norm(v)
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    return mt.linalg.vector_norm(v, 2, others, keepdim=True) if others else v.abs()
+
+
+def weight_of(v: mt.Tensor, g: mt.Tensor, dim: int) -> mt.Tensor:
+    """``g`` times ``v`` with its norms taken out."""
+    return v * (g / norm_except_dim(v, dim))
+
+
+def as_matrix(weight: mt.Tensor, dim: int) -> mt.Tensor:
+    """A weight as a matrix whose rows are its slices along ``dim``."""
+    if dim:
+        weight = weight.permute(dim, *[d for d in range(weight.dim()) if d != dim])
+    return weight.flatten(1)

@@ -1,0 +1,92 @@
+"""Limiting the size of gradients, in place."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from types import GeneratorType
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn._parameter import without_grad
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+Tensors = mt.Tensor | Iterable[mt.Tensor]
+
+
+def _as_list(tensors: Tensors) -> list[mt.Tensor]:
+    return [tensors] if isinstance(tensors, mt.Tensor) else list(tensors)
+
+
+def _gradients(parameters: Tensors) -> list[mt.Tensor]:
+    return [p.grad for p in _as_list(parameters) if p.grad is not None]
+
+
+def _total_norm(tensors: list[mt.Tensor], norm_type: float, error_if_nonfinite: bool) -> mt.Tensor:
+    if not tensors:
+        return mt.tensor(0.0)
+    device = tensors[0].device
+    norms = [mt.linalg.vector_norm(t, norm_type).to(device) for t in tensors]
+    total = mt.linalg.vector_norm(mt.stack(norms), norm_type)
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise RuntimeError(f"the total norm of order {norm_type} is {total.item()}; error_if_nonfinite=False clips anyway")
+    return total
+
+
+def get_total_norm(
+    tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> mt.Tensor:
+    """The norm of the norms of tensors, as of one vector of all their elements; 0-d, on the first one's device.
+
+    ``foreach`` makes no difference. RuntimeError with ``error_if_nonfinite`` where the norm is infinite or NaN.
+    """
+    return without_grad(_total_norm, _as_list(tensors), float(norm_type), error_if_nonfinite)
+
+
+def _scale(gradients: list[mt.Tensor], max_norm: float, total_norm: mt.Tensor) -> None:
+    factor = mt.clamp(max_norm / (total_norm + 1e-6), max=1.0)
+    for gradient in gradients:
+        gradient.mul_(factor.to(gradient.device))
+
+
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: mt.Tensor, foreach: bool | None = None
+) -> None:
+    """Scale gradients whose norm together is ``total_norm`` so that it is ``max_norm`` at most."""
+    without_grad(_scale, _gradients(parameters), float(max_norm), total_norm)
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> mt.Tensor:
+    """`get_total_norm` of the gradients, then `clip_grads_with_norm_`; returns the norm before."""
+    tensors = _as_list(parameters)
+    if not tensors and isinstance(parameters, GeneratorType):
+        warnings.warn("clip_grad_norm_: the generator of parameters is empty; nothing is clipped", stacklevel=2)
+    total = get_total_norm(_gradients(tensors), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(tensors, max_norm, total)
+    return total
+
+
+def clip_grad_norm(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> mt.Tensor:
+    """`clip_grad_norm_` by an old name, which warns."""
+    warnings.warn("clip_grad_norm is deprecated: it is clip_grad_norm_ now", FutureWarning, stacklevel=2)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
+    """Clamp the elements of gradients to [-clip_value, clip_value]."""
+    limit: Any = float(clip_value)
+    for gradient in _gradients(parameters):
+        without_grad(gradient.clamp_, -limit, limit)

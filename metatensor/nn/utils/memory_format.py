@@ -1,0 +1,27 @@
+"""Weights of convolutions in another memory format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.nn.module import Module
+from metatensor.nn.modules.conv import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
+
+__all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"]
+
+
+def _convert(module: Module, classes: tuple, memory_format: Any) -> Module:
+    for found in module.modules():
+        if isinstance(found, classes):
+            found.weight.data = found.weight.detach().clone(memory_format=memory_format)
+    return module
+
+
+def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Module:
+    """Give the weights of `Conv2d` and `ConvTranspose2d`, in the module or below, a memory format. In place."""
+    return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
+
+
+def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Module:
+    """Give the weights of `Conv3d` and `ConvTranspose3d`, in the module or below, a memory format. In place."""
+    return _convert(module, (Conv3d, ConvTranspose3d), memory_format)

@@ -1,0 +1,222 @@
+"""Parametrizations of weights: orthogonal, spectrally normalised, and by norm and direction."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn import functional as F
+from metatensor.nn._parameter import without_grad
+from metatensor.nn.module import Module
+from metatensor.nn.utils._norms import as_matrix, norm_except_dim, weight_of
+from metatensor.nn.utils.parametrize import register_parametrization
+from metatensor.nn.utils.spectral_norm import default_dim
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+
+def _tensor_of(module: Module, name: str, function: str) -> mt.Tensor:
+    tensor = getattr(module, name, None)
+    if not isinstance(tensor, mt.Tensor):
+        raise ValueError(f"{function}: {type(module).__name__} has no parameter or buffer {name!r}")
+    return tensor
+
+
+# The distance from 1 to the next number.
+_STEP = {mt.float32: 2.0**-23, mt.float64: 2.0**-52, mt.complex64: 2.0**-23, mt.complex128: 2.0**-52}
+
+
+class _OrthMaps(Enum):
+    matrix_exp = auto()
+    cayley = auto()
+    householder = auto()
+
+
+def _made_orthogonal(a: mt.Tensor) -> mt.Tensor:
+    """The Q of a QR decomposition whose R has positive diagonal."""
+    packed, tau = mt.geqrf(a)
+    return mt.linalg.householder_product(packed, tau) * packed.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+def _is_orthogonal(q: mt.Tensor) -> bool:
+    """Whether the columns are orthonormal; unknown, so False, on meta."""
+    if q.is_meta:
+        return False
+    identity = mt.eye(q.size(-1), dtype=q.dtype, device=q.device)
+    return mt.allclose(q.mH @ q, identity, atol=10.0 * q.size(-2) * _STEP[q.dtype])
+
+
+class _Orthogonal(Module):
+    """A matrix with orthonormal rows or columns, from any matrix: times ``base``, where there is trivialization."""
+
+    base: Any
+
+    def __init__(self, weight: mt.Tensor, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == _OrthMaps.householder:
+            raise ValueError("orthogonal: the map 'householder' is for real tensors")
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, X: mt.Tensor) -> mt.Tensor:
+        wide = X.size(-2) < X.size(-1)
+        X = X.mT if wide else X
+        q = self._by_householder(X) if self.orthogonal_map == _OrthMaps.householder else self._by_skew(X)
+        if hasattr(self, "base"):
+            q = self.base @ q
+        return q.mT if wide else q
+
+    def _by_householder(self, X: mt.Tensor) -> mt.Tensor:
+        below = X.tril(diagonal=-1)
+        tau = 2.0 / (1.0 + (below * below).sum(dim=-2))
+        q = mt.linalg.householder_product(below, tau)
+        return q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+
+    def _by_skew(self, X: mt.Tensor) -> mt.Tensor:
+        """By the exponential or the Cayley map of a skew-symmetric matrix."""
+        n, k = X.size(-2), X.size(-1)
+        X = X.tril()
+        if n != k:
+            X = mt.cat([X, X.new_zeros(n, n - k).expand(*X.shape[:-2], -1, -1)], dim=-1)
+        skew = X - X.mH
+        if self.orthogonal_map == _OrthMaps.matrix_exp:
+            q = mt.linalg.matrix_exp(skew)
+        else:
+            identity = mt.eye(n, dtype=skew.dtype, device=skew.device)
+            q = mt.linalg.solve(identity - 0.5 * skew, identity + 0.5 * skew)
+        return q[..., :k] if n != k else q
+
+    def right_inverse(self, Q: mt.Tensor) -> mt.Tensor:
+        """What `forward` makes ``Q``, or an orthogonal matrix near it, of."""
+        if Q.shape != self.shape:
+            raise ValueError(f"orthogonal: expected shape {list(self.shape)}, got {list(Q.shape)}")
+        return without_grad(self._inverse, Q)
+
+    def _inverse(self, Q: mt.Tensor) -> mt.Tensor:
+        wide = Q.size(-2) < Q.size(-1)
+        q = Q.mT if wide else Q
+        n, k = q.size(-2), q.size(-1)
+        if not hasattr(self, "base"):
+            if self.orthogonal_map != _OrthMaps.householder:
+                raise NotImplementedError(
+                    f"orthogonal: a tensor with the map {self.orthogonal_map.name!r} cannot be assigned to without "
+                    "trivialization"
+                )
+            packed, tau = mt.geqrf(q)
+            signs = packed.diagonal(dim1=-2, dim2=-1)
+            signs.copy_(signs.sign() * (1 - 2 * (tau == 0.0).to(packed.dtype)))
+            return packed.mT if wide else packed
+        if n != k:
+            more = mt.randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
+            self.base = _made_orthogonal(mt.cat([q, more], dim=-1))
+        else:
+            self.base = q.clone() if _is_orthogonal(q) else _made_orthogonal(q)
+        made = mt.zeros_like(Q)
+        made.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return made
+
+
+def orthogonal(
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+) -> Module:
+    """Keep a weight, or each of a batch, orthogonal: with orthonormal columns or, where it is wide, rows.
+
+    ``orthogonal_map`` is "matrix_exp" (for square and complex ones where None), "cayley" or "householder" (else).
+    With ``use_trivialization`` the map is centred at the value that was last assigned. ValueError for fewer than 2
+    dimensions, for other maps, and for complex tensors with "householder".
+    """
+    weight = _tensor_of(module, name, "orthogonal")
+    if weight.dim() < 2:
+        raise ValueError(f"orthogonal: expected at least 2 dimensions, got shape {list(weight.shape)}")
+    if orthogonal_map is None:
+        square = weight.size(-2) == weight.size(-1)
+        orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
+    if orthogonal_map not in _OrthMaps.__members__:
+        raise ValueError(f"orthogonal: orthogonal_map must be one of {[*_OrthMaps.__members__]}, not {orthogonal_map!r}")
+    made = _Orthogonal(weight, _OrthMaps[orthogonal_map], use_trivialization=use_trivialization)
+    return register_parametrization(module, name, made, unsafe=True)
+
+
+class _WeightNorm(Module):
+    def __init__(self, dim: int | None = 0) -> None:
+        super().__init__()
+        self.dim = -1 if dim is None else dim
+
+    def forward(self, weight_g: mt.Tensor, weight_v: mt.Tensor) -> mt.Tensor:
+        return weight_of(weight_v, weight_g, self.dim)
+
+    def right_inverse(self, weight: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
+        return norm_except_dim(weight, self.dim), weight
+
+
+class _OldNames:
+    """Loads state dicts of `metatensor.nn.utils.weight_norm`, the older one."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, state_dict: Any, prefix: str, *_: Any) -> None:
+        old = [f"{prefix}{self.name}_{part}" for part in "gv"]
+        if all(key in state_dict for key in old):
+            for i, key in enumerate(old):
+                state_dict[f"{prefix}parametrizations.{self.name}.original{i}"] = state_dict.pop(key)
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Compute a weight from its norms along ``dim`` and directions: originals 0 and 1 (Salimans and Kingma, 2016).
+
+    One norm for all where ``dim`` is None.
+    """
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    module._register_load_state_dict_pre_hook(_OldNames(name))
+    return module
+
+
+class _SpectralNorm(Module):
+    def __init__(self, weight: mt.Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+        super().__init__()
+        ndim = weight.dim()
+        if not -ndim <= dim < ndim:
+            raise IndexError(f"spectral_norm: dim={dim} is out of range for {ndim} dimensions")
+        if n_power_iterations <= 0:
+            raise ValueError(f"spectral_norm: n_power_iterations must be positive, not {n_power_iterations}")
+        self.dim = dim % ndim
+        self.eps = eps
+        if ndim > 1:
+            self.n_power_iterations = n_power_iterations
+            matrix = as_matrix(weight, self.dim)
+            for name, n in zip(("_u", "_v"), matrix.shape):
+                self.register_buffer(name, F.normalize(matrix.new_empty(n).normal_(0, 1), dim=0, eps=eps))
+            without_grad(self._power_method, matrix, 15)
+
+    def _power_method(self, matrix: mt.Tensor, n_power_iterations: int) -> None:
+        for _ in range(n_power_iterations):
+            self._u.copy_(F.normalize(mt.mv(matrix, self._v), dim=0, eps=self.eps))
+            self._v.copy_(F.normalize(mt.mv(matrix.mH, self._u), dim=0, eps=self.eps))
+
+    def forward(self, weight: mt.Tensor) -> mt.Tensor:
+        if weight.dim() == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        matrix = as_matrix(weight, self.dim)
+        if self.training:
+            without_grad(self._power_method, matrix, self.n_power_iterations)
+        return weight / mt.vdot(self._u.clone(), mt.mv(matrix, self._v.clone()))
+
+    def right_inverse(self, value: mt.Tensor) -> mt.Tensor:
+        return value
+
+
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
+    """Divide a weight by its largest singular value, by power iteration in training (Miyato and others, 2018).
+
+    The weight is a matrix whose rows are along ``dim``: 1 for transposed convolutions and 0 for others where None; a
+    vector is divided by its norm. IndexError for another ``dim``, ValueError for no iterations.
+    """
+    weight = _tensor_of(module, name, "spectral_norm")
+    made = _SpectralNorm(weight, n_power_iterations, default_dim(module, dim), eps)
+    return register_parametrization(module, name, made)

@@ -1,0 +1,73 @@
+"""Functions of layers under the top-level names that PyTorch has for them too, with the arguments in their order there.
+
+They compute what `nn.functional` does; a reduction is a number.
+"""
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, Call, Overload, arg, call, define, int_arg, op_name, tensor_arg, wrap,
+)
+from metatensor._core.tensor cimport Tensor
+
+cdef tuple REDUCTIONS = ("none", "mean", "sum")
+
+
+cdef object forward_body(Call* c):
+    """The function of `nn.functional` of the same name, with the same arguments by name."""
+    cdef Overload ov = <Overload>c.overload
+    cdef dict given = {}
+    cdef object value
+    cdef str name
+    cdef int i
+    for i in range(ov.nslots):
+        name, value = <str>ov.slots[i].name, arg(c, i)
+        if name.startswith("cudnn_"):
+            continue
+        if name == "reduction":
+            if not 0 <= value <= 2:
+                raise ValueError(f"{op_name(c)}(): reduction must be 0 (none), 1 (mean) or 2 (sum), got {value}")
+            value = REDUCTIONS[<int>value]
+        given[name] = value
+    return call(f"nn.functional.{op_name(c)}", (), given)
+
+
+cdef str AFFINE = "Tensor? weight=None, Tensor? bias=None"
+cdef str STATISTICS = "Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var"
+
+for _schema in (
+    f"layer_norm(Tensor input, int[] normalized_shape, {AFFINE}, float eps=1e-05, bool cudnn_enable=True)",
+    f"group_norm(Tensor input, int num_groups, {AFFINE}, float eps=1e-05, bool cudnn_enabled=True)",
+    "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None)",
+    f"batch_norm(Tensor input, {STATISTICS}, bool training, float momentum, float eps, bool cudnn_enabled)",
+    f"instance_norm(Tensor input, {STATISTICS}, bool use_input_stats, float momentum, float eps, bool cudnn_enabled)",
+    "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)",
+    "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, "
+    "int reduction=1)",
+    "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
+    "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, int reduction=1)",
+    "kl_div(Tensor input, Tensor target, int reduction=1, *, bool log_target=False)",
+    "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
+    "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)",
+    "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, "
+    "bool swap=False, int reduction=1)",
+    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, "
+    "bool zero_infinity=False)",
+    "ctc_loss.ints(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, "
+    "int reduction=1, bool zero_infinity=False)",
+):
+    define(f"{_schema} -> Tensor", forward_body, COMPOSITE | FUNCTION_ONLY,
+           f"As nn.functional.{_schema.partition('(')[0]}, with PyTorch's native order of arguments.")
+
+
+# A norm ---------------------------------------------------------------------------------------
+
+cdef object norm_except_dim_body(Call* c):
+    """(v, pow, dim): the norms of the slices along a dimension, shaped to multiply with v."""
+    cdef Tensor v = tensor_arg(c, 0)
+    cdef object dim = int_arg(c, 2)
+    if dim == -1:
+        return call("norm", (v, int_arg(c, 1)))
+    dim = wrap(c, dim, v.ndim)
+    return call("norm", (v, int_arg(c, 1), [i for i in range(v.ndim) if i != dim], True))
+
+
+define("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", norm_except_dim_body, COMPOSITE | FUNCTION_ONLY,
+       "The norm over all dimensions but one, which are kept; over all for dim=-1.")

@@ -1,0 +1,154 @@
+"""Every public name of torch.nn and what is below it exists here, with the same parameters and defaults."""
+
+import importlib
+import inspect
+import types
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+# Modules whose names are compared; `None` stands for torch.nn itself.
+MODULES = [
+    None,
+    "functional",
+    "init",
+    "modules",
+    "modules.module",
+    "modules.utils",
+    "parallel",
+    "parameter",
+    "utils",
+    "utils.clip_grad",
+    "utils.convert_parameters",
+    "utils.fusion",
+    "utils.init",
+    "utils.memory_format",
+    "utils.parametrizations",
+    "utils.parametrize",
+    "utils.prune",
+    "utils.rnn",
+    "utils.spectral_norm",
+    "utils.stateless",
+    "utils.weight_norm",
+]
+
+# What PyTorch has and we do not, or need not, with the reason.
+MISSING = {
+    "functional": {
+        "ScalingType": "scaled products of float8 blocks",
+        "SwizzleType": "scaled products of float8 blocks",
+        "grouped_mm": "products of ragged groups",
+        "scaled_grouped_mm": "products of ragged groups",
+        "scaled_mm": "scaled products of float8 blocks",
+        "conv_tbc": "the operator is metatensor.conv_tbc",
+        "multi_head_attention_forward": "nn.MultiheadAttention computes it",
+        "assert_int_or_pair": "a helper of PyTorch's own",
+        "boolean_dispatch": "a helper of PyTorch's own",
+        "handle_torch_function": "a helper of PyTorch's own",
+        "has_torch_function": "a helper of PyTorch's own",
+        "has_torch_function_unary": "a helper of PyTorch's own",
+        "has_torch_function_variadic": "a helper of PyTorch's own",
+    },
+    "parallel": {
+        "DistributedDataParallel": "several processes",
+        "DistributedDataParallelCPU": "several processes",
+        "data_parallel": "several devices",
+        "gather": "several devices",
+        "parallel_apply": "several devices",
+        "replicate": "several devices",
+        "scatter": "several devices",
+    },
+    "utils.parametrize": {
+        "OpaqueBase": "a class of PyTorch's compiler",
+        "get_swap_module_params_on_conversion": "imported there, not public",
+        "is_opaque_reference_type": "a helper of PyTorch's compiler",
+        "is_traceable_wrapper_subclass": "a helper of PyTorch's compiler",
+    },
+    "modules.module": {
+        "BackwardHook": "there is no backward pass",
+        "Buffer": "imported there, not public",
+        "Parameter": "imported there, not public",
+        "is_traceable_wrapper_subclass": "a helper of PyTorch's compiler",
+    },
+    "utils.rnn": {
+        "PackedSequence_": "the tuple below PackedSequence",
+        "bind": "a helper of PyTorch's own",
+        "copy_method_params": "a helper of PyTorch's own",
+    },
+    "utils.spectral_norm": {
+        "SpectralNormLoadStateDictPreHook": "state dicts of before version 1.0 are not loaded",
+        "SpectralNormStateDictHook": "a private class here",
+    },
+    "utils.stateless": {"NamedMemberAccessor": "a helper of PyTorch's own"},
+    "utils.weight_norm": {"norm_except_dim": "imported there, not public", "UninitializedParameter": "imported there, not public"},
+}
+
+# A decorator of PyTorch's hides the signature.
+HIDDEN = {"Container", "NLLLoss2d"}
+
+
+def both(name):
+    pytest.importorskip("torch")
+    suffix = "" if name is None else f".{name}"
+    # `torch.nn.utils.weight_norm` is a function, which hides the module.
+    return importlib.import_module(f"metatensor.nn{suffix}"), importlib.import_module(f"torch.nn{suffix}")
+
+
+def public(module):
+    """Names of the classes and functions of PyTorch that a module of it offers."""
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or isinstance(value, types.ModuleType) or not callable(value):
+            continue
+        if (getattr(value, "__module__", None) or "torch").split(".")[0] == "torch" and name not in ("Tensor", "device", "dtype"):
+            yield name, value
+
+
+def is_alias(value):
+    """Names of types (for annotations) are not things that a program uses."""
+    return type(value).__module__ == "typing" or isinstance(value, types.GenericAlias)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_every_name(module):
+    ours, theirs = both(module)
+    known = MISSING.get(module, {})
+    missing = [name for name, value in public(theirs) if not hasattr(ours, name) and name not in known and not is_alias(value)]
+    assert missing == []
+
+
+def parameters(function):
+    """Names, kinds and defaults, or None where nothing can be said."""
+    try:
+        found = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        return None
+    if [p.kind for p in found] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        return None
+    return {p.name: default_of(p) for p in found}
+
+
+def default_of(parameter):
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return "required"
+    name = getattr(default, "__name__", None) or getattr(default, "name", None)
+    return name.rpartition(".")[2] if isinstance(name, str) else default
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_every_signature(module):
+    """Ours may take a generator or an out= more, by keyword."""
+    ours, theirs = both(module)
+    different = {}
+    for name, value in public(theirs):
+        want = parameters(value)
+        if not hasattr(ours, name) or want is None or name in HIDDEN or isinstance(value, type(ours)):
+            continue
+        got = parameters(getattr(ours, name))
+        if got is None:
+            continue
+        got = {k: v for k, v in got.items() if k in want or k not in ("generator", "out")}
+        if list(got) != list(want) or any(got[k] != want[k] for k in want):
+            different[name] = (got, want)
+    assert different == {}
