@@ -84,6 +84,11 @@ cdef class Overload:
     def is_view(self):
         return self.flags & VIEW != 0
 
+    @property
+    def is_host(self):
+        """Whether its body finishes the call, without kernels: from metadata, or by copying to the host."""
+        return self.flags & HOST != 0
+
 
 @cython.final
 cdef class Op:

@@ -16,9 +16,44 @@ STYLES = {"available": "green", "loaded": "green", "no device": "yellow", "broke
 
 
 @click.command("devices")
+@click.option("--ops", "device", metavar="DEVICE", help="List the operators that DEVICE has no kernel for instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> None:
-    """List every plugin: its package and version, its state, its devices, and why a broken one is broken."""
+def command(device: str | None, as_json: bool) -> None:
+    """List every plugin: its package and version, its state, its devices, and why a broken one is broken.
+
+    With --ops cpu, list what the cpu device does not compute, and what it computes by other operators.
+    """
+    if device is not None:
+        _operators(device, as_json)
+    else:
+        _plugins(as_json)
+
+
+def _operators(device: str, as_json: bool) -> None:
+    from metatensor import plugins
+    from metatensor.devices.coverage import coverage
+
+    if device == "meta":
+        raise click.UsageError("the meta device computes no values")
+    try:
+        backend = plugins.backend(device)
+    except RuntimeError as error:
+        raise click.ClickException(str(error)) from error
+    rows = coverage(backend)
+    by_kind = {kind: [row.name for row in rows if row.how == kind] for kind in ("missing", "decomposition", "kernel")}
+    if as_json:
+        click.echo(json.dumps(by_kind, indent=2))
+        return
+    for kind in ("missing", "decomposition"):
+        for name in by_kind[kind]:
+            click.echo(f"{kind:15}{name}")
+    counts = ", ".join(f"{len(by_kind[kind])} {text}" for kind, text in (
+        ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("missing", "missing")
+    ))  # fmt: skip
+    click.echo(f"{device}: {len(rows)} operators (each overload by itself): {counts}")
+
+
+def _plugins(as_json: bool) -> None:
     from metatensor import plugins
 
     rows = plugins.report()

@@ -208,7 +208,6 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
                               object eps):
     """The result with mean and reciprocal of the standard deviation; slots 1 and 2 are weight and bias."""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t n = 0
     cdef object out, weight = arg(c, 1), bias = arg(c, 2)
     cdef Tensor mean, rstd
     if not training:
@@ -223,8 +222,7 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
     if training or not is_cpu(result_device(c)):
         mean, rstd = call("nn.functional._batch_statistics", (t, weight, eps))
     else:
-        mean = new_contiguous(1, &n, statistics_dtype(c, t, 1), result_device(c))
-        rstd = new_contiguous(1, &n, mean.dtype, result_device(c))
+        mean, rstd = [call("new_empty", (t, (0,)), {"dtype": statistics_dtype(c, t, 1)}) for _ in range(2)]
     return (out, mean, rstd)
 
 

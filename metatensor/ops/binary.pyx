@@ -14,8 +14,7 @@ from metatensor._core.tensor cimport (
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, half_number,
-    no_operands,
-    number, operand, operand_arg, promoted, refuse, ruled, unary,
+    no_operands, number, of_numbers, operand, operand_arg, promoted, refuse, ruled, unary,
 )
 
 cdef long BOTH = INPLACE | OUT
@@ -87,6 +86,8 @@ cdef object divide(Call* c):
     no_operands(&o)
     operand_arg(&o, c, 0)
     operand_arg(&o, c, 1)
+    if o.n == 0:
+        of_numbers(c)
     d = promoted(c, &o)
     if d.kind == KIND_BOOL or d.kind >= KIND_COMPLEX:
         refuse(c, d)
@@ -104,7 +105,9 @@ cdef object power(Call* c):
     cdef Operands o
     cdef DType d
     cdef Tensor base
-    if isinstance(arg(c, 1), Tensor) or not isinstance(arg(c, 0), Tensor):
+    if isinstance(arg(c, 1), Tensor):
+        return binary(c) if isinstance(arg(c, 0), Tensor) else power_of_number(c)
+    if not isinstance(arg(c, 0), Tensor):
         return binary(c)
     base = tensor_arg(c, 0)
     if base.dtype.kind == KIND_FLOAT and number_kind(<object>c.args[1]) <= KIND_FLOAT:
@@ -120,6 +123,15 @@ cdef object power(Call* c):
     return elementwise_like(base, d, <Device>c.device)
 
 
+cdef object power_of_number(Call* c):
+    """A number as base leaves the layout to the exponents."""
+    cdef Operands o
+    no_operands(&o)
+    operand_arg(&o, c, 0)
+    operand(&o, tensor_arg(c, 1))
+    return elementwise_like(tensor_arg(c, 1), ruled(c, promoted(c, &o)), <Device>c.device)
+
+
 cdef object float_power(Call* c):
     """Computes in float64 or complex128, always."""
     cdef Operands o
@@ -133,6 +145,8 @@ cdef object float_power(Call* c):
     o.common = d.code
     if c.variant == IN_PLACE and tensor_arg(c, 0).dtype is not d:
         fail(c, f"the result is {d.name} and is not stored in a {tensor_arg(c, 0).dtype.name} tensor")
+    if o.n == 1:
+        return elementwise_like(<Tensor>o.first, d, <Device>c.device)
     return elementwise_result(c, &o, d)
 
 
@@ -230,6 +244,7 @@ for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "
                      (S_ISUB, "sub_"), (S_IMUL, "mul_"), (S_IDIV, "div_"), (S_IFLOORDIV, "floor_divide_"),
                      (S_IMOD, "remainder_"), (S_IPOW, "pow_")):
     set_slot(_slot, _name)
+
 
 # PyTorch keeps the names that division had in Python 2.
 type_set(Tensor, "__div__", Tensor.__truediv__)

@@ -143,25 +143,48 @@ cdef Tensor uneven_gradient(Tensor t, int dim, Tensor points, int edge_order):
     """The same at given points, by the parabola through a sample and its neighbours."""
     cdef list shape = [1] * t.ndim
     cdef Tensor gaps
-    cdef object h, g, first, last, middle, slope
+    cdef object h, g, first, last, middle
     shape[dim] = -1
     gaps = call("reshape", (call("diff", (points,)), shape))
-    slope = call("div", (call("diff", (t, 1, dim)), gaps))
-    # At an inner point: each side's slope, weighted by the other side's gap.
     h, g = part(gaps, dim, 0, -1), part(gaps, dim, 1, None)
-    middle = call("div", (call("add", (call("mul", (part(slope, dim, 0, -1), g)),
-                                       call("mul", (part(slope, dim, 1, None), h)))), call("add", (h, g))))
-    first, last = part(slope, dim, 0, 1), part(slope, dim, -1, None)
-    if edge_order == 2:
-        first = extrapolated(slope, gaps, dim, 0, 1)
-        last = extrapolated(slope, gaps, dim, -1, -2)
+    middle = weighted(
+        (part(t, dim, 0, -2), minus(ratio(g, h, h, g))),
+        (part(t, dim, 1, -1), call("div", (call("sub", (g, h)), call("mul", (h, g))))),
+        (part(t, dim, 2, None), ratio(h, g, h, g)),
+    )
+    if edge_order == 1:
+        first = call("div", (difference(t, dim, 1, 2, 0, 1), one(gaps, dim, 0)))
+        last = call("div", (difference(t, dim, -1, None, -2, -1), one(gaps, dim, -1)))
+    else:
+        first = end_slope(t, gaps, dim, (0, 1, 2), 0, 1)
+        last = minus(end_slope(t, gaps, dim, (-1, -2, -3), -1, -2))
     return call("cat", ([first, middle, last], dim))
 
 
-cdef object extrapolated(Tensor slope, Tensor gaps, int dim, int near, int far):
-    """The slope at an end: the outer one less what it changes over half of its gap."""
-    cdef object s = one(slope, dim, near), r = one(slope, dim, far), h = one(gaps, dim, near), g = one(gaps, dim, far)
-    return call("add", (s, call("div", (call("mul", (call("sub", (s, r)), h)), call("add", (h, g))))))
+cdef object end_slope(Tensor t, Tensor gaps, int dim, tuple places, int near, int far):
+    """The slope outwards in the outermost of three samples, with the gaps between them."""
+    cdef object h = one(gaps, dim, near), g = one(gaps, dim, far)
+    cdef object twice = call("add", (call("mul", (h, 2.0)), g))
+    return weighted(
+        (one(t, dim, places[0]), minus(ratio(twice, h, h, g))),
+        (one(t, dim, places[1]), call("div", (call("add", (h, g)), call("mul", (h, g))))),
+        (one(t, dim, places[2]), minus(ratio(h, g, h, g))),
+    )
+
+
+cdef object ratio(object top, object bottom, object h, object g):
+    """top / (bottom (h + g))"""
+    return call("div", (top, call("mul", (bottom, call("add", (h, g))))))
+
+
+cdef object minus(object t):
+    return call("neg", (t,))
+
+
+cdef object weighted(tuple first, tuple second, tuple third):
+    """The sum of three samples, each times its weight."""
+    cdef object sums = call("add", (call("mul", first), call("mul", second)))
+    return call("add", (sums, call("mul", third)))
 
 
 cdef Tensor one(Tensor t, int dim, int place):

@@ -18,6 +18,7 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device)  # a unary result
 # Meta kernels. The dtype rule is the op's flag.
 cdef object unary(Call* c)                  # args[0]
 cdef object binary(Call* c)                 # args[0] and args[1], each a tensor or a number
+cdef int of_numbers(Call* c) except -1      # for two numbers: settles the device, or raises
 cdef object pointwise(Call* c)              # all leading tensor (or number) arguments
 
 

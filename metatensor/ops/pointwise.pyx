@@ -5,7 +5,7 @@ promotion. Families declare their ops over the kernels `unary`, `binary` and
 `pointwise`, or build their own from the same pieces (see the .pxd).
 """
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device
+from metatensor._core.device cimport META, Device, cpu_device
 from metatensor._core.dtype cimport DType, number_kind
 from metatensor._core.layout cimport (
     Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, is_channels_last, is_dense,
@@ -269,6 +269,15 @@ cdef inline int _kind(PyObject* p) noexcept:
     return KIND_FLOAT if PyFloat_CheckExact(p) else number_kind(<object>p)
 
 
+cdef int of_numbers(Call* c) except -1:
+    """Basic arithmetic of two numbers gives a 0-d cpu tensor, as in PyTorch; other ops need a tensor."""
+    cdef Device cpu = cpu_device()
+    if op_name(c) not in ("add", "sub", "mul", "div", "floor_divide"):
+        raise TypeError(f"{op_name(c)}(): one of the first two arguments must be a Tensor, got two numbers")
+    c.device = <PyObject*>cpu       # kept alive by the table of devices
+    return 0
+
+
 cdef object binary(Call* c):
     """Two operands, each a tensor or a Python number."""
     cdef PyObject* a = c.args[0]
@@ -288,7 +297,7 @@ cdef object _binary(Call* c):
     operand_arg(&o, c, 0)
     operand_arg(&o, c, 1)
     if o.n == 0:
-        raise TypeError(f"{op_name(c)}(): one of the first two arguments must be a Tensor, got two numbers")
+        of_numbers(c)
     return elementwise_result(c, &o, ruled(c, promoted(c, &o)))
 
 

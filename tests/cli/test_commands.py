@@ -229,6 +229,26 @@ def test_devices_says_why_one_is_broken(run, monkeypatch):
         assert text in output
 
 
+def test_devices_lists_the_ops_without_a_kernel(run, monkeypatch):
+    found = json.loads(run("devices", "--ops", "cpu", "--json").stdout)
+    assert found["missing"] == []
+    assert {"add", "linalg.svd", "max.dim", "nn.functional.conv2d"} <= set(found["kernel"])
+    assert not {"view", "is_contiguous", "item"} & set(found["kernel"])  # a view, and what the host answers
+    assert "0 missing" in run("devices", "--ops", "cpu").stdout
+
+    from metatensor import plugins
+
+    backend = plugins.backend("cpu")
+    monkeypatch.setattr(backend, "kernel", lambda name, own=backend.kernel: None if name == "max.dim" else own(name))
+    assert "missing        max.dim" in run("devices", "--ops", "cpu").stdout
+
+
+def test_devices_has_no_ops_of_devices_that_compute_nothing(run):
+    assert run("devices", "--ops", "meta").exit_code == 2
+    unknown = run("devices", "--ops", "abacus")
+    assert unknown.exit_code == 1 and "abacus" in unknown.output
+
+
 # the group ------------------------------------------------------------------------------
 
 

@@ -215,3 +215,20 @@ def test_numbers_are_tensors_only_where_pytorch_says_so():
             op(2, t)
     with pytest.raises(TypeError, match="other"):
         mt.maximum(t, 2)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "true_divide", "floor_divide"])
+@pytest.mark.parametrize("numbers", [(7, 2), (7, 2.5), (1.5, 2.5), (1 + 2j, 2.0)])
+def test_two_numbers_make_a_tensor(name, numbers):
+    """Of the basic operations only, and on the cpu whatever the default device is."""
+    import torch
+
+    ours, theirs = (outcome(getattr(lib, name), *numbers) for lib in (mt, torch))
+    if isinstance(theirs, Exception):
+        assert isinstance(ours, type(theirs))
+        return
+    assert ours.device.type == "cpu"
+    same(ours, theirs)
+    with mt.device("meta"):
+        assert mt.add(*numbers).device.type == "cpu"

@@ -171,14 +171,16 @@ class ArrayBackend(DeviceBackend):
         elements = flat[offset : offset + length].view(dtype)
         return self.xp.lib.stride_tricks.as_strided(elements, shape, strides)
 
-    def adopt(self, array: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    def adopt(self, array: Any, dtype: DType | None = None, device: Any = None, strides: Any = None) -> Tensor:
         """A tensor over the memory of ``array``, which it keeps alive, of ``dtype`` (None: the array's own).
 
+        ``strides``, in elements, say the same as the array's own, which they replace: where a size is 0 or 1 several do.
         TypeError for dtypes without a counterpart, ValueError for strides that tensors cannot have.
         """
         if dtype is None:
             dtype = self.dtype_of(array.dtype)
-        flat, strides = interchange.flat_of(self.xp, array)
+        flat, own = interchange.flat_of(self.xp, array)
+        strides = own if strides is None else strides
         storage = make_storage(device or self.type, flat.size, flat)
         return tensor_from_storage(storage, dtype, array.shape, strides, 0)
 
@@ -296,7 +298,10 @@ class ArrayBackend(DeviceBackend):
 
     def _unbound(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(out: Any, *args: Any) -> Any:
-            return function(self, out, *args)
+            try:
+                return self._run(function, self, out, *args)
+            except MemoryError as error:
+                raise self.out_of_memory(doing=f"to compute {name}") from error
 
         call.__name__ = call.__qualname__ = f"{self.type}:{name}"
         return call
@@ -337,13 +342,24 @@ class ArrayBackend(DeviceBackend):
                 dtype = tensor.dtype
                 break
             if not binding.is_native and fmt.encode is not None and array.dtype.kind in "fc":
-                array, dtype = fmt.encode(self.xp, cast(array, fmt.compute)), tensor.dtype
+                # In the order of memory and back, so that the strides stay what they are.
+                order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+                dense = self.xp.ascontiguousarray(cast(array.transpose(order), fmt.compute)).reshape(array.transpose(order).shape)
+                array, dtype = fmt.encode(self.xp, dense).transpose(np.argsort(order)), tensor.dtype
                 break
-        if not (array.flags.owndata and array.flags.c_contiguous):
-            array = array.copy(order="C")
-        self.track(array)
+        owner = array if array.flags.owndata else _owner(array)
+        if owner is None:
+            array = owner = array.copy(order="C")
+        self.track(owner)
         device = tensors[0].device if tensors and tensors[0].device.type == self.type else None
         return self.adopt(array, dtype, device)
+
+
+def _owner(array: Any) -> Any:
+    """The array whose memory is seen, all of it, with another shape or order of dimensions; None if there is none."""
+    owner = array.base
+    seen = getattr(owner, "nbytes", None) == array.nbytes and owner.flags.owndata and min(array.strides, default=0) >= 0
+    return owner if seen else None
 
 
 def _plain(function: Callable[..., Any], *args: Any) -> Any:

@@ -30,6 +30,8 @@ def _updated(running: Any, found: Any, momentum: float) -> Any:
 
 @kernel("nn.functional._batch_norm_eval", "nn.functional._instance_norm_eval")
 def batch_norm_eval(kit: Any, out: Any, input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+    if not input.size:
+        return input
     return _by_statistics(input, mean.reshape(-1), var.reshape(-1), weight, bias, eps, kit.xp)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from metatensor.devices.array_kit.pointwise import binary, elementwise, in_dtype, is_integral
 from metatensor.devices.array_kit.registry import kernel
+from metatensor.devices.array_kit.scan import complex_logaddexp
 
 elementwise({
     "mul": "multiply", "maximum": "maximum", "minimum": "minimum", "fmax": "fmax", "fmin": "fmin",
@@ -115,9 +116,7 @@ def logaddexp(kit: Any, out: Any, input: Any, other: Any) -> Any:
     a, b = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
     if out.dtype.kind != "c":
         return xp.logaddexp(a, b)
-    high = xp.where(a.real >= b.real, a, b)
-    low = xp.where(a.real >= b.real, b, a)
-    return high + xp.log1p(xp.exp(low - high))
+    return complex_logaddexp(xp, a, b)
 
 
 # Other functions ----------------------------------------------------------------------------
@@ -149,12 +148,20 @@ def nextafter(kit: Any, out: Any, input: Any, other: Any) -> Any:
 
 @kernel("igamma")
 def igamma(kit: Any, out: Any, input: Any, other: Any) -> Any:
-    return kit.special.gammainc(in_dtype(input, out.dtype), in_dtype(other, out.dtype))
+    return _gamma_part(kit, out, input, other, "gammainc", 0)
 
 
 @kernel("igammac")
 def igammac(kit: Any, out: Any, input: Any, other: Any) -> Any:
-    return kit.special.gammaincc(in_dtype(input, out.dtype), in_dtype(other, out.dtype))
+    return _gamma_part(kit, out, input, other, "gammaincc", 1)
+
+
+def _gamma_part(kit: Any, out: Any, input: Any, other: Any, function: str, at_zero: int) -> Any:
+    """Where one argument settles the result, the other may be NaN, as in PyTorch."""
+    a, x = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
+    result, low, high = getattr(kit.special, function)(a, x), out.dtype.type(at_zero), out.dtype.type(1 - at_zero)
+    result = kit.xp.where(kit.xp.isnan(a) & (x == np.inf), high, result)
+    return kit.xp.where((kit.xp.isnan(a) & (x == 0)) | ((a == np.inf) & kit.xp.isnan(x)), low, result)
 
 
 @kernel("complex")

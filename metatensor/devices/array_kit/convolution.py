@@ -1,7 +1,9 @@
 """Kernels of convolution: patches of the input, a tile at a time, times the weight as one matrix product.
 
-A tile holds the patches of some rows of some images. Padding costs no memory: what a patch has outside the image
-is set to zero in the tile. Beyond the result a convolution needs one tile and its product.
+A tile holds the patches of some window positions in some images. Padding costs no memory: what a patch has outside the
+image is set to zero in the tile. Beyond the result, and a copy of weights that are not contiguous float32 or wider, a
+convolution needs one tile and its product, which is no larger than the result. Half precision is converted in the
+tile; only transposed convolutions, which add up, hold a result of half precision in float32 until it is complete.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from metatensor.devices.array_kit.copy import store
 from metatensor.devices.array_kit.registry import kernel
 
-__all__ = ["Window", "per_dimension", "tiles"]
+__all__ = ["Window", "per_dimension"]
 
 # Elements of a tile. On the host one that stays in the cache is fastest; elsewhere launches must be few.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
-_EACH = (slice(None), slice(None))  # of the batch and of the channels
+_ALL = slice(None)
+_EACH = (_ALL, _ALL)  # of the batch and of the channels
 
 
 def per_dimension(value: Any, n: int) -> tuple[int, ...]:
@@ -61,8 +65,8 @@ class Window:
             image.append(slice(low * stride + shift, (high - 1) * stride + shift + 1, stride))
         return tuple(at), tuple(image)
 
-    def gather(self, patches: Any, image: Any, positions: Sequence[tuple[int, int]]) -> None:
-        """Copy the patches of (N, C, spatial...) at ``positions`` into (N, C, kernel..., positions...)."""
+    def gather(self, patches: Any, image: Any, positions: Sequence[tuple[int, int]], images: slice = slice(None)) -> None:
+        """Copy the patches of (N, C, spatial...) at ``positions``, of some images, into (N, C, kernel..., positions...)."""
         whole = (..., *(slice(0, last - first) for first, last in positions))
         for offset in self.offsets():
             target = patches[_EACH + offset]
@@ -70,7 +74,8 @@ class Window:
             if found is None or found[0] != whole:
                 target[...] = 0
             if found is not None:
-                target[found[0]] = image[found[1]]
+                at = (images, _ALL, *found[1][1:])
+                target[found[0]] = image[at]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to where they lie in (N, C, spatial...)."""
@@ -80,46 +85,74 @@ class Window:
                 image[found[1]] += patches[_EACH + offset][found[0]]
 
 
-def tiles(kit: Any, images: int, rows: int, row_elements: int) -> Iterator[tuple[slice, tuple[int, int]]]:
-    """Cut ``images`` of ``rows`` into tiles of whole rows: (images, first and last row)."""
-    room = max(1, (HOST_TILE if kit.on_host else DEVICE_TILE) // max(1, row_elements))
-    at_once = max(1, room // max(1, rows))
-    step = min(rows, room)
+class Converted:
+    """An array of half precision as it is stored, whose parts are converted as they are read and written."""
+
+    def __init__(self, kit: Any, tensor: Any) -> None:
+        self.xp, self.array, self.format = kit.xp, kit.asarray(tensor), kit.format(tensor.dtype)
+        self.shape, self.size, self.dtype = self.array.shape, self.array.size, self.format.compute
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.format.decode(self.xp, self.array[index])
+
+    def __setitem__(self, index: Any, values: Any) -> None:
+        store(self.xp, self.array[index], self.format, values)
+
+
+def tiles(kit: Any, images: int, sizes: Sequence[int], elements: int) -> Iterator[tuple[slice, list[tuple[int, int]]]]:
+    """Cut ``images`` of window positions, so many ``elements`` for each: (images, range of positions per dimension)."""
+    room = max(1, (HOST_TILE if kit.on_host else DEVICE_TILE) // max(1, elements))
+    at_once = max(1, room // max(1, math.prod(sizes)))
+    steps: list[int] = []
+    for size in reversed(sizes):
+        steps.insert(0, max(1, min(size, room)))
+        room //= steps[0]
     for image in range(0, images, at_once):
-        for row in range(0, rows, max(1, step)):
-            yield slice(image, min(images, image + at_once)), (row, min(rows, row + step))
+        for starts in itertools.product(*map(range, itertools.repeat(0), sizes, steps)):
+            ranges = [(start, min(size, start + step)) for start, size, step in zip(starts, sizes, steps, strict=True)]
+            yield slice(image, min(images, image + at_once)), ranges
 
 
-def _batched(array: Any, n: int) -> Any:
-    return array if array.ndim == n + 2 else array[None]
+def _at(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    return (images, _ALL, *(slice(*each) for each in ranges))
 
 
 def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
     """Convolution of (N, C, spatial...) into ``out``, as neural networks have it: without turning the kernel."""
-    xp, n = kit.xp, weight.ndim - 2
-    places, positions = math.prod(window.kernel), out.shape[2:]
+    xp, places = kit.xp, math.prod(window.kernel)
     channels = weight.shape[1]
     matrix = weight.reshape(groups, -1, channels * places)
     if not out.size:
         return
+    shift = 0 if bias is None else bias.reshape(-1, *[1] * (weight.ndim - 2))
+    plain = places == 1 and set(window.stride) == {1} and not any(window.before) and not isinstance(image, Converted)
     if not matrix.size:
-        out[...] = 0
-    elif places == 1 and set(window.stride) == {1} and not any(window.before) and image.dtype == out.dtype:
-        product = xp.matmul(matrix, image.reshape(len(image), groups, channels, -1))
-        out[...] = product.reshape(out.shape)
+        out[...] = xp.broadcast_to(xp.asarray(shift, out.dtype), out.shape[1:])
+    elif plain and image.flags.c_contiguous and out.flags.c_contiguous and image.dtype == out.dtype:
+        product = out.reshape(len(out), groups, matrix.shape[1], -1)
+        xp.matmul(matrix, image.reshape(len(image), groups, channels, -1), out=product)
+        if bias is not None:
+            out += shift
     else:
-        buffer = None
-        for images, rows in tiles(kit, len(out), positions[0], image.shape[1] * places * math.prod(positions[1:])):
-            ranges = [rows, *((0, size) for size in positions[1:])]
+        buffer, elements = None, image.shape[1] * places
+        if isinstance(out, Converted):
+            # The product is wider than the result, so it counts as part of the tile.
+            elements += image.shape[1] + 2 * out.shape[1]
+        for images, ranges in tiles(kit, len(out), out.shape[2:], elements):
             shape = (images.stop - images.start, image.shape[1], *window.kernel, *(b - a for a, b in ranges))
             if buffer is None:
                 buffer = xp.empty(math.prod(shape), out.dtype)
             patches = buffer[: math.prod(shape)].reshape(shape)
-            window.gather(patches, image[images], ranges)
+            window.gather(patches, image, ranges, images)
             product = xp.matmul(matrix, patches.reshape(shape[0], groups, channels * places, -1))
-            out[images, :, rows[0] : rows[1]] = product.reshape(shape[0], out.shape[1], *shape[2 + n :])
-    if bias is not None:
-        out += bias.reshape(-1, *[1] * n)
+            product = product.reshape(shape[0], out.shape[1], *shape[weight.ndim :])
+            if bias is not None:
+                product += shift
+            out[_at(images, ranges)] = product
+            del product
 
 
 def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
@@ -130,39 +163,66 @@ def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, windo
     if not weight.size or not image.size:
         return
     matrix = weight.reshape(groups, -1, channels * places).swapaxes(1, 2)
-    sizes = image.shape[2:]
-    for images, rows in tiles(kit, len(image), sizes[0], out.shape[1] * places * math.prod(sizes[1:])):
-        ranges = [rows, *((0, size) for size in sizes[1:])]
-        part = image[images, :, rows[0] : rows[1]].astype(out.dtype, copy=False)
+    for images, ranges in tiles(kit, len(image), image.shape[2:], 2 * image.shape[1] + out.shape[1] * places):
+        part = image[_at(images, ranges)].astype(out.dtype, copy=False)
         product = xp.matmul(matrix, part.reshape(len(part), groups, -1, math.prod(part.shape[2:])))
         patches = product.reshape(len(part), out.shape[1], *window.kernel, *part.shape[2:])
         window.scatter(out[images], patches, ranges)
+        del part, product, patches
 
 
-@kernel(*[f"nn.functional.conv{n}d{form}" for n in (1, 2, 3) for form in ("", ".padding")])
+# The kernels are given tensors, so that half precision can be converted in parts.
+
+
+def _batched(array: Any, n: int) -> Any:
+    return array if array.ndim == n + 2 else array[None]
+
+
+def _operands(kit: Any, *tensors: Any) -> Iterator[Any]:
+    """With a dimension for the batch; half precision as it is stored."""
+    n = tensors[-1].dim()
+    for tensor in tensors[:-1]:
+        tensor = tensor if tensor.dim() == n else tensor.unsqueeze(0)
+        yield Converted(kit, tensor) if kit.format(tensor.dtype).half else kit.asarray(tensor)
+    yield kit.values(tensors[-1])
+
+
+def _bias(kit: Any, bias: Any) -> Any:
+    return None if bias is None else kit.values(bias)
+
+
+@kernel(*[f"nn.functional.conv{n}d{form}" for n in (1, 2, 3) for form in ("", ".padding")], half="tensors")
 def conv(kit: Any, out: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> None:
-    n = weight.ndim - 2
+    result, image, kernels = _operands(kit, out, input, weight)
+    n = kernels.ndim - 2
     steps = per_dimension(dilation, n)
     if padding == "same":
         # An odd total has the larger half after the image.
-        before = tuple(step * (size - 1) // 2 for step, size in zip(steps, weight.shape[2:], strict=True))
+        before = tuple(step * (size - 1) // 2 for step, size in zip(steps, kernels.shape[2:], strict=True))
     else:
         before = per_dimension(0 if padding == "valid" else padding, n)
-    window = Window(weight.shape[2:], per_dimension(stride, n), before, steps)
-    correlate(kit, _batched(out, n), _batched(input, n), weight, bias, window, groups)
+    window = Window(kernels.shape[2:], per_dimension(stride, n), before, steps)
+    correlate(kit, result, image, kernels, _bias(kit, bias), window, groups)
 
 
-@kernel(*[f"nn.functional.conv_transpose{n}d" for n in (1, 2, 3)])
+@kernel(*[f"nn.functional.conv_transpose{n}d" for n in (1, 2, 3)], half="tensors")
 def conv_transpose(
     kit: Any, out: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
     dilation: Any,
 ) -> None:  # fmt: skip
-    n = weight.ndim - 2
-    window = Window(weight.shape[2:], *(per_dimension(value, n) for value in (stride, padding, dilation)))
-    correlate_back(kit, _batched(out, n), _batched(input, n), weight, bias, window, groups)
+    result, image, kernels = _operands(kit, out, input, weight)
+    n = kernels.ndim - 2
+    window = Window(kernels.shape[2:], *(per_dimension(value, n) for value in (stride, padding, dilation)))
+    if not isinstance(result, Converted):
+        correlate_back(kit, result, image, kernels, _bias(kit, bias), window, groups)
+        return
+    total = kit.xp.empty(result.shape, result.dtype)
+    correlate_back(kit, total, image, kernels, _bias(kit, bias), window, groups)
+    for images, ranges in tiles(kit, len(total), total.shape[2:], 2 * total.shape[1]):
+        result[_at(images, ranges)] = total[_at(images, ranges)]
 
 
-@kernel("convolution")
+@kernel("convolution", half="tensors")
 def convolution(
     kit: Any, out: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
     output_padding: Any, groups: int,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from metatensor.devices.array_kit.loss import reduced
+from metatensor.devices.array_kit.pointwise import in_common
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -30,8 +31,11 @@ def _norm(xp: Any, difference: Any, p: float, keepdims: bool = False) -> Any:
     return (size**p).sum(axis=-1, keepdims=keepdims) ** (1 / p)
 
 
-def _real(xp: Any, array: Any, dtype: Any) -> Any:
-    return array if array.dtype.kind == "c" else array.astype(dtype, copy=False)
+def _apart(kit: Any, a: Any, b: Any, dtype: Any) -> Any:
+    """a - b, of integers as integers, which wrap around; then real ones in a floating-point dtype."""
+    a, b = in_common(kit, a, b)
+    difference = a - b
+    return difference if difference.dtype.kind == "c" else difference.astype(dtype, copy=False)
 
 
 @kernel("cosine_similarity")
@@ -44,7 +48,7 @@ def cosine_similarity(kit: Any, out: Any, x1: Any, x2: Any, dim: int, eps: float
 
 @kernel("pairwise_distance")
 def pairwise_distance(kit: Any, out: Any, x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
-    difference = _real(kit.xp, x1, out.dtype) - _real(kit.xp, x2, out.dtype) + out.dtype.type(eps)
+    difference = _apart(kit, x1, x2, out.dtype) + out.dtype.type(eps)
     if not out.ndim and not difference.ndim:
         difference = difference[None]
     return _norm(kit.xp, difference, p, keepdim)
@@ -63,8 +67,10 @@ def pdist(kit: Any, out: Any, input: Any, p: float) -> None:
 def margin_ranking_loss(
     kit: Any, out: Any, input1: Any, input2: Any, target: Any, margin: float, average: Any, reduce: Any, reduction: str
 ) -> Any:
-    difference = input1.astype(out.dtype) - input2.astype(out.dtype)
-    return reduced(kit.xp.maximum(margin - target * difference, 0), reduction)
+    # Integers wrap around.
+    first, second = in_common(kit, input1, input2)
+    sign, difference = in_common(kit, kit.xp.negative(target), first - second)
+    return reduced(kit.xp.maximum((sign * difference).astype(out.dtype) + out.dtype.type(margin), 0), reduction)
 
 
 @kernel("nn.functional.cosine_embedding_loss")
@@ -83,11 +89,10 @@ def triplet_margin_loss(
     average: Any, reduce: Any, reduction: str,
 ) -> Any:  # fmt: skip
     xp = kit.xp
-    anchor, positive, negative = (_real(xp, x, out.dtype) for x in (anchor, positive, negative))
     if not anchor.ndim:
         anchor, positive, negative = anchor[None], positive[None], negative[None]
-    near = _norm(xp, anchor - positive + eps, p)
-    far = _norm(xp, anchor - negative + eps, p)
+    near = _norm(xp, _apart(kit, anchor, positive, out.dtype) + eps, p)
+    far = _norm(xp, _apart(kit, anchor, negative, out.dtype) + eps, p)
     if swap:
-        far = xp.minimum(far, _norm(xp, positive - negative + eps, p))
+        far = xp.minimum(far, _norm(xp, _apart(kit, positive, negative, out.dtype) + eps, p))
     return reduced(xp.maximum(margin + near - far, 0), reduction)

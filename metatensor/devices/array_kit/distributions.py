@@ -94,11 +94,11 @@ def uniform_(kit: Any, out: Any, input: Any, low: float, high: float, ticket: An
 
 
 def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0) -> None:
-    """Normal; a complex one has half the variance in each part."""
+    """Normal; a complex one has half the variance, and the whole mean, in each part."""
     stream = kit.random(ticket)
     if out.dtype.kind == "c":
-        parts = stream.normal(2 * out.size).reshape(-1, 2) * (std / math.sqrt(2))
-        out[...] = (parts[:, 0] + 1j * parts[:, 1] + mean).reshape(out.shape)
+        parts = stream.normal(2 * out.size).reshape(-1, 2) * (std / math.sqrt(2)) + mean
+        out[...] = (parts[:, 0] + 1j * parts[:, 1]).reshape(out.shape)
     elif (mean, std) == (0, 1):
         _fill(kit, out, lambda count, first: stream.normal(count, first, out.dtype))
     else:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from metatensor._core.placing import tensor_from_storage
 from metatensor.devices.array_kit.registry import kernel
 
 __all__ = ["names_nothing", "place"]
@@ -78,9 +79,18 @@ def positions(kit: Any, input: Any) -> Any:
 
 @kernel("nonzero", "argwhere")
 def nonzero(kit: Any, out: Any, input: Any, as_tuple: bool = False) -> Any:
-    if as_tuple:
-        return tuple(kit.xp.nonzero(input.reshape(input.shape or (1,))))
-    return positions(kit, input)
+    """The positions as rows; in memory the coordinates of one dimension lie together, also of a tuple of them."""
+    rows = positions(kit, input.reshape(1) if as_tuple and not input.ndim else input)
+    if out is not None:
+        return rows
+    columns, n = kit.xp.ascontiguousarray(rows.T), rows.shape[0]
+    kit.track(columns)
+    found = kit.adopt(columns.T, strides=(1, n))
+    if not as_tuple:
+        return found
+    return tuple(
+        tensor_from_storage(found.untyped_storage(), found.dtype, (n,), (1,), d * n) for d in range(columns.shape[0])
+    )
 
 
 @kernel("nonzero_static")

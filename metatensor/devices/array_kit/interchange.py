@@ -89,11 +89,14 @@ def flat_of(xp: Any, array: Any) -> tuple[Any, tuple[int, ...]]:
 
     The array's first element is at byte 0. ValueError for strides that are negative or no multiple of the item size.
     """
-    if array.flags.c_contiguous and array.ndim:
-        return array.reshape(-1).view(np.uint8), contiguous_strides(array.shape)
     itemsize = array.dtype.itemsize
     if array.size == 0:
         return xp.empty(0, np.uint8), contiguous_strides(array.shape)
+    if array.flags.c_contiguous and array.ndim:
+        # The stride of a dimension of size 1 means nothing, but is kept where tensors can have it.
+        kept = all(stride >= 0 and stride % itemsize == 0 for stride in array.strides)
+        strides = tuple(stride // itemsize for stride in array.strides) if kept else contiguous_strides(array.shape)
+        return array.reshape(-1).view(np.uint8), strides
     steps = []
     last = 0
     for extent, stride in zip(array.shape, array.strides, strict=True):

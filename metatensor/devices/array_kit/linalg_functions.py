@@ -27,14 +27,14 @@ def logdet(kit: Any, out: Any, a: Any) -> Any:
     return kit.xp.where(sign == -1, np.nan, logarithm)
 
 
-# Degree of the Padé approximant of exp, and the norm up to which it is exact to rounding, for single and double precision:
-# Higham, "The scaling and squaring method for the matrix exponential revisited", SIAM J. Matrix Anal. Appl. 26 (2005), table 2.3.
-PADE = {4: (7, 3.925724783138660), 8: (13, 5.371920351148152)}
+# Degree of the Padé approximant of exp, and the norm up to which it is exact to rounding in double precision: Higham, "The
+# scaling and squaring method for the matrix exponential revisited", SIAM J. Matrix Anal. Appl. 26 (2005), table 2.3.
+PADE = (13, 5.371920351148152)
 
 
 def exponentials(xp: Any, a: Any) -> Any:
-    """exp of finite matrices, by a Padé approximant of a / 2**s, squared s times; each matrix has its own s."""
-    degree, bound = PADE[a.real.dtype.itemsize]
+    """exp of finite matrices of double precision, by a Padé approximant of a / 2**s, squared s times; each matrix has its own s."""
+    degree, bound = PADE
     norms = xp.abs(a).sum(-2).max(-1)
     squarings = xp.ceil(xp.log2(xp.maximum(norms / bound, 1))).astype("int64")
     a = a / xp.exp2(squarings).astype(a.dtype)[..., None, None]
@@ -59,7 +59,8 @@ def exponentials(xp: Any, a: Any) -> Any:
 
 @kernel("linalg.matrix_exp")
 def matrix_exp(kit: Any, out: Any, a: Any) -> Any:
-    xp = kit.xp
+    """In double precision: squaring doubles what is rounded, and elements can be far smaller than the largest."""
+    xp, a = kit.xp, a.astype("complex128" if a.dtype.kind == "c" else "float64")
     if not a.size:
         return xp.zeros(a.shape, a.dtype)
     finite = xp.isfinite(a).all((-2, -1), keepdims=True)

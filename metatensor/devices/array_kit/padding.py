@@ -39,10 +39,14 @@ def pad(kit: Any, out: Any, input: Any, pad: Sequence[int], mode: str, value: fl
         return None
     values = input
     for i in range(len(pad) // 2):
-        d = input.ndim - 1 - i
-        place = kit.xp.arange(out.shape[d]) - pad[2 * i]
+        d, (before, after) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]
+        if mode == "circular":
+            # What is cut off does not come round.
+            values = values[(slice(None),) * d + (slice(max(0, -before), values.shape[d] - max(0, -after)),)]
+            before = max(0, before)
+        place = kit.xp.arange(out.shape[d]) - before
         if place.size:
-            place = _BORDERS[mode](kit.xp, place, input.shape[d])
+            place = _BORDERS[mode](kit.xp, place, values.shape[d])
         values = values.take(place, axis=d)
     return values
 

@@ -74,9 +74,19 @@ def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
     if input.dtype.kind != "c":
         return accumulate(xp, xp.logaddexp, input, dim)
 
-    def log_add(a: Any, b: Any) -> Any:
-        largest = xp.maximum(a.real, b.real)
-        largest = xp.where(xp.isinf(largest), largest.dtype.type(0), largest)
-        return xp.log(xp.exp(a - largest) + xp.exp(b - largest)) + largest
+    # One by one: which of the logarithms, 2 pi i apart, is given depends on the order.
+    rows = xp.moveaxis(input, dim, 0)
+    result = xp.empty_like(rows)
+    for i in range(rows.shape[0]):
+        result[i] = rows[i] if i == 0 else complex_logaddexp(xp, result[i - 1], rows[i])
+    return xp.moveaxis(result, 0, dim)
 
-    return doubling(xp, log_add, input, dim)
+
+def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)) of complex numbers, with an imaginary part near that of the one with the larger real part."""
+    smaller = (a.real < b.real) | xp.isnan(a.real)
+    low, high = xp.where(smaller, a, b), xp.where(smaller, b, a)
+    sums = xp.log1p(xp.exp(low - high)) + high
+    same = xp.isinf(low.real) & (low.real == high.real)
+    sums = xp.where(same, xp.where(low.real < 0, low, xp.log(xp.exp(low) + xp.exp(high))), sums)
+    return xp.where(xp.isnan(low), low.dtype.type(complex(np.nan, np.nan)), sums)

@@ -65,4 +65,5 @@ def log_softmax_layer(kit: Any, out: Any, input: Any, dim: int | None, _stacklev
 
 @kernel("nn.functional.softmin")
 def softmin(kit: Any, out: Any, input: Any, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
-    return softmax_of(kit.xp, -_typed(out, input), implied_dim(input.ndim) if dim is None else dim)
+    # Negated as what it is: unsigned integers wrap around.
+    return softmax_of(kit.xp, _typed(out, kit.xp.negative(input)), implied_dim(input.ndim) if dim is None else dim)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from metatensor.devices.array_kit.pointwise import in_dtype
 from metatensor.devices.array_kit.registry import kernel
+from metatensor.devices.array_kit.unary import zeta_values
 
 
 def _routine(kit: Any, op: str, name: str) -> Any:
@@ -28,14 +32,25 @@ for _name, _function in (
     ("erfcx", "erfcx"), ("i0e", "i0e"), ("i1", "i1"), ("i1e", "i1e"), ("log_ndtr", "log_ndtr"),
     ("modified_bessel_i0", "i0"), ("modified_bessel_i1", "i1"), ("modified_bessel_k0", "k0"),
     ("modified_bessel_k1", "k1"), ("scaled_modified_bessel_k0", "k0e"), ("scaled_modified_bessel_k1", "k1e"),
-    ("ndtr", "ndtr"), ("ndtri", "ndtri"), ("xlog1py", "xlog1py"), ("zeta", "zeta"),
+    ("ndtr", "ndtr"), ("ndtri", "ndtri"), ("xlog1py", "xlog1py"),
 ):  # fmt: skip
     _special(_name, _function)
 
 
 @kernel("special.airy_ai")
 def airy_ai(kit: Any, out: Any, input: Any) -> Any:
-    return _routine(kit, "airy_ai", "airy")(in_dtype(input, out.dtype))[0]
+    """Beyond what the library computes: 0 to the right, the first term of the asymptotic expansion to the left."""
+    xp, x = kit.xp, in_dtype(input, out.dtype)
+    far = xp.minimum(xp.abs(x), 1e300).astype(np.float64)
+    wave = xp.cos(2 / 3 * far * xp.sqrt(far) - math.pi / 4) / xp.sqrt(math.pi * xp.sqrt(far))
+    near = _routine(kit, "airy_ai", "airy")(xp.where(xp.abs(x) < 1e6, x, x.dtype.type(0)))[0]
+    values = xp.where(x >= 1e6, 0.0, xp.where(x <= -1e6, wave, near))
+    return xp.where(xp.isfinite(x), values, math.nan)
+
+
+@kernel("special.zeta")
+def zeta(kit: Any, out: Any, input: Any, other: Any) -> Any:
+    return zeta_values(kit, in_dtype(input, out.dtype), in_dtype(other, out.dtype))
 
 
 @kernel("special.spherical_bessel_j0")
@@ -48,27 +63,32 @@ def spherical_bessel_j0(kit: Any, out: Any, input: Any) -> Any:
 
 # Orthogonal polynomials ---------------------------------------------------------------------
 
-# Degrees beyond this overflow everywhere; the loops stop here.
-_LARGEST_DEGREE = 4096
+# Recurrences end here: what is still finite at such a degree is not computed.
+_LARGEST_DEGREE = 1 << 20
 
 Step = Callable[[Any, int, Any, Any], Any]
 
 
 def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
-    """P0 = 1, P1 = first(x), P(k+1) = step(x, k, Pk, P(k-1)); 0 for negative degrees."""
+    """P0 = 1, P1 = first(x), P(k+1) = step(x, k, Pk, P(k-1)); 0 for a degree below 0, NaN, or beyond 64 bits."""
 
     @kernel(f"special.{name}")
     def run(kit: Any, out: Any, input: Any, n: Any) -> Any:
-        xp = kit.xp
-        x = xp.broadcast_to(xp.asarray(in_dtype(input, out.dtype)), out.shape)
+        xp, largest = kit.xp, np.finfo(out.dtype).max
+        # In double precision: the terms of the recurrences cancel.
+        x = xp.broadcast_to(xp.asarray(in_dtype(in_dtype(input, out.dtype), np.float64)), out.shape)
         degree = xp.trunc(xp.broadcast_to(xp.asarray(in_dtype(n, out.dtype)), out.shape))
+        degree = xp.where(degree < 2.0**63, degree, out.dtype.type(-1))
         before, current = xp.ones_like(x), first(x) + xp.zeros_like(x)
-        result = xp.where(degree < 0, x.dtype.type(0), xp.where(degree < 1, before, current))
-        top = min(int(degree.max()), _LARGEST_DEGREE) if degree.size else 0
-        for k in range(1, top):
+        result = xp.where(degree >= 1, current, xp.where(degree > -1, 1.0, 0.0))
+        k = 1
+        while bool((xp.isfinite(before) & (degree > k)).any()) and k < _LARGEST_DEGREE:
             before, current = current, step(x, k, current, before)
-            result = xp.where(degree == k + 1, current, result)
-        return result
+            # What is infinite in the result's dtype goes on as such, and ends as NaN.
+            current = xp.where(xp.abs(current) > largest, xp.copysign(math.inf, current), current)
+            k += 1
+            result = xp.where(degree == k, current, result)
+        return xp.where(degree > k, math.nan, result)
 
 
 def _chebyshev(kind: str, first: Callable[[Any], Any]) -> None:

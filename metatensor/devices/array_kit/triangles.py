@@ -39,9 +39,9 @@ def searchsorted(kit: Any, out: Any, sequence: Any, values: Any, out_int32: bool
         sequence = xp.take_along_axis(sequence, sorter, axis=-1)
     if sequence.ndim == 1:
         return xp.searchsorted(sequence, values, side=side)
-    rows, wanted = sequence.reshape(-1, sequence.shape[-1]), values.reshape(-1, values.shape[-1])
     if not out.size:
         return None
+    rows, wanted = sequence.reshape(-1, sequence.shape[-1]), values.reshape(-1, values.shape[-1])
     return xp.stack([xp.searchsorted(row, want, side=side) for row, want in zip(rows, wanted, strict=True)]).reshape(out.shape)
 
 

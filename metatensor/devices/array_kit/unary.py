@@ -50,7 +50,10 @@ def sign(kit: Any, out: Any, input: Any) -> Any:
     xp = kit.xp
     if input.dtype.kind == "c":
         magnitude = xp.absolute(input)
-        return xp.where(magnitude == 0, input.dtype.type(0), input / xp.where(magnitude == 0, 1, magnitude))
+        magnitude = xp.where(magnitude == 0, magnitude.dtype.type(1), magnitude)
+        result = xp.empty(input.shape, input.dtype)
+        result.real, result.imag = input.real / magnitude, input.imag / magnitude
+        return result
     if input.dtype.kind == "b":
         return input
     return (input > 0).astype(out.dtype) - (input < 0).astype(out.dtype)
@@ -139,16 +142,21 @@ def digamma(kit: Any, out: Any, input: Any) -> Any:
 
 def polygamma_values(kit: Any, x: Any, n: int) -> Any:
     """The n-th derivative of digamma, for n >= 1 by the Hurwitz zeta function."""
-    xp, special = kit.xp, kit.special
+    xp = kit.xp
     if n == 0:
         return digamma(kit, x, x)
     if n == 1:
         # By reflection below 1/2, where the zeta function is not defined.
         low = x < 0.5
         sine = xp.sin(x.dtype.type(math.pi) * x)
-        direct = special.zeta(x.dtype.type(2), xp.where(low, 1 - x, x))
+        direct = zeta_values(kit, x.dtype.type(2), xp.where(low, 1 - x, x))
         return xp.where(low, x.dtype.type(math.pi**2) / (sine * sine) - direct, direct)
-    return (-1) ** (n + 1) * math.gamma(n + 1) * special.zeta(x.dtype.type(n + 1), x)
+    return (-1) ** (n + 1) * math.gamma(n + 1) * zeta_values(kit, x.dtype.type(n + 1), x)
+
+
+def zeta_values(kit: Any, x: Any, q: Any) -> Any:
+    """Hurwitz's zeta function; at infinite ``q`` PyTorch has NaN."""
+    return kit.xp.where((q == math.inf) & (x > 1), q.dtype.type(math.nan), kit.special.zeta(x, q))
 
 
 @kernel("polygamma")
@@ -166,7 +174,7 @@ def mvlgamma(kit: Any, out: Any, input: Any, p: int) -> Any:
     x = in_dtype(input, out.dtype)
     total = kit.xp.full_like(x, p * (p - 1) / 4 * math.log(math.pi))
     for i in range(p):
-        total = total + kit.special.gammaln(x - x.dtype.type(i / 2))
+        total = total + lgamma(kit, total, x - x.dtype.type(i / 2))
     return total
 
 

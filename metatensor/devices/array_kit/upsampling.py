@@ -55,7 +55,7 @@ def _taps(size: int, new: int, mode: str, ratio: float, corners: bool, antialias
             "bilinear": (_triangle, 1), "bicubic": (_cubic(_CUBIC_ANTIALIAS), 2), "lanczos": (_lanczos, 3),
         }[mode]  # fmt: skip
         stretch = max(ratio, 1.0)
-        centre = place * ratio + (0.5 if corners else 0.5 * ratio)
+        centre = (place + 0.5) * ratio
         radius = reach * stretch
         first = np.maximum((centre - radius + 0.5).astype(np.int64), 0)
         last = np.minimum((centre + radius + 0.5).astype(np.int64), size)
@@ -85,6 +85,24 @@ def _along(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
     return total
 
 
+def _along_bytes(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
+    """`_along` for uint8: with weights of 16 bits, and each dimension rounded to uint8 by itself."""
+    # The taps that fall on one element at the border count as one.
+    same = index[:, :, None] == index[:, None, :]
+    weight = (same * weight[:, None, :]).sum(axis=2) * ~np.tril(same, -1).any(axis=2)
+    bits = 0
+    while bits < 22 and int(0.5 + weight.max() * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    scaled = weight * (1 << bits)
+    weight = xp.asarray(np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int32))
+    index = xp.asarray(index)
+    shape = [-1 if d == axis else 1 for d in range(values.ndim)]
+    total = (1 << bits) >> 1
+    for tap in range(index.shape[1]):
+        total = total + values.take(index[:, tap], axis=axis).astype(np.int32) * weight[:, tap].reshape(shape)
+    return xp.clip(total >> bits, 0, 255).astype(np.uint8)
+
+
 @kernel("nn.functional.interpolate")
 def interpolate(
     kit: Any, out: Any, input: Any, size: Any, scale_factor: Any, mode: str, align_corners: bool | None,
@@ -96,14 +114,15 @@ def interpolate(
         return find.function(kit, out, input, out.shape[2:])
     factors = (None,) * n if scale_factor is None or recompute_scale_factor else per_dimension(scale_factor, n)
     whole = input.dtype.kind not in "fc"
-    values = input if mode.startswith("nearest") or not whole else input.astype(np.float32)
+    along = _along_bytes if input.dtype == np.uint8 and mode in ("bilinear", "bicubic") else _along
+    values = input if mode.startswith("nearest") or not whole or along is not _along else input.astype(np.float32)
     for d in range(input.ndim - 1, 1, -1):
         old, new = input.shape[d], out.shape[d]
         corners = bool(align_corners)
         ratio = _ratio(old, new, factors[d - 2], corners)
         if old == new and (mode.startswith("nearest") or ratio == 1) and not antialias:
             continue
-        values = _along(kit.xp, values, d, *_taps(old, new, mode, ratio, corners, antialias))
+        values = along(kit.xp, values, d, *_taps(old, new, mode, ratio, corners, antialias))
     if whole and values.dtype.kind == "f":
         limits = np.iinfo(out.dtype)
         values = kit.xp.clip(kit.xp.rint(values), limits.min, limits.max)

@@ -1,0 +1,63 @@
+"""The floor of values: how many of a few samples of each op must be right on the cpu device. It only ever rises.
+
+    cd tests && python -m oracle.value_floor            # raise it to what is right now
+    cd tests && python -m oracle.value_floor --check    # only say where it could be raised, or is not met
+
+What `values` compares, of two dtypes of each op and two samples of each dtype; needs the same version of PyTorch.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import torch
+
+from . import database, values
+
+FILE = Path(__file__).resolve().parent / "value_floor.json"
+VERSION = "2.13"
+SAMPLES = 2
+
+
+def load():
+    """``{op: samples that must be right}``."""
+    return json.loads(FILE.read_text()) if FILE.exists() else {}
+
+
+def chosen(op):
+    """Names of two dtypes: the one that `values` begins with, and another, a different one for each op."""
+    first, *others = [str(dtype).removeprefix("torch.") for dtype in database.dtypes(op)]
+    return (first, others[zlib.crc32(op.name.encode()) % len(others)]) if others else (first,)
+
+
+def tallies(part=(1, 1), module="metatensor"):
+    """What `values` says of every ``part[1]``-th op, from the ``part[0]``-th on."""
+    torch.set_num_threads(1)
+    runner = values.Runner(importlib.import_module(module), limit=SAMPLES, timeout=60.0)
+    return values.run(runner, part=part, dtypes=chosen)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    args = parser.parse_args()
+    floor, found = load(), tallies()
+    now = {name: tally.right for name, tally in found.items() if tally.n}
+    below = {name: n for name, n in floor.items() if now.get(name, 0) < n}
+    above = {name: n for name, n in now.items() if n > floor.get(name, 0)}
+    for name, n in sorted(below.items()):
+        print(f"below: {name} has {now.get(name, 0)} samples right, its floor is {n}: {found[name].first}")
+    values.table(found)
+    print(values.score(found))
+    print(f"{len(above)} ops above their floor, {len(below)} below")
+    if not args.check and above:
+        FILE.write_text(json.dumps(dict(sorted({**floor, **above}.items())), indent=0) + "\n")
+    return int(bool(below))
+
+
+if __name__ == "__main__":
+    values.fix_hashing(__spec__.name)
+    sys.exit(main())
