@@ -24,6 +24,17 @@ cdef long ORDERED = PROMOTE | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
 
 # Selection --------------------------------------------------------------------------------
 
+cdef int _choice(Operands* o, Call* c, int i) except -1:
+    """A tensor or a number; a number orders dimensions on meta as the 0-d tensor that it becomes there."""
+    operand_arg(o, c, i)
+    if c.device == <PyObject*>META and not isinstance(<object>c.args[i], Tensor):
+        o.ndims[o.n] = 0
+        o.sizes[o.n] = o.strides[o.n] = NULL
+        o.codes[o.n] = -1
+        o.n += 1
+    return 0
+
+
 cdef object where(Call* c):
     """Only the two choices promote; the condition takes part in the shape."""
     cdef Operands o
@@ -32,8 +43,8 @@ cdef object where(Call* c):
         fail(c, f"argument 'condition' must be a bool tensor, got {condition.dtype.name}")
     no_operands(&o)
     shape_operand(&o, condition)
-    operand_arg(&o, c, 1)
-    operand_arg(&o, c, 2)
+    _choice(&o, c, 1)
+    _choice(&o, c, 2)
     return elementwise_result(c, &o, promoted(c, &o))
 
 

@@ -231,10 +231,10 @@ def test_devices_says_why_one_is_broken(run, monkeypatch):
 
 def test_devices_lists_the_ops_without_a_kernel(run, monkeypatch):
     found = json.loads(run("devices", "--ops", "cpu", "--json").stdout)
-    assert found["missing"] == []
+    assert [name for name in found["missing"] if "::" not in name] == []  # other tests define ops of their own
     assert {"add", "linalg.svd", "max.dim", "nn.functional.conv2d"} <= set(found["kernel"])
     assert not {"view", "is_contiguous", "item"} & set(found["kernel"])  # a view, and what the host answers
-    assert "0 missing" in run("devices", "--ops", "cpu").stdout
+    assert f"{len(found['missing'])} missing" in run("devices", "--ops", "cpu").stdout
 
     from metatensor import plugins
 
