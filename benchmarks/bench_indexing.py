@@ -37,6 +37,7 @@ F.embedding_bag | F.embedding_bag(i, w)
 index_put | m.index_put(a, (j,), row)
 index_reduce | m.index_reduce(a, 0, j, b, "prod")
 put | m.put(a, j, two)
+nonzero_static | m.nonzero_static(a, size=2)
 """,
 )
 

@@ -57,6 +57,8 @@ pinverse | m.pinverse(e) | np.linalg.pinv(e)
 qr | m.qr(e) | np.linalg.qr(e)
 svd | m.svd(e) | np.linalg.svd(e)
 triangular_solve | m.triangular_solve(e, e)
+pca_lowrank | m.pca_lowrank(e, 2)
+svd_lowrank | m.svd_lowrank(e, 2)
 """,
 )
 

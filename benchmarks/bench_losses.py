@@ -30,6 +30,7 @@ F.smooth_l1_loss | F.smooth_l1_loss(a, b)
 F.soft_margin_loss | F.soft_margin_loss(a, b)
 F.triplet_margin_loss | F.triplet_margin_loss(a, b, c)
 F.triplet_margin_with_distance_loss | F.triplet_margin_with_distance_loss(a, b, c)
+F.linear_cross_entropy | F.linear_cross_entropy(a, s, j)
 """,
 )
 

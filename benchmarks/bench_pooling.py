@@ -24,6 +24,8 @@ F.fractional_max_pool3d | F.fractional_max_pool3d(x3, 2, output_size=(3, 3, 3))
 F.lp_pool1d | F.lp_pool1d(x1, 2.0, 2)
 F.lp_pool3d | F.lp_pool3d(x3, 2.0, 2)
 F.max_unpool2d | F.max_unpool2d(x2, spots, 2)
+F.max_unpool1d | F.max_unpool1d(x1, spots1, 2)
+F.max_unpool3d | F.max_unpool3d(x3, spots3, 2)
 """,
 )
 

@@ -65,8 +65,19 @@ INPUTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "grid3": ("float32", (1, 4, 4, 4, 3)),
     "columns": ("float32", (1, 4, 4)),
     "spots": ("int64", (1, 4, 8, 8)),
+    "spots1": ("int64", (1, 4, 8)),
+    "spots3": ("int64", (1, 4, 8, 8, 8)),
+    "heads": ("float32", (3, 2, 4)),
+    "w4": ("float32", (4, 4)),
+    "w12x4": ("float32", (12, 4)),
+    "seq": ("float32", (2, 4, 3)),
+    "state": ("float32", (1, 2, 3)),
+    "w9": ("float32", (9, 3)),
+    "b9": ("float32", (9,)),
+    "w12": ("float32", (12, 3)),
+    "b12": ("float32", (12,)),
 }
-ZEROS = {"i", "j", "spots"}
+ZEROS = {"i", "j", "spots", "spots1", "spots3"}
 IDENTITIES = {"e"}
 
 
