@@ -143,10 +143,11 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
     if s.kind == K_FLOATS or s.kind == K_BOOLS:
         if not isinstance(value, (list, tuple)):
             return 0
+        value = tuple(value)    # of our own, as above
         for v in value:
             if not isinstance(v, (float, int) if s.kind == K_FLOATS else bool):
                 return 0
-        return 1
+        return _replace(c, i, value)
     if s.kind == K_BOOL:
         if type(value).__name__ in ("bool_", "bool") and hasattr(value, "dtype"):
             return _replace(c, i, bool(value))
@@ -317,6 +318,8 @@ cdef bint _indexable(object value) noexcept:
 cdef str _reason(Overload ov, PyObject** args, Py_ssize_t n, PyObject* kwnames, Misfit* m):
     cdef SlotSpec* s = &ov.slots[m.slot if m.slot < ov.nslots else 0]
     cdef Py_ssize_t k
+    if m.why == FITS:
+        return "an argument changed while it was read"
     if m.why == TOO_MANY:
         return f"takes {ov.npos} positional arguments but {n} were given"
     if m.why == UNKNOWN:
@@ -345,7 +348,7 @@ cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames):
     reasons = []
     for ov in op.overloads:
         c.keep = NULL
-        m.slot = 0
+        m.why, m.slot, m.name = FITS, 0, NULL
         bind(<Overload>ov, &c, args, n, kwnames, &m)
         reasons.append(((<Overload>ov).text, _reason(<Overload>ov, args, n, kwnames, &m)))
         Py_XDECREF(c.keep)

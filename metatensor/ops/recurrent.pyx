@@ -118,7 +118,7 @@ cdef int read_parameters(Call* c, Network* n, Tensor first, list params, bint bi
     cdef dim_t features = first.sizes[first.ndim - 1]
     cdef dim_t i, total = mul_dims(n.layers, n.directions)
     n.per_layer = 2 + (2 if biases else 0) + (1 if n.width != n.hidden else 0)
-    if len(params) != total * n.per_layer:
+    if len(params) != mul_dims(total, n.per_layer):
         fail(c, f"expected {n.per_layer} parameters for each of {total} layers, counted once for each direction, "
                 f"got {len(params)}")
     for i in range(total):
@@ -143,7 +143,7 @@ cdef object results(Call* c, Network* n, Tensor first):
             out = new_strided(3, sizes, strides, first.dtype, result_device(c))
         else:
             out = new_contiguous(3, sizes, first.dtype, result_device(c))
-    sizes[0], sizes[1], sizes[2] = n.layers * n.directions, n.batch, n.width
+    sizes[0], sizes[1], sizes[2] = mul_dims(n.layers, n.directions), n.batch, n.width
     h = new_contiguous(3, sizes, first.dtype, result_device(c))
     if not n.cells:
         return (out, h)

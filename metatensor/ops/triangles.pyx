@@ -118,9 +118,6 @@ cdef object searchsorted_meta(Call* c):
             raise RuntimeError(f"{op_name(c)}(): a number can be placed in a vector only, got shape {shape_str(sequence)}")
         return new_contiguous(0, NULL, dtype, result_device(c))
     values = tensor_arg(c, 1)
-    if values.dtype is not sequence.dtype:
-        raise RuntimeError(f"{op_name(c)}(): sequence and values must have one dtype, got {sequence.dtype.name} and "
-                           f"{values.dtype.name}")
     if sequence.ndim != 1:
         fits = values.ndim == sequence.ndim
         for i in range(sequence.ndim - 1):

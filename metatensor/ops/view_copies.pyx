@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 
 from metatensor._core.layout cimport overlap
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, call, define, find, op_name, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, as_declared, call, define, find, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, shape_str
 
@@ -24,7 +24,7 @@ cdef object _apply(Call* c):
     cdef object view = _views.get(name)
     if view is None:
         view = _views[name] = <object>find(name[:len(name) - 5])
-    return PyObject_Vectorcall(view, c.args, (<Overload>c.overload).npos, NULL)
+    return as_declared(<Op>view, PyObject_Vectorcall(view, c.args, (<Overload>c.overload).npos, NULL))
 
 
 cdef object _write_out(object view):
