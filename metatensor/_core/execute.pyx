@@ -258,8 +258,8 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
     cdef int i
     cdef bint direct = target.dtype is result.dtype and not target.flags & (T_CONJ | T_NEG)
     if target.dtype is not result.dtype:
-        if ov.flags & EXACT_OUT or (not ov.flags & SAFE_CAST
-                                    and not can_cast_to(result.dtype, target.dtype)):
+        if (ov.flags & EXACT_OUT and c.variant == WITH_OUT) or not (ov.flags & SAFE_CAST
+                                                                    or can_cast_to(result.dtype, target.dtype)):
             raise errors.cannot_cast(op_name(c), result.dtype, target.dtype)
     if overlap(target.ndim, target.sizes, target.strides) \
             and not (ov.flags & ONE_VALUE and (ov.nslots == 1 or not isinstance(<object>c.args[1], Tensor))):

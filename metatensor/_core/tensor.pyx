@@ -188,15 +188,13 @@ cdef str shape_str(Tensor t):
 cdef int wrap_dim(Tensor t, object dim, str op) except -1:
     """A dimension given by the user, as 0 <= d < ndim (a 0-d tensor counts as 1-d)."""
     cdef int n = t.ndim if t.ndim else 1
-    cdef object d
     if not isinstance(dim, int) or isinstance(dim, bool):
         if not hasattr(dim, "__index__"):
             raise TypeError(f"{op}(): argument 'dim' must be int, not {type(dim).__name__}")
         dim = dim.__index__()
     d = dim + n if dim < 0 else dim
     if not 0 <= d < n:
-        raise IndexError(f"{op}(): dimension {dim} is out of range for a tensor of {t.ndim} "
-                         f"dimensions; expected {-n} to {n - 1}")
+        raise IndexError(f"{op}(): dimension {dim} is out of range for {t.ndim} dimensions; expected {-n} to {n - 1}")
     return d
 
 
@@ -519,6 +517,8 @@ cdef class Tensor:
         return _unary(S_ABS, self)
 
     def __invert__(self):
+        if self.dtype.kind >= KIND_FLOAT:
+            raise TypeError(f"~: only integers and bools have bits to invert, got a tensor of {self.dtype.name}")
         return _unary(S_INVERT, self)
 
     def __iadd__(self, other):

@@ -3,8 +3,8 @@ from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport U8
 from metatensor._core.layout cimport Layout, copy_dims, is_row_major
 from metatensor._core.op cimport (
-    COMPOSITE, ELEMENTWISE, FUNCTION_ONLY, INPLACE, INPLACE_ARG, INT_TO_FLOAT, KEEP, OUT, Call, alias_op, arg,
-    bool_arg, call, define, dim_arg, float_arg, op_name, tensor_arg,
+    COMPOSITE, ELEMENTWISE, EXACT_OUT, FUNCTION_ONLY, INPLACE, INPLACE_ARG, INT_TO_FLOAT, KEEP, OUT, Call,
+    alias_op, arg, bool_arg, call, define, dim_arg, float_arg, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_from, shape_str
 from metatensor._core.types cimport KIND_BOOL
@@ -139,15 +139,15 @@ alias_op("nn.functional.celu", "celu")
 # Smooth functions -------------------------------------------------------------------------
 
 define("nn.functional.gelu(Tensor input, *, str approximate='none') -> Tensor", gelu,
-       FLOATS | OUT | ELEMENTWISE,
+       FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
        "x * Phi(x), Phi the normal distribution function; approximate='tanh' for its approximation.")
 define("nn.functional.silu(Tensor input, bool inplace=False) -> Tensor", unary,
        KEEP | NO_BOOLS | NO_INTS | SWITCH | OUT, "x * sigmoid(x).")
 define("nn.functional.mish(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
        "x * tanh(softplus(x)).")
 define("nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0) -> Tensor", unary,
-       FLOATS | OUT | ELEMENTWISE, "log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.")
-define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | ELEMENTWISE,
+       FLOATS | OUT | EXACT_OUT | ELEMENTWISE, "log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.")
+define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
        "log(sigmoid(x)), without overflow on the way.")
 define("nn.functional.softsign(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "x / (1 + |x|).")
 define("nn.functional.tanhshrink(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "x - tanh(x).")
@@ -164,11 +164,11 @@ define("nn.functional.hardswish(Tensor input, bool inplace=False) -> Tensor", un
        "x * min(max(x + 3, 0), 6) / 6.")
 define("nn.functional.hardsigmoid(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
        "min(max(x + 3, 0), 6) / 6.")
-define("hardshrink(Tensor input, float lambd=0.5) -> Tensor", unary, FLOATS | OUT | ELEMENTWISE,
+define("hardshrink(Tensor input, float lambd=0.5) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
        "x, and 0 where |x| <= lambd.")
 alias_op("nn.functional.hardshrink", "hardshrink")
 define("nn.functional.softshrink(Tensor input, float lambd=0.5) -> Tensor", softshrink,
-       FLOATS | OUT | ELEMENTWISE, "x moved towards 0 by lambd, stopping there.")
+       FLOATS | OUT | EXACT_OUT | ELEMENTWISE, "x moved towards 0 by lambd, stopping there.")
 define("threshold(Tensor input, float threshold, float value, bool inplace=False) -> Tensor", unary,
        KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY, "x where it is above the threshold, else `value`.")
 alias_op("nn.functional.threshold", "threshold")

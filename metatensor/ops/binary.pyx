@@ -3,8 +3,8 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport C128, F16, F32, F64, DType, by_code, number_kind, to_complex
 from metatensor._core.op cimport (
-    EXACT_OUT, FUNCTION_ONLY, IN_PLACE, INPLACE, INT_TO_FLOAT, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg, define, is_none,
-    op_name, set_slot, tensor_arg,
+    EXACT_OUT, FUNCTION_ONLY, INPLACE, INT_TO_FLOAT, IN_PLACE, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg,
+    define, is_none, op_name, set_slot, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport (
@@ -191,7 +191,7 @@ define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "What division towards zero leaves: of the dividend's sign, as in C.")
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
        "input ** exponent; integers to a negative number are an error.")
-define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH,
+define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH | EXACT_OUT,
        "input ** exponent in float64, or complex128.")
 
 for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("true_divide", "div")):
@@ -221,12 +221,12 @@ define("logaddexp2(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT, "log2(2**input + 2**other), without overflow on the way.")
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "input * log(other), and 0 where input is 0.")
-define("ldexp(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | BOTH, "input * 2**other.")
+define("ldexp(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | BOTH | EXACT_OUT, "input * 2**other.")
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "The magnitude of input with the sign of other.")
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "The next float after input in the direction of other.")
-define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH,
+define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
        "0 below zero, 1 above, and `values` at zero.")
 define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH, "The greatest common divisor.")
 define("lcm(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH, "The least common multiple.")

@@ -1,8 +1,8 @@
 """Contractions made of other ops: tensordot, inner, kron and chains of matrix products; and vecdot."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device, tensor_arg,
-    tensors_arg, wrap,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
+    tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
@@ -118,11 +118,11 @@ cdef object vecdot_meta(Call* c):
     return new_contiguous(n, sizes, x.dtype, result_device(c))
 
 
-define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, COMPOSITE | OUT | FUNCTION_ONLY,
+define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
        "Sum of products over the last `dims` dimensions of `a` and the first of `b`, or over pairs of dimensions.")
-define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT,
+define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT | EXACT_OUT,
        "Sum of products over the last dimensions.")
-define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT,
+define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT | EXACT_OUT,
        "Dot products along `dim`, the first factor conjugated.")
 
 
@@ -220,10 +220,10 @@ cdef object several_body(Call* c):
 
 define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT,
        "Kronecker product: blocks of `other` times each element of `input`.")
-define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT,
+define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT | EXACT_OUT,
        "Product of a chain of matrices, in the cheapest order.")
-define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT,
+define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT,
        "Product of a chain of matrices, in the cheapest order.")
 define("chain_matmul.several(Tensor matrix1, "
        + ", ".join([f"Tensor? matrix{i}=None" for i in range(2, MAX_ARGS + 1)]) + ") -> Tensor", several_body,
-       COMPOSITE | FUNCTION_ONLY | OUT)
+       COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT)

@@ -248,12 +248,12 @@ cdef object take_along_dim_body(Call* c):
     return call("gather", (t.expand(dims_tuple(lay.ndim, lay.sizes)), d, index))
 
 
-define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT,
+define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT,
        "The indices of a dimension that a vector names.")
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT,
        "At each place of the index, the element that it names along a dimension.")
-define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT, "Elements by their position in a row of all.")
-define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT,
+define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT, "Elements by their position in a row of all.")
+define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT,
        "gather() with broadcasting.")
 
 
@@ -304,7 +304,7 @@ define("nonzero(Tensor input, *, bool as_tuple=False) -> Tensor", nonzero_meta, 
 define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD, "nonzero().")
 define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT,
        "The elements where a mask is true, in a row.")
-define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT,
+define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT | EXACT_OUT,
        "nonzero() cut or filled up to `size` rows.")
 
 

@@ -2,7 +2,8 @@
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, INPLACE, OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name, result_device, set_slot, tensor_arg,
+    EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
+    result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
@@ -218,15 +219,15 @@ cdef object outer_meta(Call* c):
     return new_contiguous(2, sizes, promoted(c, &o), result_device(c))
 
 
-define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT,
+define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT | EXACT_OUT,
        "Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns "
        "on the right.")
-define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT, "Product of two matrices.")
-define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT,
+define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT | EXACT_OUT, "Product of two matrices.")
+define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT | EXACT_OUT,
        "Products of two batches of matrices.")
-define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT, "Product of a matrix and a vector.")
-define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT, "Dot product of two vectors.")
-define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT,
+define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT, "Product of a matrix and a vector.")
+define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT, "Dot product of two vectors.")
+define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors, the first conjugated.")
 define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT, "Outer product of two vectors.")
 define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY, "Product of two int8 matrices in int32.")
@@ -324,15 +325,15 @@ cdef object baddbmm_meta(Call* c):
 
 
 define("addmm(Tensor input, Tensor mat1, Tensor mat2, dtype? out_dtype=None, *, Scalar beta=1, Scalar alpha=1) "
-       "-> Tensor", addmm_meta, INPLACE | OUT, "beta * input + alpha * (mat1 @ mat2).")
+       "-> Tensor", addmm_meta, INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (mat1 @ mat2).")
 define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv_meta,
-       INPLACE | OUT, "beta * input + alpha * (mat @ vec).")
+       INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (mat @ vec).")
 define("addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addr_meta,
        INPLACE | OUT, "beta * input + alpha * outer(vec1, vec2).")
 define("addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addbmm_meta,
-       INPLACE | OUT, "beta * input + alpha * the sum of all batch1[i] @ batch2[i].")
+       INPLACE | OUT | EXACT_OUT, "beta * input + alpha * the sum of all batch1[i] @ batch2[i].")
 define("baddbmm(Tensor input, Tensor batch1, Tensor batch2, dtype? out_dtype=None, *, Scalar beta=1, "
-       "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT, "beta * input + alpha * (batch1 @ batch2), batched.")
+       "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (batch1 @ batch2), batched.")
 
 
 # Layers ------------------------------------------------------------------------------------------
@@ -403,7 +404,7 @@ cdef object bilinear_meta(Call* c):
     return new_contiguous(n, sizes, a.dtype, result_device(c))
 
 
-define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT,
+define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT | EXACT_OUT,
        "input @ weight.T + bias: [..., k] and [m, k] to [..., m].")
 define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
        bilinear_meta, 0, "input1 @ weight[i] @ input2 for each i, plus bias: [..., n] and [..., k] to [..., m].")

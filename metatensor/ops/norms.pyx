@@ -2,7 +2,7 @@
 from metatensor._core.dtype cimport DType, promotion, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, count, mul_dims
 from metatensor._core.op cimport (
-    COMPOSITE, INPLACE, OUT, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
+    COMPOSITE, EXACT_OUT, INPLACE, OUT, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
     float_arg, is_none, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -109,9 +109,9 @@ cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
 
 
 define("linalg.vector_norm(Tensor input, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
-       "-> Tensor", vector_norm_meta, OUT, "Norm of the elements along `dim`, taken as vectors.")
+       "-> Tensor", vector_norm_meta, OUT | EXACT_OUT, "Norm of the elements along `dim`, taken as vectors.")
 define("linalg.matrix_norm(Tensor input, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
-       "-> Tensor", matrix_norm_meta, OUT, "Norm of matrices in two dimensions: 'fro', 'nuc', inf, 1 or 2.")
+       "-> Tensor", matrix_norm_meta, OUT | EXACT_OUT, "Norm of matrices in two dimensions: 'fro', 'nuc', inf, 1 or 2.")
 
 
 # norm, which is either ---------------------------------------------------------------------
@@ -152,9 +152,9 @@ cdef object norm_body(Call* c):
 
 
 define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-       linalg_norm_body, COMPOSITE | OUT, "Vector or matrix norm, as the number of dimensions says.")
+       linalg_norm_body, COMPOSITE | OUT | EXACT_OUT, "Vector or matrix norm, as the number of dimensions says.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
-       norm_body, COMPOSITE | OUT, "Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms.")
+       norm_body, COMPOSITE | OUT | EXACT_OUT, "Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms.")
 
 
 # Distances ------------------------------------------------------------------------------------
@@ -225,5 +225,5 @@ define("dist(Tensor input, Tensor other, Scalar p=2) -> Tensor", dist_meta, OUT,
        "The `p`-norm of input - other.")
 define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
        cdist_meta, 0, "Distance of each row of `x1` to each row of `x2`: [..., n, k] and [..., m, k] to [..., n, m].")
-define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT,
+define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT | EXACT_OUT,
        "Scale down the slices along `dim` whose `p`-norm is above `maxnorm` to it.")

@@ -5,7 +5,7 @@ Images are (N, C, spatial...), or (C, spatial...) without a batch.
 from metatensor._core.dtype cimport I64, DType, by_code, default_float
 from metatensor._core.layout cimport add_dims, dims_equal, mul_dims
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, OUT, RANDOM, Call, alias_op, arg, bool_arg, define, float_arg, is_none, op_name,
+    EXACT_OUT, FUNCTION_ONLY, OUT, RANDOM, Call, alias_op, arg, bool_arg, define, float_arg, is_none, op_name,
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, shape_str
@@ -409,9 +409,9 @@ define(f"max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_wit
        "max_pool1d with indices into each row.")
 define(f"nn.functional.avg_pool1d({_avg.format(n=1)}) -> Tensor", avg_pool1d, FUNCTION_ONLY,
        "The average of each window of (N, C, L).")
-define(f"nn.functional.avg_pool2d({_avg.format(n=2)}, int? divisor_override=None) -> Tensor", avg_pool2d, FUNCTION_ONLY | OUT,
+define(f"nn.functional.avg_pool2d({_avg.format(n=2)}, int? divisor_override=None) -> Tensor", avg_pool2d, FUNCTION_ONLY | OUT | EXACT_OUT,
        "The average of each window of (N, C, H, W).")
-define(f"nn.functional.avg_pool3d({_avg.format(n=3)}, int? divisor_override=None) -> Tensor", avg_pool3d, FUNCTION_ONLY | OUT,
+define(f"nn.functional.avg_pool3d({_avg.format(n=3)}, int? divisor_override=None) -> Tensor", avg_pool3d, FUNCTION_ONLY | OUT | EXACT_OUT,
        "The average of each window of (N, C, D, H, W).")
 alias_op("avg_pool1d", "nn.functional.avg_pool1d")
 define(f"nn.functional.lp_pool1d({_lp.format(n=1)}) -> Tensor", lp_pool1d, FUNCTION_ONLY,

@@ -9,8 +9,8 @@ from metatensor._core.dtype cimport (
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport Layout, can_broadcast, set_format
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, call, define, dims_arg, dtype_arg,
-    float_arg, hold, int_arg, is_none, op_name, result_device, tensor_arg,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, call, define,
+    dims_arg, dtype_arg, float_arg, hold, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
@@ -443,7 +443,7 @@ define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor"
 define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, {_options}) -> Tensor", normal_sized,
        FUNCTION_ONLY | RANDOM | OUT)
 define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,
-       RANDOM | OUT, "Indices drawn from each row of (unnormalised) probabilities.")
+       RANDOM | OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
 define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
        "Poisson, with the rate in each element.")
 define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,

@@ -2,9 +2,9 @@
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
 from metatensor._core.op cimport (
-    COMPOSITE, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY,
-    Call, alias_op, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns,
-    op_flags, op_name, result_device, tensor_arg,
+    COMPOSITE, EXACT_OUT, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY, Call, alias_op,
+    arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns, op_flags, op_name,
+    result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, SET_DIMS, dim_t
@@ -193,6 +193,7 @@ define("prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=No
 
 cdef object truth_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    cdef DType d = by_code(U8 if t.dtype.code == U8 else BOOL)
     cdef bint chosen[MAX_DIMS]
     cdef int i
     dim_list(c, 1, t.ndim, chosen)
@@ -200,7 +201,9 @@ cdef object truth_meta(Call* c):
     if not is_none(c, 1) and not isinstance(arg(c, 1), int) and not arg(c, 1):
         for i in range(t.ndim):
             chosen[i] = False
-    return reduced(t, chosen, bool_arg(c, 2), by_code(U8 if t.dtype.code == U8 else BOOL), result_device(c))
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.code in (BOOL, U8):
+        d = (<Tensor>c.out).dtype       # either will do
+    return reduced(t, chosen, bool_arg(c, 2), d, result_device(c))
 
 
 cdef object count_meta(Call* c):
@@ -210,9 +213,9 @@ cdef object count_meta(Call* c):
     return reduced(t, chosen, False, by_code(I64), result_device(c))
 
 
-define("all(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | NO_GRAD,
+define("all(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | EXACT_OUT | NO_GRAD,
        "Whether all elements along `dim` are true: bool (uint8 for uint8).")
-define("any(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | NO_GRAD,
+define("any(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | EXACT_OUT | NO_GRAD,
        "Whether any element along `dim` is true: bool (uint8 for uint8).")
 define("count_nonzero(Tensor input, int[1]? dim=None) -> Tensor", count_meta, OUT | NO_GRAD,
        "Number of elements along `dim` that are not zero: int64.")
@@ -298,9 +301,9 @@ define("min(Tensor input) -> Tensor", max_meta, OUT,
        "The smallest element; with `dim` the smallest along it and where it is; with `other` element by element.")
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY)
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
-define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | NO_GRAD,
+define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
        "Index of the largest element along `dim`, or in the flattened input: int64.")
-define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | NO_GRAD,
+define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
        "Index of the smallest element along `dim`, or in the flattened input: int64.")
 
 

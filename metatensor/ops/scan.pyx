@@ -1,7 +1,7 @@
 """Cumulative ops: results are contiguous and have the input's shape."""
 from metatensor._core.dtype cimport I64, by_code
 from metatensor._core.op cimport (
-    INPLACE, OUT, Call, define, dim_arg, make_returns, op_name, result_device, tensor_arg,
+    EXACT_OUT, INPLACE, OUT, Call, define, dim_arg, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor.ops.reduction cimport require_real, sum_dtype
@@ -40,5 +40,5 @@ define("cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)", cumma
        "Largest element so far along `dim`, and where it was last.")
 define("cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT,
        "Smallest element so far along `dim`, and where it was last.")
-define("logcumsumexp(Tensor input, int dim) -> Tensor", logcumsumexp_meta, OUT,
+define("logcumsumexp(Tensor input, int dim) -> Tensor", logcumsumexp_meta, OUT | EXACT_OUT,
        "Logarithm of the cumulative sum of exponentials along `dim`.")

@@ -3,8 +3,8 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg, is_none, op_name,
-    result_device, tensor_arg, tensors_arg,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg,
+    is_none, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, MAX_DIMS, T_CONTIGUOUS, dim_t
@@ -92,18 +92,18 @@ cdef object scatter_reduce_meta(Call* c):
     return scatter_meta(c)
 
 
-define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT,
+define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT,
        "The elements of `src` written to the places that the index names along a dimension.")
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
-       INPLACE | OUT)
+       INPLACE | OUT | EXACT_OUT)
 # After the overloads with a tensor: a tensor of one element would do as a number too.
-define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT)
+define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT | EXACT_OUT)
 define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-       scatter_value_mode_meta, INPLACE | OUT)
-define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT,
+       scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT)
+define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT,
        "The elements of `src` added to the places that the index names along a dimension.")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-       scatter_reduce_meta, INPLACE | OUT, "The elements of `src` reduced into the places that the index names: sum, "
+       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT, "The elements of `src` reduced into the places that the index names: sum, "
        "prod, mean, amax or amin.")
 
 
@@ -174,11 +174,11 @@ cdef object index_fill_meta(Call* c):
 
 
 define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", index_add_meta,
-       INPLACE | OUT, "Slices of the source added to those of a dimension that a vector names.")
-define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_add_meta, INPLACE | OUT,
+       INPLACE | OUT | EXACT_OUT, "Slices of the source added to those of a dimension that a vector names.")
+define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_add_meta, INPLACE | OUT | EXACT_OUT,
        "Slices of the source written to those of a dimension that a vector names.")
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
-       index_reduce_meta, INPLACE | OUT, "Slices of the source reduced into those that a vector names: prod, mean, amax or "
+       index_reduce_meta, INPLACE | OUT | EXACT_OUT, "Slices of the source reduced into those that a vector names: prod, mean, amax or "
        "amin.")
 define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE,
        "Slices of a dimension that a vector names, filled with a number.")

@@ -1,7 +1,7 @@
 """softmax and its kin: results are contiguous, of the input's shape and of its dtype or the one asked for."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport (
-    OUT, Call, alias_op, define, dim_arg, dtype_arg, is_none, op_name, result_device, tensor_arg,
+    EXACT_OUT, OUT, Call, alias_op, define, dim_arg, dtype_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport KIND_FLOAT
@@ -29,9 +29,9 @@ cdef object softmax_layer_meta(Call* c):
     return softmax_of(c, dtype_arg(c, 3, t.dtype))
 
 
-define("softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT,
+define("softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT | EXACT_OUT,
        "Exponentials along `dim`, divided by their sum.")
-define("log_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT,
+define("log_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT | EXACT_OUT,
        "Logarithm of `softmax`, computed without overflow.")
 alias_op("special.softmax", "softmax")
 alias_op("special.log_softmax", "log_softmax")

@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, copy_dims, row_major
 from metatensor._core.op cimport (
-    DATA, NO_GRAD, OPTION_A, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
+    DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
     is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.size cimport make_size
@@ -93,7 +93,7 @@ define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", arg
        "Indices that sort along `dim`: int64.")
 define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
        argsort_stable_meta, OUT | NO_GRAD)
-define("msort(Tensor input) -> Tensor", msort_meta, OUT, "Elements in order along the first dimension.")
+define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT, "Elements in order along the first dimension.")
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
        "-> (Tensor values, Tensor indices)", topk_meta, OUT,
        "The `k` largest (or smallest) elements along `dim`, in order, and where they are.")
@@ -199,9 +199,9 @@ define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Te
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kthvalue_meta, OUT, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
-       "-> Tensor", quantile_meta, OUT, "Quantiles along `dim`, or over all; those of several `q` come first.")
+       "-> Tensor", quantile_meta, OUT | EXACT_OUT, "Quantiles along `dim`, or over all; those of several `q` come first.")
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
-       "str interpolation='linear') -> Tensor", quantile_meta, OUT, "Quantiles of the elements that are not NaN.")
+       "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT, "Quantiles of the elements that are not NaN.")
 
 
 # What depends on values ------------------------------------------------------------------

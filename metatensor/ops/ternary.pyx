@@ -4,7 +4,7 @@ from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, U8, DType, number_kind
 from metatensor._core.layout cimport Layout
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, FUNCTION_ONLY, INPLACE, METHOD_ONLY, OUT, PROMOTE, Call, alias_op, arg, call,
+    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, INPLACE, METHOD_ONLY, OUT, PROMOTE, Call, alias_op, arg, call,
     define, is_none, op_name, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
@@ -166,7 +166,7 @@ cdef object fused_divide(Call* c):
 
 
 define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor", where,
-       PROMOTE | FUNCTION_ONLY | OUT,
+       PROMOTE | FUNCTION_ONLY | OUT | EXACT_OUT,
        "`input` where the condition holds, `other` elsewhere; with the condition alone its true indices.")
 define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
@@ -175,15 +175,15 @@ type_set(Tensor, "where", Tensor._where)
 define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE,
        "`value` where the bool mask holds, the input elsewhere; the two broadcast.")
 
-define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
+define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED | EXACT_OUT,
        "Each element brought into [min, max]; NaN stays.")
-define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
+define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH | EXACT_OUT,
        "Each element, or min if greater.")
-define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
+define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH | EXACT_OUT,
        "Each element, or max if less.")
 alias_op("clip", "clamp")
 
-define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH,
+define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH | EXACT_OUT,
        "input + weight * (end - input); the tensors have one dtype.")
 define("addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused,
        PROMOTE | NO_BOOLS | BOTH, "input + value * tensor1 * tensor2.")

@@ -2,8 +2,8 @@
 from metatensor._core.dtype cimport I32, I64, by_code
 from metatensor._core.layout cimport add_dims
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, int_arg, is_none, op_name,
-    result_device, tensor_arg, wrap,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, int_arg,
+    is_none, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_INT, MAX_DIMS, dim_t
@@ -53,13 +53,13 @@ cdef object diagflat_body(Call* c):
     return call("diag_embed", (reshape_to(t, 1, &t.total), arg(c, 1)))
 
 
-define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT,
+define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "The elements of matrices on and below a diagonal, 0 elsewhere.")
-define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT,
+define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "The elements of matrices on and above a diagonal, 0 elsewhere.")
 define("diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diag_embed_meta, 0,
        "Vectors as diagonals of matrices.")
-define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OUT,
+define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OUT | EXACT_OUT,
        "A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector.")
 define("diagflat(Tensor input, int offset=0) -> Tensor", diagflat_body, COMPOSITE,
        "All elements as the diagonal of a matrix.")
@@ -142,7 +142,7 @@ cdef object bucketize_meta(Call* c):
 
 
 define("searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, bool right=False, "
-       "str? side=None, Tensor? sorter=None) -> Tensor", searchsorted_meta, OUT | NO_GRAD | FUNCTION_ONLY,
+       "str? side=None, Tensor? sorter=None) -> Tensor", searchsorted_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
        "Where values would be inserted in sorted sequences along the last dimension.")
 define("bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-       bucketize_meta, OUT | NO_GRAD | FUNCTION_ONLY, "Which interval between sorted boundaries a value falls in.")
+       bucketize_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY, "Which interval between sorted boundaries a value falls in.")

@@ -3,9 +3,8 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, COMPLEX_TO_FLOAT, FUNCTIONAL, HOST, IN_PLACE, INPLACE, INT_TO_FLOAT, BOOL_TO_LONG, KEEP, NO_GRAD,
-    OUT, Call, alias_op, define, hold, int_arg,
-    is_none, make_returns, set_slot, tensor_arg,
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
+    KEEP, NO_GRAD, OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, alias
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
@@ -115,27 +114,27 @@ cdef object polygamma_n_first(Call* c):
 
 # Arithmetic and sign ----------------------------------------------------------------------
 
-define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH, "The magnitude of each element.")
+define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH | EXACT_OUT, "The magnitude of each element.")
 alias_op("absolute", "abs")
 define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT, "The argument of each element, in radians.")
-define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH, "-x.")
+define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH | EXACT_OUT, "-x.")
 alias_op("negative", "neg")
 define("positive(Tensor input) -> Tensor", positive, HOST, "The tensor itself; bool is an error.")
-define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH, "-1, 0 or 1 by the sign of each element.")
-define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH, "x / |x|, and 0 where x is 0.")
-define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT, "Whether the sign bit is set.")
-define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH,
+define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH | EXACT_OUT, "-1, 0 or 1 by the sign of each element.")
+define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH | EXACT_OUT, "x / |x|, and 0 where x is 0.")
+define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT | EXACT_OUT, "Whether the sign bit is set.")
+define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH | EXACT_OUT,
        "The conjugate, written out; of a real tensor the tensor itself.")
 define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
 define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
 define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
 define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
-define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH, "x - trunc(x).")
+define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
 define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT,
        "Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e.")
 define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", nan_to_num,
-       KEEP | BOTH, "NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given.")
-define("bitwise_not(Tensor input) -> Tensor", unary, KEEP | NO_FLOATS | NO_COMPLEX | BOTH,
+       KEEP | BOTH | EXACT_OUT, "NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given.")
+define("bitwise_not(Tensor input) -> Tensor", unary, KEEP | NO_FLOATS | NO_COMPLEX | BOTH | EXACT_OUT,
        "Each bit inverted; of bool the logical not.")
 define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH, "Whether each element is zero.")
 
@@ -143,11 +142,11 @@ define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH, "Whethe
 
 cdef long ROUNDING = KEEP | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
 
-define("ceil(Tensor input) -> Tensor", unary, ROUNDING, "The least integer not below each element.")
-define("floor(Tensor input) -> Tensor", unary, ROUNDING, "The greatest integer not above each element.")
-define("trunc(Tensor input) -> Tensor", unary, ROUNDING, "Each element with its fraction cut off.")
+define("ceil(Tensor input) -> Tensor", unary, ROUNDING | EXACT_OUT, "The least integer not below each element.")
+define("floor(Tensor input) -> Tensor", unary, ROUNDING | EXACT_OUT, "The greatest integer not above each element.")
+define("trunc(Tensor input) -> Tensor", unary, ROUNDING | EXACT_OUT, "Each element with its fraction cut off.")
 alias_op("fix", "trunc")
-define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING,
+define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING | EXACT_OUT,
        "Each element rounded to `decimals` places, ties to even.")
 
 # Exponentials and logarithms --------------------------------------------------------------
@@ -205,8 +204,8 @@ define("isnan(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether e
 define("isinf(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is infinite.")
 define("isfinite(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is finite.")
 define("isreal(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each imaginary part is 0.")
-define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT, "Whether each element is +inf.")
-define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT, "Whether each element is -inf.")
+define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT, "Whether each element is +inf.")
+define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT, "Whether each element is -inf.")
 
 set_slot(S_NEG, "neg")
 set_slot(S_POS, "positive")

@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 
 from metatensor._core.layout cimport overlap
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, as_declared, call, define, find, op_name, tensor_arg,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, as_declared, call, define, find, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, shape_str
 
@@ -71,14 +71,14 @@ for schema in (
     "view_copy(Tensor input, int[] size)", "view_copy.dtype(Tensor input, dtype dtype)",
     "view_as_real_copy(Tensor input)", "view_as_complex_copy(Tensor input)",
 ):
-    define(f"{schema} -> Tensor", copy_body, COMPOSITE | OUT | FUNCTION_ONLY, f"A copy of {schema.partition('_copy')[0]}().")
+    define(f"{schema} -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY, f"A copy of {schema.partition('_copy')[0]}().")
 for schema in (
     "split_copy(Tensor input, int split_size, int dim=0", "split_with_sizes_copy(Tensor input, int[] split_sizes, int dim=0",
     "unbind_copy(Tensor input, int dim=0",
 ):
     define(f"{schema}, *, any? out=None) -> Tensor[]", copies_body, COMPOSITE | FUNCTION_ONLY,
            f"Copies of {schema.partition('_copy')[0]}().")
-define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT,
+define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT,
        "A copy of narrow().")
 
 
@@ -120,5 +120,5 @@ for schema in (
     "diagonal_scatter(Tensor input, Tensor src, int offset=0, int dim1=0, int dim2=1)",
     "as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
 ):
-    define(f"{schema} -> Tensor", scatter_body, COMPOSITE | OUT,
+    define(f"{schema} -> Tensor", scatter_body, COMPOSITE | OUT | EXACT_OUT,
            f"A copy in which what {schema.partition('_scatter')[0]}() shows is replaced by `src`.")

@@ -154,6 +154,13 @@ def test_values_are_not_there():
         bool(meta(2))
 
 
+def test_bits_of_floats():
+    for dtype in (mt.float32, mt.complex64):
+        with pytest.raises(TypeError, match="only integers and bools have bits to invert"):
+            ~meta(2, dtype=dtype)
+    assert (~meta(2, dtype=mt.int8)).dtype is mt.int8
+
+
 def test_data():
     t = meta(2, requires_grad=True)
     assert not t.data.requires_grad and t.data.untyped_storage() == t.untyped_storage()

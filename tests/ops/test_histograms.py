@@ -154,3 +154,14 @@ def test_errors(call):
 
     there, here = attempt(call, torch, []), attempt(call, mt, [])
     assert isinstance(there, Exception) and raises_alike(here, there), (here, there)
+
+
+def test_a_range_that_changes_while_it_is_read():
+    class Clearing(int):
+        def __float__(self):
+            ends.clear()
+            return 0.0
+
+    ends = [Clearing(0), *[1.0] * 5]
+    hist, _ = mt.histogramdd(mt.empty(4, 3, device="meta"), [2, 2, 2], range=ends)
+    assert hist.shape == (2, 2, 2)

@@ -221,3 +221,11 @@ def test_flops(name, projection):
             getattr(torch, cell)(t[0], state(t), *t[-2:])
         ours = estimate(lambda *t: getattr(mt, cell)(t[0], state(t), *t[-2:]), *(mt.empty(s, device="meta") for s in made))
         assert ours.flops == counter.get_total_flops()
+
+
+def test_counts_of_layers_that_overflow_are_refused():
+    layers = 0x3333333333333334
+    states = [mt.empty(layers, 0, size, device="meta") for size in (2, 1)]
+    weights = [mt.empty(*shape, device="meta") for shape in ((4, 6), (4, 2), (4,), (4,))]
+    with pytest.raises(RuntimeError, match="63 bits"):
+        mt.lstm(mt.empty(4, 0, 6, device="meta"), states, weights, True, layers, 0.0, False, False, False)

@@ -98,3 +98,13 @@ def test_set(device):
         t.set_(source.untyped_storage(), 0, (7,), (1,))
     with pytest.raises(TypeError, match="must be Tensor or storage, not int"):
         t.set_(3)
+
+
+def test_an_override_that_gives_no_tensor():
+    class Liar(mt.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented if "copy" in func.name else None
+
+    with pytest.raises(TypeError, match="gave NoneType"):
+        mt.squeeze_copy(mt.Tensor._make_subclass(Liar, mt.empty(2, device="meta")))
