@@ -2,17 +2,17 @@
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, U8, DType, number_kind
-from metatensor._core.layout cimport Layout
+from metatensor._core.layout cimport Layout, dims_equal
 from metatensor._core.op cimport (
     COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, INPLACE, METHOD_ONLY, OUT, PROMOTE, Call, alias_op, arg, call,
     define, is_none, op_name, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
-from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_INT
 from metatensor.ops.factory cimport check_fill
 from metatensor.ops.pointwise cimport (
-    NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, elementwise_like, elementwise_result, fail,
+    NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, canonical_at, elementwise_like, elementwise_result, fail,
     no_operands, operand, operand_arg, promoted, ruled, shape_operand, unary,
 )
 
@@ -92,10 +92,22 @@ cdef inline bint _below(Call* c, int i) noexcept:
         and number_kind(<object>c.args[i]) <= (<Tensor>c.args[0]).dtype.kind
 
 
+cdef bint _plain(Operands* o) noexcept:
+    """Three contiguous operands of one shape."""
+    return o.contiguous and canonical_at(o.first) and o.ndims[1] == o.ndims[0] and o.ndims[2] == o.ndims[0] \
+        and dims_equal(o.sizes[1], o.sizes[0], o.ndims[0]) and dims_equal(o.sizes[2], o.sizes[0], o.ndims[0])
+
+
+cdef object _bounded(object x, object bound, str within):
+    """One bound of clamp() as PyTorch's meta kernel applies it: what is within it, or NaN, stays."""
+    return call("where", (call("bitwise_or", (call(within, (x, bound)), call("isnan", (x,)))), x, bound))
+
+
 cdef object clamp(Call* c):
     """Numbers as bounds leave the layout to the input alone."""
     cdef Operands o
     cdef DType d
+    cdef Tensor like
     cdef int i
     if is_none(c, 1) and is_none(c, 2):
         fail(c, "at least one of 'min' and 'max' must be given")
@@ -108,6 +120,9 @@ cdef object clamp(Call* c):
     if o.n == 1:
         return elementwise_like(tensor_arg(c, 0), d, <Device>c.device)
     o.wrapped = False
+    if o.n == 3 and c.device == <PyObject*>META and not _plain(&o):
+        like = <Tensor>_bounded(_bounded(arg(c, 0), arg(c, 1), "ge"), arg(c, 2), "le")
+        return new_strided(like.ndim, like.sizes, like.strides, d, <Device>c.device)
     return elementwise_result(c, &o, d)
 
 

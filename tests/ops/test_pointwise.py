@@ -230,7 +230,7 @@ def test_strides_are_those_of_pytorch(layouts):
         1: [lambda m, a: m.exp(a), lambda m, a: a + 2, lambda m, a: m.clamp(a, 0, 1), lambda m, a: a == 1.5],
         2: [lambda m, a, b: a + b, lambda m, a, b: m.rsub(a, b), lambda m, a, b: m.lerp(a, b, 0.5),
             lambda m, a, b: m.clamp(a, min=b)],
-        3: [lambda m, a, b, c: m.addcmul(a, b, c), lambda m, a, b, c: m.where(a > 0, b, c)],
+        3: [lambda m, a, b, c: m.addcmul(a, b, c), lambda m, a, b, c: m.where(a > 0, b, c), lambda m, a, b, c: m.clamp(a, b, c)],
     }  # fmt: skip
     for function in calls[len(layouts)]:
         for device in ("meta", "cpu"):
