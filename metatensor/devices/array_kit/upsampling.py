@@ -146,7 +146,8 @@ def _bring_in(xp: Any, x: Any, size: int, padding: str, corners: bool) -> Any:
         return x
     if padding == "reflection":
         x = _reflect(xp, x, 0, size - 1) if corners else _reflect(xp, x, -0.5, size - 0.5)
-    return xp.clip(x, 0, size - 1)
+    # NaN, which is also what infinity folds to, means the first element.
+    return xp.clip(xp.where(xp.isnan(x), 0, x), 0, size - 1)
 
 
 def _pick(xp: Any, image: Any, coordinates: list[Any]) -> Any:
@@ -176,7 +177,8 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
             weight: Any = 1
             at = []
             for x, b, step, size in zip(places, base, steps, sizes, strict=True):
-                weight = weight * xp.asarray(shape(kit.download(x - b - step)))
+                part = xp.asarray(shape(kit.download(x - b - step)))
+                weight = weight * xp.where(xp.isnan(x - b), np.nan, part)
                 at.append(_bring_in(xp, b + step, size, padding_mode, corners))
             total = total + _pick(xp, input, at) * weight[:, None].astype(input.dtype)
         return total
@@ -188,6 +190,8 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
         weight = 1
         for x, b, step in zip(places, base, steps, strict=True):
             weight = weight * (x - b if step else 1 - (x - b))
+        if len(sizes) == 3:  # volumes count what is nowhere as zero; images as NaN
+            weight = xp.where(xp.isnan(weight), 0, weight)
         total = total + _pick(xp, input, [b + step for b, step in zip(base, steps, strict=True)]) * weight[:, None]
     return total
 
