@@ -17,6 +17,7 @@ float, of an argument's dtype where it is stored alike, else of the dtype that t
 from __future__ import annotations
 
 import importlib
+import mmap
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from metatensor.devices.array_kit import interchange
 from metatensor.devices.array_kit.binding import Binding, Views, quietly
 from metatensor.devices.array_kit.copy import cast, convert_into, store
 from metatensor.devices.array_kit.formats import Format, formats
-from metatensor.devices.array_kit.memory import Ledger, human_bytes
+from metatensor.devices.array_kit.memory import Block, Ledger, human_bytes
 from metatensor.devices.array_kit.random import Stream
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 from metatensor.devices.base import DeviceBackend, OutOfMemoryError
@@ -130,11 +131,25 @@ class ArrayBackend(DeviceBackend):
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
-        """A handle of ``new`` bytes that begins with what fits of ``handle``."""
+        """A handle of ``new`` bytes that begins with what fits of ``handle``; RuntimeError for memory of others."""
+        if not isinstance(handle, Block) and not self.ledger.tracks(handle):
+            raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
         kept = min(old, new)
         self.flat(fresh)[:kept] = self.flat(handle)[:kept]
         return fresh
+
+    def share(self, handle: Any, nbytes: int, index: int = 0) -> Any:
+        """On the host a block that forked processes share, with these bytes; elsewhere memory stays where it is."""
+        if not self.on_host:
+            return handle
+        shared = mmap.mmap(-1, max(nbytes, 1))
+        self.flat(shared)[:nbytes] = self.flat(handle)[:nbytes]
+        return shared
+
+    def is_shared(self, handle: Any) -> bool:
+        """Whether `share` made the handle."""
+        return isinstance(handle, mmap.mmap) or not self.on_host
 
     def data_ptr(self, handle: Any) -> int:
         """The address of the first byte."""
