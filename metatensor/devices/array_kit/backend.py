@@ -126,13 +126,17 @@ class ArrayBackend(DeviceBackend):
         """Count a new array in the memory statistics until it is gone."""
         self.ledger.track(array, array.nbytes)
 
+    def tracks(self, array: Any) -> bool:
+        """Whether the memory of an array is counted by `track`."""
+        return self.ledger.tracks(array)
+
     def flat(self, handle: Any) -> Any:
         """A storage's handle as a flat uint8 array."""
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
         """A handle of ``new`` bytes that begins with what fits of ``handle``; RuntimeError for memory of others."""
-        if not isinstance(handle, Block) and not self.ledger.tracks(handle):
+        if not isinstance(handle, Block) and not self.tracks(handle):
             raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
         kept = min(old, new)
@@ -186,9 +190,12 @@ class ArrayBackend(DeviceBackend):
         elements = flat[offset : offset + length].view(dtype)
         return self.xp.lib.stride_tricks.as_strided(elements, shape, strides)
 
-    def adopt(self, array: Any, dtype: DType | None = None, device: Any = None, strides: Any = None) -> Tensor:
+    def adopt(
+        self, array: Any, dtype: DType | None = None, device: Any = None, strides: Any = None, owner: Any = None
+    ) -> Tensor:
         """A tensor over the memory of ``array``, which it keeps alive, of ``dtype`` (None: the array's own).
 
+        ``owner`` is the array whose memory it is where that was made here: it is counted, and the tensor may grow.
         ``strides``, in elements, say the same as the array's own, which they replace: where a size is 0 or 1 several do.
         TypeError for dtypes without a counterpart, ValueError for strides that tensors cannot have.
         """
@@ -196,6 +203,8 @@ class ArrayBackend(DeviceBackend):
             dtype = self.dtype_of(array.dtype)
         flat, own = interchange.flat_of(self.xp, array)
         strides = own if strides is None else strides
+        if owner is not None:
+            self.track(owner if flat.size else flat)
         storage = make_storage(device or self.type, flat.size, flat)
         return tensor_from_storage(storage, dtype, array.shape, strides, 0)
 
@@ -286,7 +295,7 @@ class ArrayBackend(DeviceBackend):
             array = interchange.as_stored(array, self.format(dtype).raw)
         if copy:
             array = array.copy()
-        return self.adopt(array, dtype, self.device_of(array))
+        return self.adopt(array, dtype, self.device_of(array), owner=array if copy else None)
 
     def device_of(self, array: Any) -> str:
         """The device, as a string, that an array of the library is on."""
@@ -365,9 +374,8 @@ class ArrayBackend(DeviceBackend):
         owner = array if array.flags.owndata else _owner(array)
         if owner is None:
             array = owner = array.copy(order="C")
-        self.track(owner)
         device = tensors[0].device if tensors and tensors[0].device.type == self.type else None
-        return self.adopt(array, dtype, device)
+        return self.adopt(array, dtype, device, owner=owner)
 
 
 def _owner(array: Any) -> Any:

@@ -92,9 +92,8 @@ def nonzero(kit: Any, out: Any, input: Any, as_tuple: bool = False) -> Any:
     rows = positions(kit, input.reshape(1) if as_tuple and not input.ndim else input)
     if out is not None:
         return rows
-    columns, n = kit.xp.ascontiguousarray(rows.T), rows.shape[0]
-    kit.track(columns)
-    found = kit.adopt(columns.T, strides=(1, n))
+    columns, n = kit.xp.array(rows.T, order="C"), rows.shape[0]
+    found = kit.adopt(columns.T, strides=(1, n), owner=columns)
     if not as_tuple:
         return found
     return tuple(
