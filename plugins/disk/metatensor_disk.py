@@ -57,9 +57,7 @@ class DiskBackend(ArrayBackend):
         """A flat uint8 array over a new file of ``nbytes`` bytes, all of them reserved on the disk."""
         self.check_index(max(index, 0))
         if nbytes == 0:
-            flat = np.empty(0, np.uint8)  # a mapping cannot be empty
-            self.track(flat)
-            return flat
+            return np.empty(0, np.uint8)  # a mapping cannot be empty
         try:
             with tempfile.TemporaryFile(dir=self.directory()) as file:
                 # Reserve now: a disk that fills up later would end the process with a bus error.

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import mmap
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from metatensor.devices.array_kit import interchange
 from metatensor.devices.array_kit.binding import Binding, Views, quietly
 from metatensor.devices.array_kit.copy import cast, convert_into, store
 from metatensor.devices.array_kit.formats import Format, formats
-from metatensor.devices.array_kit.memory import Block, Ledger, human_bytes
+from metatensor.devices.array_kit.memory import Ledger, human_bytes
 from metatensor.devices.array_kit.random import Stream
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 from metatensor.devices.base import DeviceBackend, OutOfMemoryError
@@ -71,6 +72,8 @@ class ArrayBackend(DeviceBackend):
         self._special = special
         self._by_code = sorted(self.formats.values(), key=lambda fmt: dtype_by_name(fmt.name).code)
         self._dtypes: dict[Any, Any] = {}
+        # Handles over memory that belongs to somebody else, by id.
+        self._foreign: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.views = Views(self, [fmt.raw for fmt in self._by_code], [fmt.decode for fmt in self._by_code])
 
     @property
@@ -126,17 +129,13 @@ class ArrayBackend(DeviceBackend):
         """Count a new array in the memory statistics until it is gone."""
         self.ledger.track(array, array.nbytes)
 
-    def tracks(self, array: Any) -> bool:
-        """Whether the memory of an array is counted by `track`."""
-        return self.ledger.tracks(array)
-
     def flat(self, handle: Any) -> Any:
         """A storage's handle as a flat uint8 array."""
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
         """A handle of ``new`` bytes that begins with what fits of ``handle``; RuntimeError for memory of others."""
-        if not isinstance(handle, Block) and not self.tracks(handle):
+        if id(handle) in self._foreign or isinstance(handle, mmap.mmap):
             raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
         kept = min(old, new)
@@ -203,8 +202,10 @@ class ArrayBackend(DeviceBackend):
             dtype = self.dtype_of(array.dtype)
         flat, own = interchange.flat_of(self.xp, array)
         strides = own if strides is None else strides
-        if owner is not None:
-            self.track(owner if flat.size else flat)
+        if owner is None:
+            self._foreign[id(flat)] = flat
+        else:
+            self.track(owner)
         storage = make_storage(device or self.type, flat.size, flat)
         return tensor_from_storage(storage, dtype, array.shape, strides, 0)
 

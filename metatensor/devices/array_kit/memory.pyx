@@ -80,16 +80,6 @@ cdef class Ledger:
         self.add(n)
         self.live.add(_Entry(array, gone))
 
-    def tracks(self, array):
-        """Whether this array, or one whose memory it is a view of, was given to `track` and is still there."""
-        if self.live is None:
-            return False
-        owners = set()
-        while array is not None:
-            owners.add(id(array))
-            array = getattr(array, "base", None)
-        return any([id(entry()) in owners for entry in self.live])
-
     def stats(self):
         """The figures now: ``allocated_bytes.all.`` and ``allocation.all.`` ``current``, ``peak``, ``allocated``, ``freed``."""
         return {

@@ -70,9 +70,6 @@ class CudaBackend(ArrayBackend):
     def track(self, array: Any) -> None:
         self._ledger(array.device.id).track(array, array.nbytes)
 
-    def tracks(self, array: Any) -> bool:
-        return self._ledger(array.device.id).tracks(array)
-
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
         """The kit's figures, the pool's (``reserved_bytes.all.current``), and the device's free and total bytes."""
         with self._on(index) as device:
