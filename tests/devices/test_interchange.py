@@ -2,6 +2,8 @@
 
 import gc
 import operator
+import os
+import warnings
 import weakref
 
 import numpy as np

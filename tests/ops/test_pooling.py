@@ -70,8 +70,11 @@ def test_adaptive(case, data):
     agree(lambda lib, t: getattr(lib.nn.functional, f"adaptive_max_pool{n}d")(t, size, return_indices=True), *image)
 
 
+NORMS = [1.0, 2, 3, 3.5, float("inf"), float("-inf")]
+
+
 @pytest.mark.torch
-@given(images(3), st.sampled_from([1.0, 2, 3, 3.5, float("inf"), float("-inf")]), st.integers(1, 3), st.none() | st.integers(1, 3), st.booleans())
+@given(images(3), st.sampled_from(NORMS), st.integers(1, 3), st.none() | st.integers(1, 3), st.booleans())
 @settings(max_examples=60)
 def test_lp_pool(case, p, kernel, stride, up):
     n, shape = case

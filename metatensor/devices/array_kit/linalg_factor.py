@@ -121,7 +121,7 @@ def permutations(pivots: np.ndarray, rows: int) -> np.ndarray:
     order = np.tile(np.arange(rows), (len(pivots), 1))
     batch = np.arange(len(pivots))
     for i in range(min(pivots.shape[1], rows)):
-        other = pivots[:, i] - 1
+        other: Any = pivots[:, i] - 1
         order[batch, other], order[:, i] = order[:, i].copy(), order[batch, other]
     # Row order[i] of the matrix is row i of the product of its factors.
     return np.arange(rows)[:, None] == order[:, None, :]
