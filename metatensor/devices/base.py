@@ -54,8 +54,19 @@ class DeviceBackend:
         raise NotImplementedError(f"{self._name()} does not implement allocate()")
 
     def resize(self, handle: Any, old: int, new: int, index: int) -> Any:
-        """A handle to ``new`` bytes that begin with as many of the ``old`` ones in ``handle`` as fit."""
+        """A handle to ``new`` bytes that begin with as many of the ``old`` ones in ``handle`` as fit.
+
+        Raises `RuntimeError` where the memory is not this backend's own, as it may be seen elsewhere.
+        """
         raise NotImplementedError(f"{self._name()} does not implement resize(): its storages cannot change size")
+
+    def share(self, handle: Any, nbytes: int, index: int) -> Any:
+        """A handle to the same bytes in memory that processes forked from this one share; RuntimeError by default."""
+        raise RuntimeError(f"share_memory_: memory of {self.type} cannot be shared with other processes")
+
+    def is_shared(self, handle: Any) -> bool:
+        """Whether a handle is to memory that processes forked from this one share."""
+        return False
 
     def data_ptr(self, handle: Any) -> int:
         """The address of a handle's first byte, where there is such a thing; else 0."""

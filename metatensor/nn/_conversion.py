@@ -130,6 +130,10 @@ class Conversion:
 
         return self._apply(empty, recurse=recurse)
 
+    def share_memory(self) -> Self:
+        """Move parameters and buffers to memory that processes forked afterwards share."""
+        return self._apply(lambda tensor: tensor.share_memory_())
+
     def cpu(self) -> Self:
         """Move to the cpu device."""
         return self._apply(lambda tensor: tensor.cpu())

@@ -99,15 +99,20 @@ cdef dim_t bags(Call* c, Tensor indices) except -1:
     return n
 
 
-cdef int check_sample_weights(Call* c, Tensor indices, Tensor weight, str mode) except -1:
+cdef int check_sample_weights(Call* c, Tensor weight, str mode) except -1:
     cdef Tensor samples = tensor_arg(c, 8)
     if mode != "sum":
         raise NotImplementedError(f"{op_name(c)}(): per_sample_weights needs mode='sum', got mode={mode!r}")
+    if samples.dtype is not weight.dtype:
+        fail(c, f"per_sample_weights must be {weight.dtype.name} like the weight, got {samples.dtype.name}")
+    return 0
+
+
+cdef int check_sample_shape(Call* c, Tensor indices) except -1:
+    cdef Tensor samples = tensor_arg(c, 8)
     if samples.ndim != indices.ndim or not dims_equal(samples.sizes, indices.sizes, indices.ndim):
         raise ValueError(f"{op_name(c)}(): per_sample_weights must have the input's shape {shape_str(indices)}, "
                          f"got {shape_str(samples)}")
-    if samples.dtype is not weight.dtype:
-        fail(c, f"per_sample_weights must be {weight.dtype.name} like the weight, got {samples.dtype.name}")
     return 0
 
 
@@ -116,16 +121,20 @@ cdef object embedding_bag(Call* c):
     cdef str mode = arg(c, 6)
     cdef dim_t sizes[2]
     cdef dim_t pad
+    if not is_none(c, 8):
+        check_sample_shape(c, indices)
     if weight.ndim != 2:
         raise ValueError(f"{op_name(c)}(): the weight must have 2 dimensions, got shape {shape_str(weight)}")
     sizes[0] = bags(c, indices)
     sizes[1] = weight.sizes[1]
     if mode != "sum" and mode != "mean" and mode != "max":
         raise ValueError(f"{op_name(c)}(): argument 'mode' must be 'sum', 'mean' or 'max', got {mode!r}")
+    if mode == "max" and (bool_arg(c, 5) or bool_arg(c, 7)):
+        raise ValueError(f"{op_name(c)}(): mode='max' takes neither scale_grad_by_freq nor sparse")
     check_indices(c, 0)
     need_dtype(c, weight, FLOATS)
     if not is_none(c, 8):
-        check_sample_weights(c, indices, weight, mode)
+        check_sample_weights(c, weight, mode)
     if not is_none(c, 10):
         pad = int_arg(c, 10)
         if pad >= weight.sizes[0] or pad < -weight.sizes[0]:

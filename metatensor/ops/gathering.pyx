@@ -242,6 +242,8 @@ cdef object take_along_dim_body(Call* c):
     if broadcast_into(&lay, index.ndim, index.sizes):
         raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast apart from "
                            f"dimension {d}")
+    if index.total and result_device(c) is not META:    # only here, numbers wrap around, any number of times
+        index = <Tensor>call("remainder", (index, t.sizes[d] if t.ndim else 1))
     index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))
     if t.ndim:
         lay.sizes[d] = t.sizes[d]

@@ -1,5 +1,7 @@
 """Several tensors into one, cat and stack and what is made of them; and tensors brought to one shape."""
-from metatensor._core.dtype cimport DType, promote
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META
+from metatensor._core.dtype cimport DType, can_cast_to, promote
 from metatensor._core.layout cimport (
     Layout, add_dims, broadcast_into, copy_dims, mul_dims, set_format, suggest_format, view_strides,
 )
@@ -66,6 +68,18 @@ cdef int _cat_layout(Call* c, list tensors, Layout* lay, int* dim) except -1:
     return 1
 
 
+cdef int _check_out(Call* c, list tensors) except -1:
+    """TypeError where an out= on a real device cannot take the joined dtype; 0-d tensors are refused elsewhere."""
+    cdef DType d
+    if c.out == NULL or c.device == <PyObject*>META or not isinstance(<object>c.out, Tensor):
+        return 0
+    d = _joined_dtype(tensors)
+    if not can_cast_to(d, (<Tensor><object>c.out).dtype):
+        raise TypeError(f"{op_name(c)}(): tensors that join to {d.name} cannot be cast to an out= of "
+                        f"{(<Tensor><object>c.out).dtype.name}")
+    return 0
+
+
 cdef int _need_some(Call* c, list tensors) except -1:
     if not tensors:
         raise ValueError(f"{op_name(c)}(): at least one tensor is needed, got an empty list")
@@ -77,6 +91,9 @@ cdef object cat_meta(Call* c):
     cdef Layout lay
     cdef int d
     _need_some(c, tensors)
+    if c.out != NULL and (<Tensor>tensors[0]).ndim:
+        wrap(c, int_arg(c, 1), (<Tensor>tensors[0]).ndim)
+        _check_out(c, tensors)
     if not _cat_layout(c, tensors, &lay, &d):
         lay.ndim = 1
         lay.sizes[0] = 0
@@ -122,6 +139,7 @@ cdef object stack_meta(Call* c):
                 insert_dim(&lay, d)
             own = suggest_format(lay.ndim, lay.sizes, lay.strides)
         fmt = own if fmt < 0 or fmt == own else FORMAT_CONTIGUOUS
+    _check_out(c, tensors)
     read_layout(first, &lay)
     insert_dim(&lay, d)
     lay.sizes[d] = len(tensors)
@@ -160,6 +178,7 @@ cdef object hvd_stack_body(Call* c):
     cdef int n = 1 if name == "hstack" else 3 if name == "dstack" else 2
     if not tensors:
         raise RuntimeError(f"{name}(): at least one tensor is needed, got an empty list")
+    _check_out(c, tensors)
     raised = [_at_least(<Tensor>t, n) for t in tensors]
     if name == "hstack":
         return call("cat", (raised, 0 if (<Tensor>raised[0]).ndim == 1 else 1))
@@ -172,6 +191,7 @@ cdef object column_stack_body(Call* c):
     cdef dim_t sizes[2]
     if not tensors_arg(c, 0):
         raise RuntimeError(f"{op_name(c)}(): at least one tensor is needed, got an empty list")
+    _check_out(c, tensors_arg(c, 0))
     columns = []
     for t in tensors_arg(c, 0):
         if t.ndim <= 1:

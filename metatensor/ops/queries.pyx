@@ -1,8 +1,10 @@
 """Questions about tensors as functions, answered from metadata; and a diagonal filled in place."""
+from metatensor._core.device cimport backend_of
 from metatensor._core.layout cimport add_dims, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, MIXED, Call, arg, bool_arg, call, define, op_name, tensor_arg,
 )
+from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, dim_t
 from metatensor.ops.pointwise cimport Operands, no_operands, operand_arg, promoted
@@ -31,9 +33,31 @@ cdef object get_device_host(Call* c):
     return tensor_arg(c, 0).storage.device.number
 
 
-cdef object never_host(Call* c):
-    """is_pinned, is_shared: no backend has such memory."""
+cdef object is_pinned_host(Call* c):
+    """No backend has such memory."""
     return False
+
+
+cdef object pin_memory_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    raise RuntimeError(f"pin_memory(): no memory here can be page-locked, that of {t.storage.device} neither; "
+                       "transfers do without")
+
+
+cdef object is_shared_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    return t.storage.data is not None and backend_of(t.storage.device).is_shared(t.storage.data)
+
+
+cdef object share_memory_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef Storage s = t.storage
+    if s.data is None:
+        raise RuntimeError(f"share_memory_(): a tensor without data, on {s.device}, has no memory to share")
+    backend = backend_of(s.device)
+    if not backend.is_shared(s.data):
+        s.data = backend.share(s.data, s.size_bytes, s.device.number)
+    return t
 
 
 cdef bint _same_sizes(Tensor a, Tensor b) noexcept:
@@ -87,8 +111,13 @@ define("is_conj(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "
 define("is_neg(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether the elements read negated.")
 define("is_inference(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether made in inference mode.")
 define("get_device(Tensor input) -> int", get_device_host, HOST | FUNCTION_ONLY, "The index of the device, or -1.")
-define("is_pinned(Tensor input) -> bool", never_host, HOST | METHOD_ONLY, "Whether the memory is page-locked: never.")
-define("is_shared(Tensor input) -> bool", never_host, HOST | METHOD_ONLY, "Whether other processes share the memory: never.")
+define("is_pinned(Tensor input) -> bool", is_pinned_host, HOST | METHOD_ONLY, "Whether the memory is page-locked: never.")
+define("pin_memory(Tensor input, device? device=None) -> Tensor", pin_memory_host, HOST | METHOD_ONLY,
+       "A copy in page-locked memory: RuntimeError, as no backend has such memory.")
+define("is_shared(Tensor input) -> bool", is_shared_host, HOST | METHOD_ONLY,
+       "Whether processes forked from this one share the memory.")
+define("share_memory_(Tensor(a!) input) -> Tensor", share_memory_host, HOST | METHOD_ONLY,
+       "Move the storage to memory that processes forked afterwards share.")
 define("is_same_size(Tensor input, Tensor other) -> bool", is_same_size_host, HOST | MIXED, "Whether two shapes are equal.")
 define("is_set_to(Tensor input, Tensor tensor) -> bool", is_set_to_host, HOST | METHOD_ONLY | MIXED,
        "Whether two tensors show one storage in the same way.")

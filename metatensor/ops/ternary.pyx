@@ -103,7 +103,24 @@ cdef object _bounded(object x, object bound, str within):
     return call("where", (call("bitwise_or", (call(within, (x, bound)), call("isnan", (x,)))), x, bound))
 
 
+cdef int _check_bounds(Call* c, Tensor result, int last) except -1:
+    """RuntimeError for numbers that the result's dtype does not hold. There is no value on meta: PyTorch does not look."""
+    cdef int i
+    if c.device == <PyObject*>META:
+        return 0
+    for i in range(1, last + 1):
+        if not is_none(c, i) and not isinstance(<object>c.args[i], Tensor):
+            check_fill(c, result.dtype, arg(c, i))
+    return 0
+
+
 cdef object clamp(Call* c):
+    cdef Tensor result = _clamped(c)
+    _check_bounds(c, result, 2)
+    return result
+
+
+cdef Tensor _clamped(Call* c):
     """Numbers as bounds leave the layout to the input alone."""
     cdef Operands o
     cdef DType d
@@ -127,6 +144,12 @@ cdef object clamp(Call* c):
 
 
 cdef object clamp_one(Call* c):
+    cdef Tensor result = _clamped_once(c)
+    _check_bounds(c, result, 1)
+    return result
+
+
+cdef Tensor _clamped_once(Call* c):
     cdef Operands o
     cdef DType d
     if _below(c, 1):

@@ -2,6 +2,8 @@
 
 import gc
 import operator
+import os
+import warnings
 import weakref
 
 import numpy as np
@@ -62,6 +64,39 @@ def test_from_numpy_keeps_strides(array):
 def test_from_numpy_errors(array, error, message):
     with pytest.raises(error, match=message):
         mt.from_numpy(array)
+
+
+def test_memory_of_arrays_is_not_resized():
+    for n in (0, 3):
+        array = np.zeros(n, np.float32)
+        for make in (mt.from_numpy, mt.from_dlpack, mt.as_tensor):
+            with pytest.raises(RuntimeError, match="cannot be resized"):
+                make(array).resize_(5)
+        with pytest.raises(RuntimeError, match="cannot be resized"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mt.add(mt.ones(5, device="cpu"), 1, out=mt.from_numpy(array))
+    t = mt.from_numpy(np.arange(3.0))
+    assert t[:2].resize_(3).tolist() == [0, 1, 2]  # there is room
+    for own in (t.clone(), mt.tensor(np.ones(2), device="cpu"), mt.nonzero(t), mt.nonzero(t * 0), t[t > 1], mt.from_dlpack(t, copy=True)):
+        assert own.resize_(9).shape == (9,)
+
+
+def test_memory_that_forked_processes_share():
+    t = mt.arange(3.0, device="cpu")
+    part = t[1:]
+    assert not t.is_shared() and t.share_memory_() is t and t.is_shared() and part.is_shared()
+    if (child := os.fork()) == 0:
+        part.fill_(7)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert t.tolist() == [0, 7, 7]
+    with pytest.raises(RuntimeError, match="cannot be resized"):
+        t.resize_(9)
+    layer = mt.nn.Linear(2, 2, device="cpu")
+    assert layer.share_memory() is layer and layer.weight.is_shared()
+    for refused in (lambda: mt.ones(2, device="meta").share_memory_(), lambda: t.pin_memory()):
+        with pytest.raises(RuntimeError):
+            refused()
 
 
 def test_a_tensor_keeps_its_array_alive_and_the_other_way_round():

@@ -82,6 +82,22 @@ def test_refusals():
         layer(x, x, x, key_padding_mask=on_meta(N, L + 1, dtype=mt.bool))
     with pytest.raises(AssertionError, match="2 or 3 dimensions"):
         layer(on_meta(E), x, x)
+    for dtype in (mt.int64, mt.complex64):
+        mask = on_meta(L, L, dtype=dtype)
+        with pytest.raises(AssertionError, match="must be bool or floating-point"):
+            layer(x, x, x, attn_mask=mask, is_causal=True, need_weights=False)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("attn, padding", itertools.product([None, (L, L), (N * HEADS, L, L)], [None, (N, L)]))
+def test_merged_masks(attn, padding):
+    torch = pytest.importorskip("torch")
+    masks = [None if shape is None else torch.randn(shape) for shape in (attn, padding)]
+    want, kind = torch.nn.MultiheadAttention(E, HEADS).merge_masks(*masks, torch.zeros(N, L, E))
+    ours = [None if mask is None else mt.from_numpy(mask.numpy()) for mask in masks]
+    got, kind_here = nn.MultiheadAttention(E, HEADS, device="meta").merge_masks(*ours, on_meta(N, L, E))
+    assert kind_here == kind and (got is None) == (want is None)
+    assert got is None or got.tolist() == want.tolist()
 
 
 def test_choosing_a_kernel():

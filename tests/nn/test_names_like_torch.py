@@ -42,7 +42,6 @@ MISSING = {
         "scaled_grouped_mm": "products of ragged groups",
         "scaled_mm": "scaled products of float8 blocks",
         "conv_tbc": "the operator is metatensor.conv_tbc",
-        "multi_head_attention_forward": "nn.MultiheadAttention computes it",
         "assert_int_or_pair": "a helper of PyTorch's own",
         "boolean_dispatch": "a helper of PyTorch's own",
         "handle_torch_function": "a helper of PyTorch's own",

@@ -69,6 +69,15 @@ def test_dtypes(dtype):
     agree(lambda lib, s, t: lib.nn.functional.nll_loss(s, t.byte()), *tensors_of(0, (3, 4)), classes(3, 4), tolerance=1e-6)
 
 
+@pytest.mark.parametrize("bad", [-1, 4])
+def test_targets_out_of_range(bad, device):
+    scores, target = mt.ones(1, 4, device=device), mt.tensor([bad], device=device)
+    with pytest.raises(IndexError, match=r"\[0, 4\)"):
+        mt.nn.functional.nll_loss(scores, target)
+    with pytest.raises(RuntimeError, match=r"\[0, 4\)"):
+        mt.nn.functional.multi_margin_loss(scores, target)
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("shape, target", [((3, 4), (3,)), ((4,), ()), ((4,), (1,)), ((3, 4), (4,)), ((0, 4), (0,)), ((3, 0), (3,))])

@@ -105,6 +105,13 @@ def test_tiles_do_not_show(monkeypatch):
     check((3, (2, 2, 5, 4, 3), (2, 3, 2, 1, 2), None, {"stride": 2, "padding": 0, "dilation": 1, "groups": 1}), "conv_transpose")
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_no_channels(n, groups):
+    agree(lambda lib, *t: getattr(lib.nn.functional, f"conv{n}d")(*t, groups=groups), *tensors_of(0, (2, 0, *[5] * n), (6, 0, *[3] * n)))
+
+
 def test_definition(device):
     """Each output element is the sum over its window of input times weight."""
     generator = np.random.default_rng(0)

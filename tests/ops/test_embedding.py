@@ -100,6 +100,8 @@ def test_values_out_of_range(device):
     for bad in (5, -1):
         with pytest.raises(IndexError, match=r"\[0, 5\)"):
             F.embedding(mt.from_numpy(np.array([0, bad])).to(device), table)
+        with pytest.raises(RuntimeError, match=r"\[0, 5\)"):
+            F.embedding_bag(mt.from_numpy(np.array([[0, bad]])).to(device), table)
     with pytest.raises(RuntimeError, match=r"\[0, 2\)"):
         F.one_hot(mt.from_numpy(np.array([0, 2])).to(device), 2)
 
@@ -125,5 +127,10 @@ def test_bad_bags():
         F.embedding_bag(index, weight)
     with pytest.raises(ValueError, match="'sum', 'mean' or 'max'"):
         F.embedding_bag(index.view(2, 3), weight, mode="min")
+    for options in ({"scale_grad_by_freq": True}, {"sparse": True}):
+        with pytest.raises(ValueError, match="mode='max'"):
+            F.embedding_bag(index.view(2, 3), weight, mode="max", **options)
+    with pytest.raises(ValueError, match="input's shape"):
+        F.embedding_bag(index.view(2, 3), weight, mode="max", per_sample_weights=mt.empty(6, device="meta"))
     with pytest.raises(ValueError, match="input's shape"):
         F.embedding_bag(index.view(2, 3), weight, mode="sum", per_sample_weights=mt.empty(6, device="meta"))

@@ -115,11 +115,20 @@ def test_errors(call, error, message):
 
 def test_indices_out_of_bounds(device):
     t, i = mt.zeros(2, 3, device=device), mt.tensor([5], device=device)
-    for call in (
-        lambda: t.index_select(0, i),
-        lambda: t[i],
-        lambda: t.take(mt.tensor([6], device=device)),
-        lambda: t.gather(1, i.reshape(1, 1)),
+    for error, call in (
+        (IndexError, lambda: t.index_select(0, i)),
+        (IndexError, lambda: t.index_select(0, i - 6)),
+        (IndexError, lambda: t[i]),
+        (IndexError, lambda: t.take(mt.tensor([6], device=device))),
+        (RuntimeError, lambda: t.gather(1, i.reshape(1, 1))),
+        (RuntimeError, lambda: t.gather(1, i.reshape(1, 1) - 6)),
+        (RuntimeError, lambda: mt.take_along_dim(t, i + 1)),
     ):
-        with pytest.raises((IndexError, RuntimeError)):
+        with pytest.raises(error):
             call()
+
+
+def test_take_along_a_dimension_wraps_around(device):
+    t = mt.arange(4, device=device)
+    assert mt.take_along_dim(t, mt.tensor([-1, 4, 9, -9], device=device), 0).tolist() == [3, 0, 1, 3]
+    assert mt.take_along_dim(t[:0], t[:0], 0).tolist() == []

@@ -107,8 +107,10 @@ def test_values_on_a_device(dtype, device):
 
 def test_out_that_cannot_be_cast_and_devices(device):
     a = mt.ones(2, device=device)
-    with pytest.raises(RuntimeError, match="cat"):
-        mt.cat([a, a], out=mt.empty(4, dtype=mt.int64, device=device))
+    for name in ("cat", "stack", "hstack", "vstack", "dstack", "column_stack"):
+        for place, error in ((device, TypeError), ("meta", RuntimeError)):
+            with pytest.raises(error, match=name):
+                getattr(mt, name)([a.to(place)] * 2, out=mt.empty(0, dtype=mt.int64, device=place))
     with pytest.raises(RuntimeError, match="device"):
         mt.cat([a, mt.ones(2, device="meta")])
 

@@ -86,6 +86,33 @@ def test_cholesky_reads_one_triangle():
     near(upper, lower.T, "float64")
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_of_nan(upper):
+    torch = pytest.importorskip("torch")
+    for spoilt in ([(0, 0)], [(1, 1)], [(2, 0), (0, 2)], [(1, 2), (2, 1)]):
+        a = np.stack([np.eye(3), np.eye(3), -np.eye(3)])
+        for place in spoilt:
+            a[1][place] = np.nan
+        info = mt.linalg.cholesky_ex(put(a, "cpu"), upper=upper).info
+        assert info.tolist() == torch.linalg.cholesky_ex(torch.from_numpy(a), upper=upper).info.tolist()
+        with pytest.raises(mt.linalg.LinAlgError, match=r"matrix \(1,\) of the batch"):
+            mt.linalg.cholesky(put(a, "cpu"), upper=upper)
+
+
+def test_pivots_are_rows(device):
+    factors, pivots = mt.linalg.lu_factor(put(np.eye(3), device))
+    for bad in (pivots + 10, pivots - 1, pivots * 0 - 5):
+        with pytest.raises(RuntimeError, match=r"lu_unpack\(\): pivots must lie in \[1, 3\]"):
+            mt.lu_unpack(factors, bad)
+        with pytest.raises(RuntimeError, match=r"lu_solve\(\): pivots must lie in \[1, 3\]"):
+            mt.linalg.lu_solve(factors, bad, factors)
+        mt.lu_unpack(factors, bad, unpack_pivots=False)
+    for bad in (pivots + 10, pivots * 0, pivots * 0 - 4):
+        with pytest.raises(RuntimeError, match=r"ldl_solve\(\): pivots must lie in \[1, 3\]"):
+            mt.linalg.ldl_solve(factors, bad, factors)
+
+
 def test_cholesky_of_indefinite_matrices(device):
     a = np.stack([np.eye(3), np.diag([1.0, -1.0, 1.0])])
     factors, info = mt.linalg.cholesky_ex(put(a, device))

@@ -70,12 +70,15 @@ def test_adaptive(case, data):
     agree(lambda lib, t: getattr(lib.nn.functional, f"adaptive_max_pool{n}d")(t, size, return_indices=True), *image)
 
 
+NORMS = [1.0, 2, 3, 3.5, float("inf"), float("-inf")]
+
+
 @pytest.mark.torch
-@given(images(3), st.sampled_from([1.0, 2, 3.5]), st.integers(1, 3), st.none() | st.integers(1, 3), st.booleans())
+@given(images(3), st.sampled_from(NORMS), st.integers(1, 3), st.none() | st.integers(1, 3), st.booleans())
 @settings(max_examples=60)
 def test_lp_pool(case, p, kernel, stride, up):
     n, shape = case
-    image = [t.abs() for t in tensors_of(1, shape)]
+    image = [t.abs() if p == 3.5 else t for t in tensors_of(1, shape)]
     kernel = kernel if n == 1 else (kernel,) * n
     agree(lambda lib, t: getattr(lib.nn.functional, f"lp_pool{n}d")(t, p, kernel, stride, up), *image, tolerance=1e-4)
 

@@ -92,14 +92,17 @@ def test_in_place_on_views(device):
 def test_indices_out_of_bounds(device):
     t, index = mt.zeros(3, device=device), mt.tensor([3], device=device)
     one = mt.ones(1, device=device)
-    for call in (
-        lambda: t.scatter(0, index, one),
-        lambda: t.index_add(0, index, one),
-        lambda: t.index_copy(0, -1 - index, one),
-        lambda: t.put(index, one),
-        lambda: t.index_put((index,), one),
+    for error, call in (
+        (RuntimeError, lambda: t.scatter(0, index, one)),
+        (RuntimeError, lambda: t.scatter(0, index - 4, 1)),
+        (RuntimeError, lambda: t.scatter_add(0, index, one)),
+        (RuntimeError, lambda: t.scatter_reduce(0, index, one, "sum")),
+        (IndexError, lambda: t.index_add(0, index, one)),
+        (IndexError, lambda: t.index_copy(0, -1 - index, one)),
+        (IndexError, lambda: t.put(index, one)),
+        (IndexError, lambda: t.index_put((index,), one)),
     ):
-        with pytest.raises((IndexError, RuntimeError)):
+        with pytest.raises(error):
             call()
     with pytest.raises(RuntimeError, match="the mask has 3 true elements, the source only 1"):
         t.masked_scatter(mt.ones(3, dtype=mt.bool, device=device), one)

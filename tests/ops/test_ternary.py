@@ -130,6 +130,25 @@ def test_bounds_promote():
         meta("int32").clamp_(0.5)
 
 
+@pytest.mark.parametrize(
+    "dtype, bounds",
+    [("uint8", (-1, 300)), ("uint8", (-256, None)), ("int8", (None, 200)), ("int32", (2**40, None)), ("float16", (None, 1e6))],
+)
+def test_bounds_beyond_the_dtype(dtype, bounds, device):
+    t = mt.ones(2, dtype=getattr(mt, dtype), device=device)
+    calls = [mt.clamp, mt.Tensor.clamp_]
+    calls += [lambda t, low, high: t.clamp_min(low)] if bounds[1] is None else []
+    calls += [lambda t, low, high: t.clamp_max(high)] if bounds[1] is not None else []
+    for call in calls:
+        with pytest.raises(RuntimeError, match="overflow"):
+            call(t, *bounds)
+        call(t.to("meta"), *bounds)  # there is no value: PyTorch does not look
+
+
+def test_bounds_may_be_negative_for_bytes(device):
+    assert mt.ones(1, dtype=mt.uint8, device=device).clamp(-255).tolist() == [1]
+
+
 def test_bounds_that_are_missing_or_complex():
     with pytest.raises(RuntimeError, match="min"):
         mt.clamp(meta())

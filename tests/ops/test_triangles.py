@@ -56,6 +56,13 @@ def test_sorted_search(right, out_int32):
     agree(lambda lib, s, v: lib.searchsorted(s.flip(1), v, sorter=lib.arange(4, -1, -1, device=s.device).expand(3, 5)), rows, values)
 
 
+@pytest.mark.parametrize("bad", [-1, 3])
+def test_sorters_out_of_range(bad, device):
+    rows = mt.arange(3.0, device=device)
+    with pytest.raises(RuntimeError, match="searchsorted"):
+        mt.searchsorted(rows, rows, sorter=mt.tensor([0, 1, bad], device=device))
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -90,6 +90,20 @@ def test_grid_sample(mode, padding, corners):
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("corners", [None, True])
+def test_grid_sample_at_no_place(mode, padding, corners):
+    call = lambda lib, *t: lib.nn.functional.grid_sample(*t, mode, padding, corners)
+    for n in (2, 3):
+        image, grid = tensors_of(0, (1, 2, 5, 4, 3)[: n + 2], (1, 4, 3, 2, n) if n == 3 else (1, 4, 6, n))
+        for i, value in enumerate((float("nan"), float("inf"), float("-inf"))):
+            grid[0, i, 0, ..., 0] = grid[0, i, 1] = value
+        agree(call, image, grid * 0.8, tolerance=2e-4)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("corners", [False, True])
 def test_affine_grid(corners):
     for theta, size in (((2, 2, 3), (2, 1, 4, 5)), ((2, 3, 4), (2, 1, 3, 4, 5)), ((2, 2, 3), (2, 1, 1, 5)), ((3, 2, 3), (2, 1, 4, 5))):

@@ -44,7 +44,8 @@ def attention(
         return None
     if enable_gqa:
         key, value = _repeat_heads(key, query.shape[-3]), _repeat_heads(value, query.shape[-3])
-    query = query * query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if query.shape[-1]:  # without features, all scores are 0
+        query = query * query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     transposed = key.swapaxes(-1, -2)
     stream = kit.random(ticket) if dropout_p > 0 else None
     if mask is not None:

@@ -17,6 +17,8 @@ float, of an argument's dtype where it is stored alike, else of the dtype that t
 from __future__ import annotations
 
 import importlib
+import mmap
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +72,8 @@ class ArrayBackend(DeviceBackend):
         self._special = special
         self._by_code = sorted(self.formats.values(), key=lambda fmt: dtype_by_name(fmt.name).code)
         self._dtypes: dict[Any, Any] = {}
+        # Handles over memory that belongs to somebody else, by id.
+        self._foreign: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.views = Views(self, [fmt.raw for fmt in self._by_code], [fmt.decode for fmt in self._by_code])
 
     @property
@@ -130,11 +134,25 @@ class ArrayBackend(DeviceBackend):
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
-        """A handle of ``new`` bytes that begins with what fits of ``handle``."""
+        """A handle of ``new`` bytes that begins with what fits of ``handle``; RuntimeError for memory of others."""
+        if id(handle) in self._foreign or isinstance(handle, mmap.mmap):
+            raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
         kept = min(old, new)
         self.flat(fresh)[:kept] = self.flat(handle)[:kept]
         return fresh
+
+    def share(self, handle: Any, nbytes: int, index: int = 0) -> Any:
+        """On the host a block that forked processes share, with these bytes; elsewhere memory stays where it is."""
+        if not self.on_host:
+            return handle
+        shared = mmap.mmap(-1, max(nbytes, 1))
+        self.flat(shared)[:nbytes] = self.flat(handle)[:nbytes]
+        return shared
+
+    def is_shared(self, handle: Any) -> bool:
+        """Whether `share` made the handle."""
+        return isinstance(handle, mmap.mmap) or not self.on_host
 
     def data_ptr(self, handle: Any) -> int:
         """The address of the first byte."""
@@ -171,9 +189,12 @@ class ArrayBackend(DeviceBackend):
         elements = flat[offset : offset + length].view(dtype)
         return self.xp.lib.stride_tricks.as_strided(elements, shape, strides)
 
-    def adopt(self, array: Any, dtype: DType | None = None, device: Any = None, strides: Any = None) -> Tensor:
+    def adopt(
+        self, array: Any, dtype: DType | None = None, device: Any = None, strides: Any = None, owner: Any = None
+    ) -> Tensor:
         """A tensor over the memory of ``array``, which it keeps alive, of ``dtype`` (None: the array's own).
 
+        ``owner`` is the array whose memory it is where that was made here: it is counted, and the tensor may grow.
         ``strides``, in elements, say the same as the array's own, which they replace: where a size is 0 or 1 several do.
         TypeError for dtypes without a counterpart, ValueError for strides that tensors cannot have.
         """
@@ -181,6 +202,10 @@ class ArrayBackend(DeviceBackend):
             dtype = self.dtype_of(array.dtype)
         flat, own = interchange.flat_of(self.xp, array)
         strides = own if strides is None else strides
+        if owner is None:
+            self._foreign[id(flat)] = flat
+        else:
+            self.track(owner)
         storage = make_storage(device or self.type, flat.size, flat)
         return tensor_from_storage(storage, dtype, array.shape, strides, 0)
 
@@ -271,7 +296,7 @@ class ArrayBackend(DeviceBackend):
             array = interchange.as_stored(array, self.format(dtype).raw)
         if copy:
             array = array.copy()
-        return self.adopt(array, dtype, self.device_of(array))
+        return self.adopt(array, dtype, self.device_of(array), owner=array if copy else None)
 
     def device_of(self, array: Any) -> str:
         """The device, as a string, that an array of the library is on."""
@@ -350,9 +375,8 @@ class ArrayBackend(DeviceBackend):
         owner = array if array.flags.owndata else _owner(array)
         if owner is None:
             array = owner = array.copy(order="C")
-        self.track(owner)
         device = tensors[0].device if tensors and tensors[0].device.type == self.type else None
-        return self.adopt(array, dtype, device)
+        return self.adopt(array, dtype, device, owner=owner)
 
 
 def _owner(array: Any) -> Any:

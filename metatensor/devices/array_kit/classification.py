@@ -23,13 +23,13 @@ def _classes_last(array: Any) -> Any:
     return (array if array.ndim == 2 else last).reshape(-1, array.shape[1])
 
 
-def _indices(xp: Any, target: Any, classes: int, ignore: int) -> tuple[Any, Any]:
+def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Exception] = IndexError) -> tuple[Any, Any]:
     """The target of each sample, 0 where it is ignored, and which samples count."""
     flat = target.reshape(-1).astype(np.int64)
     counted = flat != ignore
     index = xp.where(counted, flat, 0)
     if index.size and (int(index.min()) < 0 or int(index.max()) >= classes):
-        raise IndexError(f"targets must lie in [0, {classes}), got {int(index.min())} to {int(index.max())}")
+        raise error(f"targets must lie in [0, {classes}), got {int(index.min())} to {int(index.max())}")
     return index, counted
 
 
@@ -80,7 +80,7 @@ def multi_margin_loss(
 ) -> Any:  # fmt: skip
     xp = kit.xp
     scores = input.reshape(-1, input.shape[-1] if input.ndim else 1)
-    index, _ = _indices(xp, target, scores.shape[1], -1 << 62)
+    index, _ = _indices(xp, target, scores.shape[1], -1 << 62, RuntimeError)
     rows = xp.arange(len(scores))
     excess = xp.maximum(margin - scores[rows, index][:, None] + scores, 0) ** p
     if weight is not None:

@@ -124,9 +124,9 @@ def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Wi
     """Convolution of (N, C, spatial...) into ``out``, as neural networks have it: without turning the kernel."""
     xp, places = kit.xp, math.prod(window.kernel)
     channels = weight.shape[1]
-    matrix = weight.reshape(groups, -1, channels * places)
     if not out.size:
         return
+    matrix = weight.reshape(groups, len(weight) // groups, channels * places)
     shift = 0 if bias is None else bias.reshape(-1, *[1] * (weight.ndim - 2))
     plain = places == 1 and set(window.stride) == {1} and not any(window.before) and not isinstance(image, Converted)
     if not matrix.size:

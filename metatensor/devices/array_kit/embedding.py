@@ -9,10 +9,10 @@ import numpy as np
 from metatensor.devices.array_kit.registry import kernel
 
 
-def check_range(indices: Any, size: int, what: str) -> None:
-    """IndexError unless every index lies in [0, size)."""
+def check_range(indices: Any, size: int, what: str, error: type[Exception] = IndexError) -> None:
+    """``error`` unless every index lies in [0, size)."""
     if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= size):
-        raise IndexError(f"{what}: indices must lie in [0, {size}), got {int(indices.min())} to {int(indices.max())}")
+        raise error(f"{what}: indices must lie in [0, {size}), got {int(indices.min())} to {int(indices.max())}")
 
 
 def _rows(kit: Any, out: Any, weight: Any, indices: Any) -> Any:
@@ -55,7 +55,7 @@ def embedding_bag(
 ) -> None:  # fmt: skip
     xp, bags = kit.xp, len(out)
     flat = input.reshape(-1)
-    check_range(flat, len(weight), "embedding_bag")
+    check_range(flat, len(weight), "embedding_bag", RuntimeError)
     if input.ndim == 2:
         bag = xp.repeat(xp.arange(bags), input.shape[1])
     else:

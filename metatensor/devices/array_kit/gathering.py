@@ -9,7 +9,13 @@ import numpy as np
 from metatensor._core.placing import tensor_from_storage
 from metatensor.devices.array_kit.registry import kernel
 
-__all__ = ["names_nothing", "place"]
+__all__ = ["check", "names_nothing", "place"]
+
+
+def check(index: Any, size: int, name: str, error: type[Exception] = IndexError) -> None:
+    """``error`` where an index is outside 0..size - 1, negative ones included."""
+    if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
+        raise error(f"{name}(): an index is out of bounds for a dimension of size {size}")
 
 
 def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
@@ -53,7 +59,9 @@ def index(kit: Any, out: Any, input: Any, indices: Any, dims: Any) -> None:
 
 @kernel("index_select", half="native")
 def index_select(kit: Any, out: Any, input: Any, dim: int, index: Any) -> None:
-    out[...] = kit.xp.take(input.reshape(input.shape or (1,)), index.reshape(-1), axis=dim).reshape(out.shape)
+    input = input.reshape(input.shape or (1,))
+    check(index, input.shape[dim], "index_select")
+    out[...] = kit.xp.take(input, index.reshape(-1), axis=dim).reshape(out.shape)
 
 
 @kernel("gather", half="native")
@@ -61,6 +69,7 @@ def gather(kit: Any, out: Any, input: Any, dim: int, index: Any, sparse_grad: bo
     if not index.size:
         return
     index, input = index.reshape(index.shape or (1,)), input.reshape(input.shape or (1,))
+    check(index, input.shape[dim], "gather", RuntimeError)
     part = tuple([slice(None) if i == dim % input.ndim else slice(size) for i, size in enumerate(index.shape)])
     out[...] = kit.xp.take_along_axis(input[part], index, axis=dim).reshape(out.shape)
 
@@ -83,9 +92,8 @@ def nonzero(kit: Any, out: Any, input: Any, as_tuple: bool = False) -> Any:
     rows = positions(kit, input.reshape(1) if as_tuple and not input.ndim else input)
     if out is not None:
         return rows
-    columns, n = kit.xp.ascontiguousarray(rows.T), rows.shape[0]
-    kit.track(columns)
-    found = kit.adopt(columns.T, strides=(1, n))
+    columns, n = kit.xp.array(rows.T, order="C"), rows.shape[0]
+    found = kit.adopt(columns.T, strides=(1, n), owner=columns)
     if not as_tuple:
         return found
     return tuple(

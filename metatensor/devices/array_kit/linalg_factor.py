@@ -17,13 +17,18 @@ def cholesky_factors(a: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray
     info = np.zeros(a.shape[:-2], np.int32)
     try:
         lower = np.linalg.cholesky(adjoint(np, np.triu(a)) if upper else a)
-        return adjoint(np, lower) if upper else lower, info
+        factors = adjoint(np, lower) if upper else lower
     except np.linalg.LinAlgError:
         factors = np.empty(a.shape, a.dtype)
         potrf = lapack("potrf", a.dtype)
         for i, matrix in enumerate(flat(a)):
             flat(factors)[i], info.reshape(-1)[i] = potrf(matrix, lower=not upper, clean=True)
-        return factors, info
+    # Not every LAPACK stops at a NaN.
+    lost = np.isnan(np.diagonal(factors, axis1=-2, axis2=-1))
+    if lost.any():
+        first = np.where(lost.any(axis=-1), lost.argmax(axis=-1) + 1, a.shape[-1] + 1)
+        info = np.where((info > 0) & (info < first), info, first % (a.shape[-1] + 1)).astype(np.int32)
+    return factors, info
 
 
 @kernel("linalg.cholesky_ex")
@@ -104,13 +109,19 @@ def lu_factor_ex(kit: Any, out: Any, a: Any, pivot: bool, check_errors: bool) ->
     return factors, pivots, info
 
 
+def check_pivots(pivots: np.ndarray, rows: int, name: str) -> None:
+    """RuntimeError unless all are numbers of rows, from 1."""
+    if pivots.size and (int(pivots.min()) < 1 or int(pivots.max()) > rows):
+        raise RuntimeError(f"{name}(): pivots must lie in [1, {rows}], got {int(pivots.min())} to {int(pivots.max())}")
+
+
 def permutations(pivots: np.ndarray, rows: int) -> np.ndarray:
     """Permutation matrices of the row exchanges that ``pivots`` (from 1) list."""
     pivots = flat(pivots, 1)
     order = np.tile(np.arange(rows), (len(pivots), 1))
     batch = np.arange(len(pivots))
     for i in range(min(pivots.shape[1], rows)):
-        other = np.clip(pivots[:, i] - 1, 0, rows - 1)
+        other: Any = pivots[:, i] - 1
         order[batch, other], order[:, i] = order[:, i].copy(), order[batch, other]
     # Row order[i] of the matrix is row i of the product of its factors.
     return np.arange(rows)[:, None] == order[:, None, :]
@@ -136,6 +147,8 @@ def lu(kit: Any, out: Any, a: Any, pivot: bool) -> Any:
 @kernel("lu_unpack")
 @on_host
 def lu_unpack(kit: Any, out: Any, factors: Any, pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:
+    if unpack_pivots:
+        check_pivots(pivots, factors.shape[-2], "lu_unpack")
     return unpacked(out, factors, pivots, unpack_data, unpack_pivots)
 
 

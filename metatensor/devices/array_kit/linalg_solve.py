@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metatensor.devices.array_kit.linalg_factor import lu_factors
+from metatensor.devices.array_kit.linalg_factor import check_pivots, lu_factors
 from metatensor.devices.array_kit.matrices import adjoint, blas, flat, lapack, on_host, raise_failed, stacks
 from metatensor.devices.array_kit.registry import kernel
 from metatensor.linalg import LinAlgError
@@ -87,8 +87,8 @@ def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, 
     trans = (2 if adjoint_of else 0) if left else (0 if adjoint_of else 1)
     result = np.zeros(np.broadcast_shapes(factors.shape[:-2], b.shape[:-2]) + b.shape[-2:], factors.dtype)
     if result.size:
-        # LAPACK does not look whether there are such rows.
-        rows = np.clip(pivots - 1, 0, factors.shape[-1] - 1)
+        check_pivots(pivots, factors.shape[-1], "linalg.lu_solve")  # LAPACK does not look
+        rows = pivots - 1
         getrs = lapack("getrs", factors.dtype)
         for i, (matrix, exchanged, right) in enumerate(stacks(factors, rows, b, keep=(2, 1, 2))):
             flat(result)[i] = getrs(matrix, exchanged, right, trans=trans)[0]
@@ -104,7 +104,7 @@ def ldl_solution(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: b
     k = 0
     while k < n:
         wide = 2 if pivots[k] < 0 and k < last else 1
-        row, other = k + wide - 1, min(abs(int(pivots[k])) - 1, last)
+        row, other = k + wide - 1, abs(int(pivots[k])) - 1
         x[[row, other]] = x[[other, row]]
         x[k + wide :] -= ld[k + wide :, k : k + wide] @ x[k : k + wide]
         block = np.tril(ld[k : k + wide, k : k + wide])
@@ -115,7 +115,7 @@ def ldl_solution(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: b
     while k >= 0:
         wide = 2 if pivots[k] < 0 and k else 1
         x[k - wide + 1 : k + 1] -= turned[k + 1 :, k - wide + 1 : k + 1].T @ x[k + 1 :]
-        other = min(abs(int(pivots[k])) - 1, last)
+        other = abs(int(pivots[k])) - 1
         x[[k, other]] = x[[other, k]]
         k -= wide
     return x
@@ -126,6 +126,7 @@ def ldl_solution(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: b
 def ldl_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
     result = np.zeros(out.shape, factors.dtype)
     if result.size:
+        check_pivots(abs(pivots), factors.shape[-1], "linalg.ldl_solve")
         for i, (matrix, exchanged, right) in enumerate(stacks(factors, pivots, b, keep=(2, 1, 2))):
             flat(result)[i] = ldl_solution(matrix, exchanged, right, hermitian)
     return result

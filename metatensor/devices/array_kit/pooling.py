@@ -122,10 +122,13 @@ def _lp_pool(n: int) -> Any:
     def run(kit: Any, out: Any, input: Any, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
         lengths = per_dimension(kernel_size, n)
         steps = per_dimension(stride, n) if stride not in (None, (), []) else lengths
-        averages(kit.xp, _batched(out, n), _batched(input, n).astype(out.dtype) ** norm_type,
-                 Window(lengths, steps, (0,) * n, (1,) * n))  # fmt: skip
-        # A negative sum has no root: it counts as zero.
-        return (kit.xp.maximum(out, 0) * math.prod(lengths)) ** (1.0 / norm_type)
+        image, window = _batched(input, n).astype(out.dtype), Window(lengths, steps, (0,) * n, (1,) * n)
+        if math.isinf(norm_type):  # the largest magnitude, or the smallest
+            sign = math.copysign(1, norm_type)
+            maxima(kit.xp, _batched(out, n), sign * abs(image), window)
+            return sign * out
+        averages(kit.xp, _batched(out, n), image**norm_type, window)
+        return (out * math.prod(lengths)) ** (1.0 / norm_type)
 
     return run
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metatensor.devices.array_kit.factory import fit
-from metatensor.devices.array_kit.gathering import names_nothing, place
+from metatensor.devices.array_kit.gathering import check, names_nothing, place
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -37,12 +37,6 @@ def along(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
 def vectors(*arrays: Any) -> list[Any]:
     """0-d arrays as views of one element."""
     return [array.reshape((1,)) if array.ndim == 0 else array for array in arrays]
-
-
-def check(index: Any, size: int, name: str) -> None:
-    """IndexError where an index is outside 0..size - 1, negative ones included."""
-    if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
-        raise IndexError(f"{name}(): an index is out of bounds for a dimension of size {size}")
 
 
 IDENTITY = {"sum": 0, "mean": 0, "prod": 1}
@@ -83,7 +77,7 @@ def scatter(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any, redu
     if not index.size:
         return
     out, index = vectors(out, index)
-    check(index, out.shape[dim], "scatter")
+    check(index, out.shape[dim], "scatter", RuntimeError)
     if isinstance(src, (kit.xp.ndarray, np.generic)):
         (src,) = vectors(src)
         values = src[tuple([slice(size) for size in index.shape])]

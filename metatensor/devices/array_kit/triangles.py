@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from metatensor.devices.array_kit.gathering import check
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -36,6 +37,7 @@ def searchsorted(kit: Any, out: Any, sequence: Any, values: Any, out_int32: bool
     xp = kit.xp
     side = "right" if right or side == "right" else "left"
     if sorter is not None:
+        check(sorter, sequence.shape[-1], "searchsorted", RuntimeError)
         sequence = xp.take_along_axis(sequence, sorter, axis=-1)
     if sequence.ndim == 1:
         return xp.searchsorted(sequence, values, side=side)

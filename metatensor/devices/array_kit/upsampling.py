@@ -141,12 +141,13 @@ def _reflect(xp: Any, x: Any, low: float, high: float) -> Any:
     return xp.where(x > span, 2 * span - x, x) + low
 
 
-def _bring_in(xp: Any, x: Any, size: int, padding: str, corners: bool) -> Any:
+def _bring_in(xp: Any, x: Any, size: int, padding: str, corners: bool, lost: int) -> Any:
+    """Coordinates by a way of padding; ``lost`` stands for NaN, which is also what infinity folds to."""
     if padding == "zeros":
         return x
     if padding == "reflection":
         x = _reflect(xp, x, 0, size - 1) if corners else _reflect(xp, x, -0.5, size - 0.5)
-    return xp.clip(x, 0, size - 1)
+    return xp.clip(xp.where(xp.isnan(x), lost, x), 0, size - 1)
 
 
 def _pick(xp: Any, image: Any, coordinates: list[Any]) -> Any:
@@ -176,11 +177,17 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
             weight: Any = 1
             at = []
             for x, b, step, size in zip(places, base, steps, sizes, strict=True):
-                weight = weight * xp.asarray(shape(kit.download(x - b - step)))
-                at.append(_bring_in(xp, b + step, size, padding_mode, corners))
+                part = xp.asarray(shape(kit.download(x - b - step)))
+                weight = weight * xp.where(xp.isnan(x - b), np.nan, part)
+                at.append(_bring_in(xp, b + step, size, padding_mode, corners, 0))
             total = total + _pick(xp, input, at) * weight[:, None].astype(input.dtype)
         return total
-    places = [_bring_in(xp, x, size, padding_mode, corners) for x, size in zip(places, sizes, strict=True)]
+    # PyTorch's code for volumes puts NaN at the end, that for images at the start.
+    volume = len(sizes) == 3
+    places = [
+        _bring_in(xp, x, size, padding_mode, corners, size - 1 if volume else 0)
+        for x, size in zip(places, sizes, strict=True)
+    ]
     if mode == "nearest":
         return _pick(xp, input, [xp.rint(x) for x in places])
     base, total = [xp.floor(x) for x in places], 0
@@ -188,6 +195,8 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
         weight = 1
         for x, b, step in zip(places, base, steps, strict=True):
             weight = weight * (x - b if step else 1 - (x - b))
+        if volume:  # these count what is nowhere as zero; images as NaN
+            weight = xp.where(xp.isnan(weight), 0, weight)
         total = total + _pick(xp, input, [b + step for b, step in zip(base, steps, strict=True)]) * weight[:, None]
     return total
 

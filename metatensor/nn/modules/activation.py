@@ -121,7 +121,7 @@ class Hardswish(_InPlace):
 
 
 class Hardtanh(Module):
-    """``clamp(x, min_val, max_val)``. ValueError unless ``min_val < max_val``."""
+    """``clamp(x, min_val, max_val)``. AssertionError where ``max_val <= min_val``."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -138,8 +138,8 @@ class Hardtanh(Module):
             warnings.warn("Hardtanh: min_value and max_value are called min_val and max_val", FutureWarning, 2)
             min_val = min_val if min_value is None else min_value
             max_val = max_val if max_value is None else max_value
-        if not min_val < max_val:
-            raise ValueError(f"{type(self).__name__}: min_val={min_val} must be less than max_val={max_val}")
+        if max_val <= min_val:
+            raise AssertionError(f"{type(self).__name__}: min_val={min_val} must be less than max_val={max_val}")
         self.min_val = min_val
         self.max_val = max_val
         self.inplace = inplace

@@ -103,7 +103,13 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[mt.Tensor, mt.Tensor | None]:
-        """The output, and the attention weights (N, L, S) or None; by head where they are not averaged."""
+        """The output, and the attention weights (N, L, S) or None; by head where they are not averaged.
+
+        AssertionError for masks that are neither bool nor floating-point.
+        """
+        for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+            if mask is not None and mask.dtype is not mt.bool and not mask.is_floating_point():
+                raise AssertionError(f"MultiheadAttention: {name} must be bool or floating-point, got {mask.dtype}")
         swap = self.batch_first and query.dim() == 3 == key.dim() == value.dim()
         if swap:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
@@ -133,3 +139,22 @@ class MultiheadAttention(Module):
             is_causal=is_causal,
         )
         return output.transpose(0, 1) if swap else output, weights
+
+    def merge_masks(
+        self, attn_mask: mt.Tensor | None, key_padding_mask: mt.Tensor | None, query: mt.Tensor
+    ) -> tuple[mt.Tensor | None, int | None]:
+        """Both masks as one, for a query (N, L, E), and its kind; (None, None) without masks.
+
+        A padding mask alone stays as it is, of kind 1. An attention mask (L, L) or (N heads, L, L) becomes
+        (N, heads, L, L), of kind 2, with a padding mask (N, L) added to it.
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length, _ = query.shape
+        if attn_mask.dim() == 3:
+            merged = attn_mask.view(batch, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(batch, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            merged = merged + key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+        return merged, 2

@@ -285,7 +285,8 @@ class LSTM(RNNBase):
         return hx if permutation is None else self._map_states(hx, lambda state: state.index_select(1, permutation))
 
     def _map_states(self, hx: Any, change: Any) -> Any:
-        return change(hx[0]), change(hx[1])
+        first, second = hx[0], hx[1]  # both, before either is checked
+        return change(first), change(second)
 
     def _initial(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> Any:
         sizes = self._both_sizes(input, batch_sizes)

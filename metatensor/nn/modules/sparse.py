@@ -35,12 +35,12 @@ class _Table(Module):
         super().__init__()
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(
+                raise AssertionError(
                     f"{type(self).__name__}: padding_idx={padding_idx} is not a row of num_embeddings={num_embeddings}"
                 )
             padding_idx %= num_embeddings
         if weight is not None and list(weight.shape) != [num_embeddings, embedding_dim]:
-            raise ValueError(
+            raise AssertionError(
                 f"{type(self).__name__}: the given weight has shape {list(weight.shape)}, "
                 f"not {[num_embeddings, embedding_dim]}"
             )
@@ -85,7 +85,7 @@ class Embedding(_Table):
 
     ``weight`` (num_embeddings, embedding_dim) starts normal. The row ``padding_idx`` starts as zeros and gets no
     gradient. Rows used that are longer than ``max_norm`` (in the ``norm_type`` norm) are shortened to it, in place.
-    ValueError for a ``padding_idx`` that is no row.
+    AssertionError for a ``padding_idx`` that is no row and for a ``_weight`` of another shape.
     """
 
     __constants__ = [
@@ -154,7 +154,10 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """A layer on a given table (rows, columns), which with ``freeze`` requires no gradient."""
+        """A layer on a given table (rows, columns), which with ``freeze`` requires no gradient.
+
+        AssertionError for a table that does not have 2 dimensions.
+        """
         rows, columns = _rows_and_columns(cls, embeddings)
         return cls(
             rows,
@@ -255,7 +258,10 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """A layer on a given table (rows, columns), which with ``freeze`` requires no gradient."""
+        """A layer on a given table (rows, columns), which with ``freeze`` requires no gradient.
+
+        AssertionError for a table that does not have 2 dimensions.
+        """
         rows, columns = _rows_and_columns(cls, embeddings)
         layer = cls(
             rows,
@@ -275,5 +281,5 @@ class EmbeddingBag(_Table):
 
 def _rows_and_columns(cls: type, table: mt.Tensor) -> tuple[int, int]:
     if table.dim() != 2:
-        raise ValueError(f"{cls.__name__}.from_pretrained: expected 2 dimensions, got shape {list(table.shape)}")
+        raise AssertionError(f"{cls.__name__}.from_pretrained: expected 2 dimensions, got shape {list(table.shape)}")
     return table.shape[0], table.shape[1]

@@ -1,0 +1,57 @@
+"""The judge of values finds what is wrong."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest")  # PyTorch's operator database imports it
+
+from oracle import judging, values
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "ours, theirs, near",
+    [
+        ([1.0, 1.0], [1.0, 1.0], True),
+        ([1.0, 1.5], [1.0, 1.0], False),
+        ([1.0, 1.0], [NAN, 1.0], True),
+        ([2.0, 1.0], [NAN, 1.0], False),
+        ([1.0, 5.0], [NAN, 1.0], False),
+        ([123.0, -5e3], [NAN, 1.0], False),
+        ([NAN, 1.0], [NAN, 1.0], False),
+    ],
+)
+def test_a_lost_value_of_pytorch_excuses_nothing(ours, theirs, near):
+    assert judging.nearer(torch.tensor(ours), torch.tensor(theirs), torch.ones(2, dtype=torch.float64)) is near
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "topk", "sin"])
+def test_clobbered_arguments_are_found(name):
+    x = torch.tensor([3.0, 1.0, 1.0, 2.0])
+    args = (x, 2) if name == "topk" else (x,)
+    result = getattr(torch, name)(*args)
+    case = values.Case("call", torch.float32, 0, None, args, {})
+
+    def judged(after):
+        results = [(result, result), ([after], [x])]
+        return values.Runner(torch).values(SimpleNamespace(name=name), getattr(torch, name), case, results, (1e-6, 1e-5))
+
+    assert judged(x.clone()) is None
+    assert "Mismatched" in judged(x * -9)
+
+
+def test_other_indices_of_equal_elements_pass_where_the_arguments_do():
+    x, out = torch.tensor([1.0, 1.0]), [torch.empty(2), torch.empty(2, dtype=torch.int64)]
+    case = values.Case("out", torch.float32, 0, None, (x,), {"out": tuple(out)})
+    theirs, ours = (x, torch.tensor([0, 1])), (x, torch.tensor([1, 0]))
+
+    def judged(after):
+        results = [(ours, theirs), ([after, *ours], [x, *theirs])]
+        return values.Runner(torch).values(SimpleNamespace(name="sort"), torch.sort, case, results, (1e-6, 1e-5))
+
+    assert judged(x.clone()) is None
+    assert "Mismatched" in judged(x * -9)
