@@ -754,7 +754,7 @@ class Tensor:
     def is_set_to(self, tensor: Tensor) -> _bool:
         """Whether two tensors show one storage in the same way."""
     def is_shared(self) -> _bool:
-        """Whether other processes share the memory: never."""
+        """Whether processes forked from this one share the memory."""
     def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
         """|input - other| <= atol + rtol * |other|."""
     def isfinite(self) -> Tensor:
@@ -1023,6 +1023,8 @@ class Tensor:
         """The dimensions in the order `dims`."""
     @overload
     def permute(self, *dims: _int) -> Tensor: ...
+    def pin_memory(self, device: _device | _str | _int | None = None) -> Tensor:
+        """A copy in page-locked memory: RuntimeError, as no backend has such memory."""
     def pinverse(self, rcond: _float = 1e-15) -> Tensor:
         """Pseudoinverses; singular values up to rcond * the largest are taken for 0."""
     @overload
@@ -1180,6 +1182,8 @@ class Tensor:
         """x / |x|, and 0 where x is 0."""
     def sgn_(self) -> Tensor:
         """x / |x|, and 0 where x is 0."""
+    def share_memory_(self) -> Tensor:
+        """Move the storage to memory that processes forked afterwards share."""
     def short(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """to(int16)."""
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
