@@ -1,11 +1,10 @@
 """Errors of dispatch: every message is made here from the op, the argument and the shapes."""
 from metatensor._core.tensor cimport Tensor, shape_str
 
+_GIVE_DATA = "give the tensor data first (empty_like(device=...), a checkpoint, or a real device)"
 _INSTEAD = {
-    "item": "tensor.shape and the like are known; for a value, give the tensor data first "
-            "(empty_like(device=...), a checkpoint, or a real device)",
-    "tolist": "tensor.shape and the like are known; for values, give the tensor data first "
-              "(empty_like(device=...), a checkpoint, or a real device)",
+    "item": f"tensor.shape and the like are known; for a value, {_GIVE_DATA}",
+    "tolist": f"tensor.shape and the like are known; for values, {_GIVE_DATA}",
     "nonzero": "metatensor.where(condition, a, b), or nonzero_static(size=...)",
     "where": "metatensor.where(condition, a, b)",
     "masked_select": "metatensor.where(mask, tensor, 0), or tensor * mask",

@@ -5,8 +5,7 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
     result_device, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, shape_str
-from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.tensor cimport Tensor, detached, hooks, new_contiguous, shape_str
 from metatensor._core.types cimport dim_t
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
@@ -128,22 +127,22 @@ cdef Op _instance_train = find("nn.functional._instance_norm_train")
 cdef Op _instance_eval = find("nn.functional._instance_norm_eval")
 
 
-cdef object update_running(Call* c, object results):
-    """Store the running statistics, slots 1 and 2, and hand out the result."""
+cdef int _store(Tensor running, Tensor value) except -1:
+    """Write a statistic, which no gradient reaches."""
     cdef PyObject* args[2]
     cdef Op copy = find("copy_")
+    cdef Tensor target = detached(running), source = detached(value)
+    args[0], args[1] = <PyObject*>target, <PyObject*>source
+    hooks.invoke(<PyObject*>copy, args, 2)
+    return 0
+
+
+cdef object update_running(Call* c, object results):
+    """Store the running statistics, slots 1 and 2, and hand out the result."""
     cdef Tensor out, mean, var
-    cdef ThreadState state = thread_state()
-    cdef bint recorded = state.grad_enabled
     out, mean, var = results
-    state.grad_enabled = False
-    try:
-        args[0], args[1] = c.args[1], <PyObject*>mean
-        hooks.invoke(<PyObject*>copy, args, 2)
-        args[0], args[1] = c.args[2], <PyObject*>var
-        hooks.invoke(<PyObject*>copy, args, 2)
-    finally:
-        state.grad_enabled = recorded
+    _store(tensor_arg(c, 1), mean)
+    _store(tensor_arg(c, 2), var)
     return out
 
 

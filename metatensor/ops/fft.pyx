@@ -255,15 +255,21 @@ cdef object ifftn_body(Call* c):
     return _many(c, False)
 
 
+cdef Tensor _prepared(Call* c, Tensor t, bint halved, Plan* p):
+    """The input with its sizes and dtype, of which one dimension at least is transformed; `halved`: between a signal of
+    real numbers and half of its spectrum, of which the input is the latter."""
+    _plan_many(c, t, halved, p)
+    _need_dims(c, p)
+    return _fitted(_promoted(c, t, halved), p)
+
+
 cdef object rfftn_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Plan p
     cdef int norm
     if t.dtype.kind == KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): the input must be real, got {t.dtype.name}")
-    _plan_many(c, t, False, &p)
-    _need_dims(c, &p)
-    t = _fitted(_promoted(c, t, False), &p)
+    t = _prepared(c, t, False, &p)
     norm = _normalization(c, True)
     _check_out(c, KIND_COMPLEX)
     return _result(c, call("_fft_r2c", (t, _dims(&p, p.n), norm, True)))
@@ -273,9 +279,7 @@ cdef object irfftn_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Plan p
     cdef int norm
-    _plan_many(c, t, True, &p)
-    _need_dims(c, &p)
-    t = _fitted(_promoted(c, t, True), &p)
+    t = _prepared(c, t, True, &p)
     norm = _normalization(c, False)
     _check_out(c, KIND_FLOAT)
     return _result(c, call("_fft_c2r", (t, _dims(&p, p.n), norm, p.last)))
@@ -286,9 +290,7 @@ cdef object hfftn_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Plan p
     cdef int norm
-    _plan_many(c, t, True, &p)
-    _need_dims(c, &p)
-    t = _fitted(_promoted(c, t, True), &p)
+    t = _prepared(c, t, True, &p)
     norm = _normalization(c, True)
     _check_out(c, KIND_FLOAT)
     if p.n > 1:
@@ -301,9 +303,7 @@ cdef object ihfftn_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Plan p
     cdef int norm
-    _plan_many(c, t, False, &p)
-    _need_dims(c, &p)
-    t = _fitted(_promoted(c, t, False), &p)
+    t = _prepared(c, t, False, &p)
     norm = _normalization(c, False)
     t = <Tensor>call("_fft_r2c", (t, (p.dims[p.n - 1],), norm, True))
     _check_out(c, KIND_COMPLEX)

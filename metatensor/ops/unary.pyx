@@ -140,13 +140,13 @@ define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH, "Whethe
 
 # Rounding ---------------------------------------------------------------------------------
 
-cdef long ROUNDING = KEEP | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
+cdef long ROUNDING = KEEP | NO_BOOLS | NO_COMPLEX | INPLACE | OUT | EXACT_OUT
 
-define("ceil(Tensor input) -> Tensor", unary, ROUNDING | EXACT_OUT, "The least integer not below each element.")
-define("floor(Tensor input) -> Tensor", unary, ROUNDING | EXACT_OUT, "The greatest integer not above each element.")
-define("trunc(Tensor input) -> Tensor", unary, ROUNDING | EXACT_OUT, "Each element with its fraction cut off.")
+define("ceil(Tensor input) -> Tensor", unary, ROUNDING, "The least integer not below each element.")
+define("floor(Tensor input) -> Tensor", unary, ROUNDING, "The greatest integer not above each element.")
+define("trunc(Tensor input) -> Tensor", unary, ROUNDING, "Each element with its fraction cut off.")
 alias_op("fix", "trunc")
-define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING | EXACT_OUT,
+define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING,
        "Each element rounded to `decimals` places, ties to even.")
 
 # Exponentials and logarithms --------------------------------------------------------------
