@@ -52,23 +52,42 @@ def _additive(mask: mt.Tensor | None, name: str, dtype: mt.dtype) -> mt.Tensor |
 class _Layer(Module):
     """What encoder and decoder layers share: the feed-forward block, and norms before or after each block."""
 
-    def _build(
-        self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
-        activation: Activation, layer_norm_eps: float, batch_first: bool, norm_first: bool, bias: bool, options: Any,
-    ) -> None:  # fmt: skip
-        for name in attentions:
+    __constants__ = ["norm_first"]
+    _attentions: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        options: Any = {"device": device, "dtype": dtype}
+        for name in self._attentions:
             attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **options)
             setattr(self, name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **options)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **options)
         self.norm_first = norm_first
-        numbers = range(1, len(attentions) + 2)
+        numbers = range(1, len(self._attentions) + 2)
         for i in numbers:
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **options))
         for i in numbers:
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
+        self._note_activation()
+
+    def _note_activation(self) -> None:
+        """For what a subclass keeps about the activation."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -93,28 +112,10 @@ class TransformerEncoderLayer(_Layer):
     "gelu" or a function; RuntimeError for another name. The sums come before the norms unless ``norm_first``.
     """
 
-    __constants__ = ["norm_first"]
+    _attentions = ("self_attn",)
     self_attn: MultiheadAttention
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self._build(
-            ("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first,
-            bias, {"device": device, "dtype": dtype},
-        )  # fmt: skip
+    def _note_activation(self) -> None:
         made = self.activation
         self.activation_relu_or_gelu = (
             1 if made is F.relu or isinstance(made, ReLU) else 2 if made is F.gelu or isinstance(made, GELU) else 0
@@ -141,29 +142,9 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's output, and a feed-forward block. See `TransformerEncoderLayer`."""
 
-    __constants__ = ["norm_first"]
+    _attentions = ("self_attn", "multihead_attn")
     self_attn: MultiheadAttention
     multihead_attn: MultiheadAttention
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self._build(
-            ("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
-            batch_first, norm_first, bias, {"device": device, "dtype": dtype},
-        )  # fmt: skip
 
     def forward(
         self,
