@@ -5,6 +5,21 @@ from metatensor._core.slots cimport forbid_new
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, KIND_OTHER
 
 
+# What reprs name the library: `torch.float32` where metatensor stands in for PyTorch.
+_spelling = "metatensor"
+
+
+def spelling():
+    """The name under which reprs show the library."""
+    return _spelling
+
+
+def set_spelling(str name not None):
+    """Show the library as `name` in the reprs of dtypes, sizes, layouts and memory formats."""
+    global _spelling
+    _spelling = name
+
+
 @cython.final
 @cython.binding(False)
 cdef class DType:
@@ -31,7 +46,7 @@ cdef class DType:
         return to_complex(self)
 
     def __repr__(self):
-        return f"metatensor.{self.name}"
+        return f"{_spelling}.{self.name}"
 
     def __reduce__(self):
         return (dtype_by_name, (self.name,))

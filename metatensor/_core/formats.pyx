@@ -5,13 +5,15 @@ from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, FORMAT_PRESERVE,
 )
 
+from metatensor._core.dtype import spelling
+
 
 @cython.final
 cdef class MemoryFormatTag:
     """In which order the dimensions of a dense tensor lie in memory."""
 
     def __repr__(self):
-        return f"metatensor.{self.name}"
+        return f"{spelling()}.{self.name}"
 
     def __reduce__(self):
         return (_by_name, (self.name,))
@@ -22,7 +24,7 @@ cdef class LayoutTag:
     """How a tensor is laid out in memory. Only `strided` has operators."""
 
     def __repr__(self):
-        return f"metatensor.{self.name}"
+        return f"{spelling()}.{self.name}"
 
     def __reduce__(self):
         return (_by_name, (self.name,))

@@ -3,6 +3,8 @@ from cpython.object cimport PyObject
 from metatensor._core.layout cimport mul_dims
 from metatensor._core.types cimport dim_t
 
+from metatensor._core.dtype import spelling
+
 cdef extern from *:
     """
     static PyObject *mt_alloc_tuple(PyObject *type, Py_ssize_t n) {
@@ -26,7 +28,7 @@ class Size(tuple):
         return n
 
     def __repr__(self):
-        return f"metatensor.Size({list(self)})"
+        return f"{spelling()}.Size({list(self)})"
 
     def __getitem__(self, index):
         item = tuple.__getitem__(self, index)

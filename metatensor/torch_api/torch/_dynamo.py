@@ -1,0 +1,50 @@
+"""Hints to a compiler that is not there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from metatensor.torch_api.torch.compiler import (
+    allow_in_graph, assume_constant_result, disable, is_compiling, reset, substitute_in_graph,
+)  # fmt: skip
+
+__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "explain", "graph_break",
+           "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "optimize", "reset",
+           "substitute_in_graph"]  # fmt: skip
+
+config = SimpleNamespace(
+    automatic_dynamic_shapes=True, cache_size_limit=8, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False,
+    optimize_ddp=True, suppress_errors=False, verbose=False, recompile_limit=8, accumulated_recompile_limit=256,
+    allow_unspec_int_on_nn_module=False, inline_inbuilt_nn_modules=True,
+)  # fmt: skip
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """``fn`` itself."""
+    return fn
+
+
+def graph_break(msg: str = "") -> None:
+    """There is no graph."""
+
+
+def mark_dynamic(t: Any, index: Any, **_: Any) -> None:
+    """No effect."""
+
+
+maybe_mark_dynamic = mark_static = mark_dynamic
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """No effect."""
+
+
+def optimize(*_: Any, **__: Any) -> Any:
+    """A decorator that returns what it gets."""
+    return lambda fn: fn
+
+
+def explain(f: Any, *_: Any, **__: Any) -> Any:
+    """NotImplementedError: there is no graph to explain."""
+    raise NotImplementedError("torch._dynamo.explain: nothing is compiled in metatensor")

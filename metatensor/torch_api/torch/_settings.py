@@ -1,0 +1,113 @@
+"""Settings of PyTorch that are kept and answered. They choose among algorithms that metatensor does not have."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+__all__ = [
+    "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode",
+    "get_float32_matmul_precision", "get_num_interop_threads", "get_num_threads",
+    "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode",
+    "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_warn_always",
+    "use_deterministic_algorithms",
+]  # fmt: skip
+
+_kept: dict[str, Any] = {
+    "threads": os.cpu_count() or 1,
+    "interop_threads": os.cpu_count() or 1,
+    "deterministic": False,
+    "warn_only": False,
+    "warn_always": False,
+    "precision": "highest",
+}
+
+
+def get_num_threads() -> int:
+    """The number that `set_num_threads` set; the kernels themselves use what NumPy's BLAS uses."""
+    return int(_kept["threads"])
+
+
+def set_num_threads(n: int) -> None:
+    """Keep ``n``, a positive int. RuntimeError for others."""
+    _kept["threads"] = _positive("set_num_threads", n)
+
+
+def get_num_interop_threads() -> int:
+    """The number that `set_num_interop_threads` set."""
+    return int(_kept["interop_threads"])
+
+
+def set_num_interop_threads(n: int) -> None:
+    """Keep ``n``, a positive int. RuntimeError for others."""
+    _kept["interop_threads"] = _positive("set_num_interop_threads", n)
+
+
+def _positive(name: str, n: Any) -> int:
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise TypeError(f"{name}: expected an int, got {type(n).__name__}")
+    if n < 1:
+        raise RuntimeError(f"{name}: expected a positive number of threads, got {n}")
+    return n
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Keep the choice. Every algorithm of metatensor's is deterministic."""
+    _kept["deterministic"], _kept["warn_only"] = bool(mode), bool(warn_only)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What `use_deterministic_algorithms` set."""
+    return bool(_kept["deterministic"])
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """What `use_deterministic_algorithms` set for `warn_only`."""
+    return bool(_kept["warn_only"])
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """0 or "default", 1 or "warn", 2 or "error"."""
+    modes: dict[Any, int] = {"default": 0, "warn": 1, "error": 2, 0: 0, 1: 1, 2: 2}
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"set_deterministic_debug_mode: expected an int or a str, got {type(debug_mode).__name__}")
+    if debug_mode not in modes:
+        raise RuntimeError(f"set_deterministic_debug_mode: expected default, warn or error, or 0, 1 or 2, got {debug_mode!r}")
+    use_deterministic_algorithms(modes[debug_mode] > 0, warn_only=modes[debug_mode] == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0 where off, 1 where it warns, 2 where it raises."""
+    return 0 if not _kept["deterministic"] else 1 if _kept["warn_only"] else 2
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Keep "highest", "high" or "medium". Products of float32 are computed in float32 always."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"set_float32_matmul_precision: expected highest, high or medium, got {precision!r}")
+    _kept["precision"] = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` set."""
+    return str(_kept["precision"])
+
+
+def set_warn_always(b: bool) -> None:
+    """Keep the choice."""
+    _kept["warn_always"] = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` set."""
+    return bool(_kept["warn_always"])
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: the processor's mode is left alone."""
+    return False
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True, as in PyTorch since 2.6. There is no C++ library to link with."""
+    return True
