@@ -1,0 +1,115 @@
+"""The few names of PyTorch's compiled module that libraries look at."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from metatensor._core.random import Generator
+from metatensor._core.size import Size
+from metatensor._core.tensor import Tensor as TensorBase
+from metatensor._core.thread import DisableTorchFunctionSubclass
+
+__all__ = ["DisableTorchFunctionSubclass", "DispatchKey", "Generator", "Graph", "Node", "Size", "TensorBase", "Value"]
+
+_has_cuda = _has_mps = _has_xpu = _has_mkldnn = has_cuda = False
+
+
+class DispatchKey(enum.Enum):
+    """The keys of PyTorch's dispatcher, by name; metatensor's has none."""
+
+    Undefined = 0
+    CPU = 1
+    CUDA = 2
+    Meta = 3
+    Autograd = 4
+    AutocastCPU = 5
+    AutocastCUDA = 6
+    CompositeImplicitAutograd = 7
+    CompositeExplicitAutograd = 8
+    FuncTorchDynamicLayerFrontMode = 9
+    PythonDispatcher = 10
+
+
+class DispatchKeySet:
+    """A set of keys."""
+
+    def __init__(self, *keys: Any) -> None:
+        self._keys = frozenset(keys)
+
+    def has(self, key: Any) -> bool:
+        """Whether a key is in it."""
+        return key in self._keys
+
+    def __or__(self, other: Any) -> DispatchKeySet:
+        return DispatchKeySet(*self._keys, *other._keys)
+
+
+class _ExcludeDispatchKeyGuard:
+    """A context without effect: there are no keys to leave out."""
+
+    def __init__(self, keys: Any) -> None:
+        self.keys = keys
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+class DisableTorchFunction:
+    """A context manager: inside, neither subclasses nor modes override tensor functions."""
+
+    def __init__(self) -> None:
+        self._subclass = DisableTorchFunctionSubclass()
+        self._level: Any = None
+
+    def __enter__(self) -> None:
+        from metatensor._core.modes import _disable_modes
+
+        self._subclass.__enter__()
+        self._level = _disable_modes()
+
+    def __exit__(self, *error: Any) -> None:
+        from metatensor._core.modes import _restore_modes
+
+        _restore_modes(self._level)
+        self._subclass.__exit__(*error)
+
+
+class Graph:
+    """A TorchScript graph; nothing is an instance."""
+
+
+class Value:
+    """A value of a TorchScript graph; nothing is an instance."""
+
+
+class Node:
+    """A step of a TorchScript graph; nothing is an instance."""
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is traced."""
+    return None
+
+
+def _get_accelerator() -> Any:
+    """The accelerator's device; the cpu's where there is none."""
+    import metatensor as mt
+    from metatensor.torch_api.torch import accelerator
+
+    found = accelerator.current_accelerator()
+    return mt.device("cpu") if found is None else found
+
+
+def _log_api_usage_once(*_: Any) -> None:
+    """No effect."""
+
+
+def _cuda_getDeviceCount() -> int:
+    """The number of CUDA devices."""
+    from metatensor.torch_api.torch import cuda
+
+    return int(cuda.device_count())

@@ -1,0 +1,27 @@
+"""Forward-mode derivatives. There are none yet: each says so when it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["dual_level", "make_dual", "unpack_dual"]
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: Any = None) -> Any:
+    """NotImplementedError."""
+    raise NotImplementedError("torch.autograd.forward_ad: metatensor does not compute derivatives yet")
+
+
+def unpack_dual(tensor: Any, *, level: Any = None) -> Any:
+    """NotImplementedError."""
+    raise NotImplementedError("torch.autograd.forward_ad: metatensor does not compute derivatives yet")
+
+
+class dual_level:
+    """NotImplementedError when it is entered."""
+
+    def __enter__(self) -> Any:
+        raise NotImplementedError("torch.autograd.forward_ad: metatensor does not compute derivatives yet")
+
+    def __exit__(self, *_: Any) -> None:
+        return None

@@ -1,0 +1,36 @@
+"""Functions that PyTorch has both here and at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import metatensor as mt
+from metatensor import (
+    atleast_1d, atleast_2d, atleast_3d, block_diag, broadcast_shapes, broadcast_tensors, cartesian_prod, cdist,
+    chain_matmul, einsum, istft, lu, meshgrid, norm, split, stft, tensordot, unique, unique_consecutive, unravel_index,
+)  # fmt: skip
+
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
+    "cartesian_prod", "cdist", "chain_matmul", "cond", "einsum", "istft", "lu", "meshgrid", "norm", "split", "stft",
+    "tensordot", "unique", "unique_consecutive", "unravel_index", "vmap", "while_loop",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "vmap":
+        return mt.func.vmap
+    raise AttributeError(f"module 'torch.functional' has no attribute {name!r} (metatensor stands in the place of PyTorch)")
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """``true_fn(*operands)`` where ``pred``, a bool or a tensor of one element, is true, else ``false_fn(*operands)``."""
+    return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
+    """``body_fn`` over and over, while ``cond_fn`` of what it returned is true."""
+    while cond_fn(*carried_inputs):
+        carried_inputs = body_fn(*carried_inputs)
+    return carried_inputs

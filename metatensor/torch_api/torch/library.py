@@ -1,0 +1,380 @@
+"""Operators of one's own in PyTorch's spelling, on top of `metatensor.library`.
+
+An operator that was given a fake (meta) function has its results' metadata from there, on every device. One that was
+given none is run for them where its arguments have data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import threading
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import metatensor as mt
+from metatensor import library as core
+from metatensor._core.op import registry
+
+__all__ = [
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck",
+    "register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap",
+    "triton_op", "wrap_triton",
+]  # fmt: skip
+
+DEVICES = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "XPU": "xpu", "MPS": "mps", "HPU": "hpu"}
+EVERY = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional", "BackendSelect")
+IGNORED = re.compile(r"Autograd|Autocast|ADInplaceOrView|Functionalize|Functorch|Python|Batched|Vmap|FuncTorch")
+
+_run = threading.local()
+
+
+class _Record:
+    """What is known of an operator: its fake function, and what computes it on a device type (None: on any)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fake: Callable[..., Any] | None = None
+        self.kernels: dict[str | None, Callable[..., Any]] = {}
+        self.backward: Callable[..., Any] | None = None
+
+    def meta(self, *args: Any, **kwargs: Any) -> Any:
+        """The meta function: what the fake function gives; else what running gives, kept for `compute`."""
+        _run.outcome = None
+        if self.fake is not None:
+            return self.fake(*args, **kwargs)
+        tensors = [t for t in _tensors((args, kwargs))]
+        kind = next((t.device.type for t in tensors), "cpu")
+        function = self.kernels.get(kind, self.kernels.get(None))
+        if function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
+            raise NotImplementedError(
+                f"{self.name}: there is nothing that says what it gives for tensors on {kind}; "
+                f"use @torch.library.register_fake({self.name!r})"
+            )
+        result = function(*args, **kwargs)
+        _run.outcome = (self, result)
+        return result
+
+    def compute(self, kind: str) -> Callable[..., Any]:
+        """The kernel for a device type, in metatensor's form: it gets the results, and may return others."""
+
+        def kernel(out: Any, *args: Any) -> Any:
+            owner, result = getattr(_run, "outcome", None) or (None, None)
+            _run.outcome = None
+            if owner is self:
+                return result
+            return self.kernels.get(kind, self.kernels.get(None))(*args)  # type: ignore[misc]
+
+        return kernel
+
+    def add(self, device_type: str | None, function: Callable[..., Any]) -> None:
+        """Let ``function`` compute on a device type."""
+        if device_type == "meta":
+            self.fake = function
+            return
+        if device_type in self.kernels:
+            raise RuntimeError(f"{self.name}: a kernel for {device_type or 'all devices'} is registered already")
+        self.kernels[device_type] = function
+        for kind in (device_type,) if device_type else ("cpu", "cuda"):
+            if core.find_kernel(self.name, kind) is None:
+                core.kernel(self.name, kind)(self.compute(kind))
+
+
+_records: dict[str, _Record] = {}
+_lock = threading.RLock()
+
+
+def _tensors(value: Any) -> Iterable[mt.Tensor]:
+    if isinstance(value, mt.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))
+
+
+_TYPES = {"SymInt": "int", "ScalarType": "dtype", "Device": "device", "Layout": "layout", "MemoryFormat": "memory_format",
+          "Generator": "generator", "SymFloat": "float", "SymBool": "bool", "complex": "Scalar", "Dimname": "str"}  # fmt: skip
+
+
+def _translate(schema: str) -> str:
+    """PyTorch's schema text in metatensor's words."""
+    for theirs, ours in _TYPES.items():
+        schema = re.sub(rf"\b{theirs}\b", ours, schema)
+    return re.sub(r"Tensor\?\[\]", "any", schema)
+
+
+def _define(name: str, schema: str) -> Any:
+    """Make the operator with a record of what it will be given."""
+    name = name.partition(".")[0] if "::" not in name else name
+    with _lock:
+        record = _records[name] = _Record(name)
+        made = core.define(_translate(f"{name}{schema}"))
+        core.meta(name)(record.meta)
+    return made
+
+
+def _record(name: Any) -> _Record:
+    """The record of an operator, given by its name or itself."""
+    if isinstance(name, CustomOpDef):
+        name = name._qualname
+    elif not isinstance(name, str):
+        name = getattr(name, "name", name)
+    record = _records.get(name.removesuffix(".default"))
+    if record is None:
+        raise RuntimeError(f"{name}: there is no operator of this name that was defined through torch.library")
+    return record
+
+
+class Library:
+    """Operators of one namespace: `define` declares them, `impl` says how one is computed on a device."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("DEF", "FRAGMENT", "IMPL"):
+            raise ValueError(f"torch.library.Library: the kind is DEF, FRAGMENT or IMPL, got {kind!r}")
+        if kind in ("DEF", "FRAGMENT") and ns in ("aten", "prim", "prims"):
+            raise ValueError(f"torch.library.Library: the namespace {ns!r} is PyTorch's own")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Declare an operator by its schema, ``"scale(Tensor x, float by) -> Tensor"``; returns its name."""
+        name = schema.partition("(")[0].strip()
+        _define(f"{self.ns}::{name}", schema[schema.index("(") :])
+        return name
+
+    def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False) -> None:
+        """Let ``fn`` compute an operator for a dispatch key: CPU, CUDA, Meta, or a Composite one for all devices."""
+        name = op_name if isinstance(op_name, str) else op_name.name
+        qualified = name if "::" in name else f"{self.ns}::{name}"
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        if fn is fallthrough_kernel or IGNORED.search(key) and key not in EVERY:
+            return  # there is no such step here
+        if key in EVERY:
+            _record(qualified).add(None, fn)
+        elif key in DEVICES:
+            _record(qualified).add(DEVICES[key], fn)
+        else:
+            raise RuntimeError(f"torch.library.Library.impl: unknown dispatch key {key!r}")
+
+    def _register_fake(self, op_name: str, fn: Any, *_: Any, **__: Any) -> None:
+        register_fake(f"{self.ns}::{op_name}", fn)
+
+    def _destroy(self) -> None:
+        """No effect: operators last as long as the process."""
+
+
+def fallthrough_kernel(*_: Any) -> None:
+    """What stands for doing nothing at a dispatch key."""
+    raise NotImplementedError("torch.library.fallthrough_kernel: is given to Library.impl, not called")
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Declare the operator ``"ns::name"`` with a schema without its name, ``"(Tensor x) -> Tensor"``."""
+    _define(qualname, schema)
+
+
+def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
+    """Let ``func`` compute an operator on some device types, or for a dispatch key. Without it, a decorator."""
+
+    def register(function: Any) -> Any:
+        for kind in (types,) if isinstance(types, str) else types:
+            if kind in EVERY or kind == "default":
+                _record(qualname).add(None, function)
+            else:
+                _record(qualname).add(DEVICES.get(kind, kind), function)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_fake(op: Any, func: Any = None, /, *, lib: Library | None = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
+    """Let ``func`` say what an operator gives, on tensors without data. Without it, a decorator."""
+
+    def register(function: Any) -> Any:
+        record = _record(op)
+        if record.fake is not None and not allow_override:
+            raise RuntimeError(f"register_fake: {record.name} has a fake function already")
+        record.fake = function
+        return function
+
+    return register if func is None else register(func)
+
+
+impl_abstract = register_fake
+
+
+def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
+    """Let ``func`` compute an operator on some device types (None: all). Without it, a decorator."""
+
+    def register(function: Any) -> Any:
+        for kind in (device_types,) if device_types is None or isinstance(device_types, str) else device_types:
+            _record(op).add(kind, function)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, lib: Library | None = None) -> None:
+    """Keep how an operator's gradient is computed, for when there is a backward."""
+    _record(op).backward = backward
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None) -> None:
+    """NotImplementedError: operators of one's own keep their dtypes under autocast."""
+    raise NotImplementedError("torch.library.register_autocast: operators of one's own keep their dtypes under autocast")
+
+
+def register_vmap(op: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
+    """Without effect: vmap runs an operator slice by slice. Without a function, a decorator."""
+    return (lambda function: function) if func is None else func
+
+
+def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
+    """NotImplementedError: override operators with ``__torch_function__`` or a mode instead."""
+    raise NotImplementedError("torch.library.register_torch_dispatch: use __torch_function__, or a mode")
+
+
+class FakeContext:
+    """What a fake function can ask for."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """DataDependentError: a size that depends on values is not known without them."""
+        raise mt.DataDependentError("torch.library.get_ctx().new_dynamic_size: a size that depends on values is unknown without data")
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def get_ctx() -> FakeContext:
+    """The context of a fake function."""
+    return FakeContext()
+
+
+# Operators from functions ---------------------------------------------------------------------------------------------------
+
+
+def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any = (), op_name: str | None = None) -> str:
+    """The schema of a function with annotated parameters, without a name or with ``op_name``."""
+    mutated = _mutated(prototype_function, mutates_args)
+    text = core.infer_schema(prototype_function, "ns::name", mutated)
+    returns = _returns(typing.get_type_hints(prototype_function).get("return", inspect.Parameter.empty))
+    head = text[len("ns::name") :].rpartition(" -> ")[0]
+    return f"{op_name or ''}{head} -> {returns}"
+
+
+def _mutated(function: Callable[..., Any], mutates_args: Any) -> tuple[str, ...]:
+    if mutates_args == "unknown":
+        hints = typing.get_type_hints(function)
+        return tuple(name for name in inspect.signature(function).parameters if hints.get(name) is mt.Tensor)
+    return tuple(mutates_args)
+
+
+def _returns(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        raise ValueError("infer_schema: a return annotation is missing")
+    if annotation in (None, type(None)):
+        return "()"
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is tuple and Ellipsis not in parts:
+        return f"({', '.join(map(_returns, parts))})"
+    if typing.get_origin(annotation) in (list, tuple, Sequence):
+        return f"{_returns(parts[0])}[]"
+    known = {mt.Tensor: "Tensor", int: "int", float: "float", bool: "bool"}
+    if annotation not in known:
+        raise ValueError(f"infer_schema: cannot express the return type {annotation!r} in a schema")
+    return known[annotation]
+
+
+class CustomOpDef:
+    """What `custom_op` makes of a function: the operator, to call and to tell more about."""
+
+    def __init__(self, qualname: str, function: Callable[..., Any], op: Any) -> None:
+        self._qualname, self._init_fn, self._op = qualname, function, op
+        self._namespace, _, self._name = qualname.partition("::")
+        self.__name__ = self._name
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._op(*args, **kwargs)
+
+    @property
+    def _opoverload(self) -> Any:
+        return self._op
+
+    def register_fake(self, fn: Any, /) -> Any:
+        """Let ``fn`` say what the operator gives."""
+        record = _record(self._qualname)
+        record.fake = fn
+        return fn
+
+    def register_kernel(self, device_types: Any, fn: Any = None, /) -> Any:
+        """Let ``fn`` compute it on some device types."""
+        return register_kernel(self._qualname, device_types, fn)
+
+    def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Any = None) -> None:
+        """Keep how its gradient is computed."""
+        register_autograd(self._qualname, backward, setup_context=setup_context)
+
+    def register_vmap(self, func: Any = None) -> Any:
+        """Without effect."""
+        return register_vmap(self._qualname, func)
+
+    @contextlib.contextmanager
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
+        """Inside, whether the kernel of a device type is used, or that of all."""
+        kernels = _record(self._qualname).kernels
+        kept = None if enabled else kernels.pop(device_type, None)
+        try:
+            yield
+        finally:
+            if kept is not None:
+                kernels[device_type] = kept
+
+
+def custom_op(
+    name: str, fn: Any = None, /, *, mutates_args: Any, device_types: Any = None, schema: str | None = None, tags: Any = None
+) -> Any:
+    """Decorator: make an operator of a function that computes it. Tell what it gives with `CustomOpDef.register_fake`."""
+
+    def make(function: Callable[..., Any]) -> CustomOpDef:
+        text = schema if schema is not None else infer_schema(function, mutates_args=mutates_args)
+        op = _define(name, text)
+        made = CustomOpDef(name, function, op)
+        register_kernel(name, device_types, function)
+        return made
+
+    return make if fn is None else make(fn)
+
+
+def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
+    """As `custom_op`: the function launches Triton kernels, which cannot run on metatensor's tensors."""
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+
+
+def wrap_triton(triton_kernel: Any, /) -> Any:
+    """The kernel itself."""
+    return triton_kernel
+
+
+def opcheck(op: Any, args: tuple, kwargs: Any = None, *, test_utils: Any = None, raise_exception: bool = True,
+            atol: float | None = None, rtol: float | None = None) -> dict[str, str]:  # fmt: skip
+    """Check an operator on a sample: what its fake function says against what it computes. See `metatensor.testing.check_op`."""
+    from metatensor.testing import check_op
+
+    target = registry[_record(op).name]
+    try:
+        check_op(target, [(args, kwargs or {})])
+    except AssertionError as error:
+        if raise_exception:
+            raise
+        return {"test_faketensor": str(error)}
+    return {"test_faketensor": "SUCCESS"}

@@ -1,0 +1,3 @@
+"""Whether memory that is not initialised is filled where algorithms are to be deterministic; kept, without effect."""
+
+fill_uninitialized_memory = True

@@ -1,0 +1,5 @@
+"""Handles of hooks."""
+
+from metatensor.nn._hooks import RemovableHandle
+
+__all__ = ["RemovableHandle"]

@@ -1,0 +1,10 @@
+"""Optimising TorchScript for phones, which needs PyTorch."""
+
+from typing import Any
+
+__all__ = ["optimize_for_mobile"]
+
+
+def optimize_for_mobile(script_module: Any, *_: Any, **__: Any) -> Any:
+    """NotImplementedError: there is no TorchScript."""
+    raise NotImplementedError("torch.utils.mobile_optimizer: there is no TorchScript to optimise without PyTorch")
