@@ -1,0 +1,7 @@
+"""Settings of PyTorch's libraries: kept and answered, though metatensor's kernels do not read them."""
+
+from __future__ import annotations
+
+from metatensor.torch_api._lazy import attributes
+
+__getattr__, __dir__ = attributes(__name__, ("cuda", "cudnn", "mps"))

@@ -1,0 +1,1 @@
+"""Settings of PyTorch's CUDA libraries."""

@@ -1,0 +1,1 @@
+"""Settings of cuDNN, which metatensor does not call."""

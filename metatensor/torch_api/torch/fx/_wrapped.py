@@ -1,0 +1,27 @@
+"""Functions that a tracer records as one call."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["WRAPPED", "wrap"]
+
+WRAPPED: list[tuple[dict[str, Any], str]] = []
+"""The namespaces and the names in them that were given to `wrap`."""
+
+
+def wrap(fn_or_name: Any) -> Any:
+    """Register a function of the calling module, or the name of one, to be traced as one call; returns it unchanged."""
+    if callable(fn_or_name):
+        code = getattr(fn_or_name, "__code__", None)
+        name = fn_or_name.__name__ if code is None else code.co_name
+    elif isinstance(fn_or_name, str):
+        name = fn_or_name
+    else:
+        raise RuntimeError(f"torch.fx.wrap: expected a function or the name of one, got {type(fn_or_name).__name__}")
+    frame = sys._getframe(1)
+    if frame.f_code.co_name != "<module>":
+        raise NotImplementedError("torch.fx.wrap: must be called at the top level of a module")
+    WRAPPED.append((frame.f_globals, name))
+    return fn_or_name
