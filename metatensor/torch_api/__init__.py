@@ -11,7 +11,6 @@ While it is installed, ``import torch`` and its submodules resolve to metatensor
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 import threading
 from types import TracebackType
@@ -60,7 +59,6 @@ def install() -> Installation:
             )
         sys.meta_path.insert(0, _finder)
         set_spelling("torch")
-        importlib.metadata.MetadataPathFinder.invalidate_caches()
         return Installation(fresh=True)
 
 

@@ -3,6 +3,8 @@
 A name that is neither is an AttributeError.
 """
 
+from __future__ import annotations as _annotations
+
 import builtins as _builtins
 import math as _math
 from collections.abc import Callable as _Callable
@@ -117,12 +119,12 @@ class SymBool(SymInt):
 
 def sym_int(a: _Any) -> int:
     """``a`` as an int, rounded towards zero."""
-    return int(a)
+    return _builtins.int(a)
 
 
 def sym_float(a: _Any) -> float:
     """``a`` as a float."""
-    return float(a)
+    return _builtins.float(a)
 
 
 def sym_not(a: _Any) -> bool:
@@ -164,7 +166,7 @@ def _assert(condition: _Any, message: str) -> None:
 
 
 def _check_with(kind: type[Exception], cond: _Any, message: _Callable[[], str] | None = None) -> None:
-    if not isinstance(cond, bool):
+    if not isinstance(cond, _builtins.bool):
         raise TypeError(f"_check: cond must be a bool, got {type(cond).__name__}")
     if not cond:
         raise kind("a check failed" if message is None else str(message()))
