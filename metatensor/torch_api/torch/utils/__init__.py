@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 """Utilities beside tensors and modules; each module is loaded when it is first named."""
 
 from __future__ import annotations
@@ -47,10 +46,3 @@ def swap_tensors(t1: mt.Tensor, t2: mt.Tensor) -> None:
 def get_cpp_backtrace(frames_to_skip: int = 0, maximum_number_of_frames: int = 64) -> str:
     """An empty str: there are no C++ frames."""
     return ""
-=======
-"""What `torch.utils` has: data loading, and more."""
-
-from metatensor.torch_api._lazy import attributes
-
-__getattr__, __dir__ = attributes(__name__, ("data",))
->>>>>>> ha
