@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from metatensor._core.where import location_of
 from metatensor.analysis.census import Census
 from metatensor.analysis.describe import bytes_text, count_text, describe, relative, spec_text
 from metatensor.analysis.estimate import at_inference, report_of
-from metatensor.analysis.record import Progress, Recorder, failure_of, location_of
+from metatensor.analysis.record import Progress, Recorder, failure_of
 from metatensor.analysis.report import Report
 
 __all__ = ["CheckResult", "Overrun", "build_failure", "check", "run_check"]

@@ -15,13 +15,14 @@ from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from metatensor._core.modes import DispatchMode, MemoryTracker
+from metatensor._core.where import is_ours
 from metatensor.analysis.census import Census
 from metatensor.analysis.describe import describe
 from metatensor.analysis.report import Gap, Peak
 from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.rules.flops import FREE, UNCOUNTED, classify
 
-__all__ = ["Failure", "Progress", "Recorder", "failure_of", "location_of"]
+__all__ = ["Failure", "Progress", "Recorder", "failure_of"]
 
 Progress = Callable[[int, int, str], None]
 """Called as ``progress(done, modules, path)`` after each call of a module."""
@@ -171,26 +172,9 @@ class Recorder(DispatchMode):
         """The innermost line outside metatensor between ``frame`` and the start; the innermost inside where none is."""
         inside = None
         while frame is not None and frame is not self._start:
-            if not _is_ours(frame):
+            if not is_ours(frame):
                 return f"{frame.f_code.co_filename}:{frame.f_lineno}"
             if inside is None:
                 inside = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             frame = frame.f_back
         return inside
-
-
-def location_of(traceback: TracebackType | None) -> str | None:
-    """The innermost line of a traceback that is not metatensor's, ``file:line``."""
-    found = None
-    while traceback is not None:
-        filename = traceback.tb_frame.f_code.co_filename
-        if not filename.startswith("<") and not _is_ours(traceback.tb_frame):
-            found = f"{filename}:{traceback.tb_lineno}"
-        traceback = traceback.tb_next
-    return found
-
-
-def _is_ours(frame: FrameType) -> bool:
-    """Whether a frame is in metatensor or one of its plugins (compiled code has frames in tracebacks, too)."""
-    name = frame.f_globals.get("__name__", "")
-    return name == "metatensor" or name.startswith(("metatensor.", "metatensor_"))

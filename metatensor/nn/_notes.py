@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 import weakref
 from typing import TYPE_CHECKING
+
+from metatensor._core.where import line_of, running_line
 
 if TYPE_CHECKING:
     from metatensor.nn.module import Module
@@ -14,11 +18,13 @@ __all__ = ["ModulePath", "add_module_note"]
 class ModulePath(str):
     """Path of the module that failed, seen from the outermost one: ``"encoder.layers.3"``; ``""`` for that itself.
 
-    ``leaf`` is the class name of the module that failed. Copies and pickles as a plain str.
+    ``leaf`` is the class name of the module that failed, ``line`` the line of code, outside metatensor, that failed or
+    called it, as ``"file:number"`` (None where there is none). Copies and pickles as a plain str.
     """
 
-    __slots__ = ("leaf", "note", "outermost")
+    __slots__ = ("leaf", "line", "note", "outermost")
     leaf: str
+    line: str | None
     note: str
     outermost: weakref.ref[Module]
 
@@ -41,16 +47,27 @@ def add_module_note(error: BaseException, module: Module) -> None:
             return
         step = _name_within(module, child) or f"<{type(child).__name__}>"
         path = ModulePath(f"{step}.{inner}" if inner else step)
-        path.leaf = inner.leaf
-        path.note = f"in module {path} ({path.leaf}) of {type(module).__name__}"
+        path.leaf, path.line = inner.leaf, inner.line
+        path.note = f"in module {path} ({path.leaf}) of {type(module).__name__}" + _at(path.line)
         _replace_note(error, inner.note, path.note)
     else:
         path = ModulePath("")
         path.leaf = type(module).__name__
-        path.note = f"in module {path.leaf}"
+        found = line_of(error.__traceback__) or running_line(sys._getframe(1))
+        path.line = None if found is None else f"{found[0]}:{found[1]}"
+        path.note = f"in module {path.leaf}" + _at(path.line)
         _add_note(error, path.note)
     path.outermost = weakref.ref(module)
     error.module_path = path  # type: ignore[attr-defined]
+
+
+def _at(line: str | None) -> str:
+    """The line to look at, with what is written there."""
+    if line is None:
+        return ""
+    filename, _, number = line.rpartition(":")
+    text = linecache.getline(filename, int(number)).strip()
+    return f", at {line}: {text}" if text else f", at {line}"
 
 
 def _name_within(module: Module, child: Module) -> str | None:

@@ -46,7 +46,11 @@ def test_the_path_of_the_failing_module():
     assert isinstance(error, RuntimeError)
     assert error.module_path == "encoder.layers.2.attn.q_proj"
     assert error.module_path.leaf == "Linear"
-    assert error.__notes__ == ["in module encoder.layers.2.attn.q_proj (Linear) of Model"]
+    place = f"{__file__}:{Block.forward.__code__.co_firstlineno + 1}"
+    assert error.module_path.line == place
+    assert error.__notes__ == [
+        f'in module encoder.layers.2.attn.q_proj (Linear) of Model, at {place}: return self.attn["q_proj"](x)'
+    ]
 
 
 def test_an_error_of_the_outermost_module():
@@ -55,7 +59,15 @@ def test_an_error_of_the_outermost_module():
             raise ValueError("no")
 
     error = failure(Broken())
-    assert error.module_path == "" and error.__notes__ == ["in module Broken"]
+    assert error.module_path == "" and error.module_path.line == f"{__file__}:{Broken.forward.__code__.co_firstlineno + 1}"
+    assert error.__notes__ == [f'in module Broken, at {error.module_path.line}: raise ValueError("no")']
+
+
+def test_the_line_is_that_of_the_caller_where_no_other_is_the_users():
+    model = nn.Sequential(nn.ReLU(), nn.Linear(3, 3))
+    with pytest.raises(RuntimeError) as caught:
+        model(mt.ones(2, 8))
+    assert caught.value.__notes__[0].endswith("model(mt.ones(2, 8))")
 
 
 def test_the_same_with_hooks():
@@ -117,7 +129,8 @@ def test_other_notes_stay():
                 error.__notes__.append("passed by")
                 raise
 
-    assert failure(Outer()).__notes__ == ["mine", "in module inner (Noting) of Outer", "passed by"]
+    mine, path, passed = failure(Outer()).__notes__
+    assert mine == "mine" and path.startswith("in module inner (Noting) of Outer, at ") and passed == "passed by"
 
 
 def test_an_error_that_is_caught_leaves_no_trace():

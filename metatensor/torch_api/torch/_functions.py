@@ -12,7 +12,7 @@ import metatensor as mt
 from metatensor._core.thread import DisableTorchFunctionSubclass
 
 __all__ = [
-    "AcceleratorError", "DisableTorchFunctionSubclass", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt", "_assert", "_check",
+    "AcceleratorError", "DisableTorchFunctionSubclass", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check",
     "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with", "_check_type",
     "_check_value", "_check_with", "_is_all_true", "_shape_as_tensor", "compile", "get_device_module", "is_anomaly_enabled",
     "is_distributed", "is_vulkan_available", "legacy_contiguous_format", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
@@ -144,6 +144,12 @@ def _check_type(cond: Any, message: Callable[[], str] | None = None) -> None:
 def _check_not_implemented(cond: Any, message: Callable[[], str] | None = None) -> None:
     """NotImplementedError where ``cond`` is False."""
     _check_with(NotImplementedError, cond, message)
+
+
+def _assert_async(cond: Any, message: str = "") -> None:
+    """RuntimeError where a tensor of one element with data is zero."""
+    if cond.untyped_storage().data is not None and not cond:
+        raise RuntimeError(message or "_assert_async: the tensor is zero")
 
 
 def typename(obj: Any, /) -> str:
