@@ -240,11 +240,56 @@ def __reduce_ex__(self, protocol):
     return reduce_tensor(self)
 
 
+def new(self, *args, device=None):
+    """An uninitialised tensor of this dtype, on this device, of sizes; or one with the values of a sequence."""
+    from metatensor._core import more_methods
+    return more_methods.new(self, args, device)
+
+
+def apply_(self, callable):
+    """Replace each element by what `callable` gives for it, on cpu."""
+    from metatensor._core import more_methods
+    return more_methods.apply_(self, callable)
+
+
+def map_(self, tensor, callable):
+    """Replace each element by what `callable` gives for it and its counterpart in `tensor`, on cpu."""
+    from metatensor._core import more_methods
+    return more_methods.map_(self, tensor, callable)
+
+
+def register_hook(self, hook):
+    """Keep a function to call with the gradient, once there is a backward; the result takes it away again."""
+    from metatensor._core import more_methods
+    return more_methods.register_hook(self, hook)
+
+
+def register_post_accumulate_grad_hook(self, hook):
+    """Keep a function to call after the gradient was added to; for leaves that require grad."""
+    from metatensor._core import more_methods
+    return more_methods.register_post_accumulate_grad_hook(self, hook)
+
+
+def record_stream(self, stream):
+    """No effect: memory is not given to another stream while a tensor uses it."""
+
+
+def to_dense(self, dtype=None, *, masked_grad=None):
+    """This tensor, which is dense; in another dtype where one is given."""
+    return self if dtype is None else self.to(dtype)
+
+
+def add_method(str name not None, function):
+    """Give Tensor a method under `name`; for parts of metatensor that bring their own."""
+    type_set(Tensor, name, function)
+
+
 cdef tuple _methods = (
     element_size, data_ptr, is_floating_point, is_complex, is_signed, is_conj, is_neg, is_inference,
     get_device, dense_dim, sparse_dim, is_distributed, __reversed__, _is_view, as_subclass, requires_grad_, retain_grad,
     backward, numpy, __array__, __array_wrap__, __dlpack__,
-    __dlpack_device__, __deepcopy__, __reduce_ex__,
+    __dlpack_device__, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
+    register_post_accumulate_grad_hook, record_stream, to_dense,
 )
 
 type_set(Tensor, "__torch_function__", classmethod(__torch_function__))

@@ -1,0 +1,90 @@
+"""Methods of Tensor that are seldom called, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import metatensor as mt
+
+__all__ = ["apply_", "map_", "new", "register_hook", "register_post_accumulate_grad_hook"]
+
+
+def new(tensor: Any, args: tuple, device: Any) -> Any:
+    """What ``tensor.new(*args)`` gives: by sizes, by values, or a tensor that views another one's elements."""
+    place = tensor.device if device is None else mt.device(device)
+    if place.type != tensor.device.type:
+        raise RuntimeError(f"new: the tensor is on {tensor.device}, so device= cannot be {place}")
+    if len(args) == 1 and isinstance(args[0], mt.Tensor):
+        if args[0].dtype is not tensor.dtype or args[0].device.type != tensor.device.type:
+            raise TypeError(f"new: expected a {tensor.dtype} tensor on {tensor.device}, got {args[0].dtype} on {args[0].device}")
+        return args[0].alias()
+    if len(args) == 1 and isinstance(args[0], mt.UntypedStorage):
+        count = args[0].nbytes() // tensor.dtype.itemsize
+        return mt.empty(0, dtype=tensor.dtype, device=place).set_(args[0], 0, (count,))
+    if len(args) == 1 and not isinstance(args[0], (int, mt.Size)):
+        return mt.tensor(args[0], dtype=tensor.dtype, device=place)
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], mt.Size) else args
+    return mt.empty(tuple(sizes) if sizes else (0,), dtype=tensor.dtype, device=place)
+
+
+def _values(op: str, tensor: Any) -> Any:
+    if tensor.device.type != "cpu":
+        raise TypeError(f"{op}: calls Python for each element, on cpu only; the tensor is on {tensor.device}")
+    return tensor.detach()
+
+
+def apply_(tensor: Any, function: Callable[[Any], Any]) -> Any:
+    """See `Tensor.apply_`."""
+    flat = [function(value) for value in _values("apply_", tensor).reshape(-1).tolist()]
+    return tensor.copy_(mt.tensor(flat, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape))
+
+
+def map_(tensor: Any, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+    """See `Tensor.map_`."""
+    mine, theirs = _values("map_", tensor), _values("map_", other).expand(tensor.shape)
+    flat = [function(a, b) for a, b in zip(mine.reshape(-1).tolist(), theirs.reshape(-1).tolist(), strict=True)]
+    return tensor.copy_(mt.tensor(flat, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape))
+
+
+class _Handle:
+    """Takes a hook away again."""
+
+    def __init__(self, hooks: dict[str, list], kind: str, hook: Any) -> None:
+        self._hooks, self._kind, self._hook = hooks, kind, hook
+
+    def remove(self) -> None:
+        """Forget the hook; once is enough."""
+        kept = self._hooks.get(self._kind, [])
+        if self._hook in kept:
+            kept.remove(self._hook)
+
+    def __enter__(self) -> _Handle:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.remove()
+
+
+def _keep(tensor: Any, kind: str, hook: Any) -> _Handle:
+    if not callable(hook):
+        raise TypeError(f"{kind}: expected something to call, got {type(hook).__name__}")
+    hooks = tensor.__dict__.setdefault("_gradient_hooks", {})
+    hooks.setdefault(kind, []).append(hook)
+    return _Handle(hooks, kind, hook)
+
+
+def register_hook(tensor: Any, hook: Any) -> _Handle:
+    """See `Tensor.register_hook`. RuntimeError for a tensor that requires no grad."""
+    if not tensor.requires_grad:
+        raise RuntimeError("register_hook: the tensor does not require grad")
+    return _keep(tensor, "register_hook", hook)
+
+
+def register_post_accumulate_grad_hook(tensor: Any, hook: Any) -> _Handle:
+    """See `Tensor.register_post_accumulate_grad_hook`. RuntimeError for a tensor that is no leaf or requires no grad."""
+    if not tensor.requires_grad:
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor does not require grad")
+    if not tensor.is_leaf:
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is no leaf")
+    return _keep(tensor, "register_post_accumulate_grad_hook", hook)
