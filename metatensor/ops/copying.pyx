@@ -15,7 +15,7 @@ from metatensor._core.types cimport (
 )
 from metatensor.ops.factory cimport check_fill, format_arg, make_like
 
-from metatensor._core.dtype import dtype_by_name
+from metatensor._core.dtype import dtype_by_name, spelling
 from metatensor._core.formats import contiguous_format, preserve_format
 
 
@@ -237,7 +237,9 @@ cdef object type_body(Call* c):
     cdef Device device = None
     if wanted is None:
         place = "" if t.storage.device is cpu_device() else f"{t.storage.device.type}."
-        return f"metatensor.{place}{_TYPE_NAMES.get(t.dtype.name, t.dtype.name)}"
+        return f"{spelling()}.{place}{_TYPE_NAMES.get(t.dtype.name, t.dtype.name)}"
+    if hasattr(wanted, "device_type"):      # a class such as torch.FloatTensor
+        return _to(c, t, <DType?>wanted.dtype, as_device(wanted.device_type), bool_arg(c, 2), False, None)
     if isinstance(wanted, str):
         parts = wanted.split(".")
         names = [dtype for dtype, text in _TYPE_NAMES.items() if text == parts[len(parts) - 1]]
