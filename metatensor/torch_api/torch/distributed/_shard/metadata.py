@@ -1,0 +1,23 @@
+"""What is known of a part of a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ShardMetadata"]
+
+
+@dataclass
+class ShardMetadata:
+    """Where a part begins, its sizes, and where it is. ValueError where these do not fit together."""
+
+    shard_offsets: list[int]
+    shard_sizes: list[int]
+    placement: Any = None
+
+    def __post_init__(self) -> None:
+        if len(self.shard_offsets) != len(self.shard_sizes):
+            raise ValueError(f"ShardMetadata: {len(self.shard_offsets)} offsets and {len(self.shard_sizes)} sizes")
+        if any(value < 0 for value in (*self.shard_offsets, *self.shard_sizes)):
+            raise ValueError(f"ShardMetadata: offsets and sizes are not negative, got {self.shard_offsets} and {self.shard_sizes}")
