@@ -43,6 +43,8 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
         columns *= b.sizes[i]
     for i in dims_a:
         k *= a.sizes[i]
+    if not free_a and not free_b:
+        return call("dot", (call("reshape", (permuted(a, dims_a), (k,))), call("reshape", (permuted(b, dims_b), (k,)))))
     left = call("reshape", (permuted(a, free_a + dims_a), (rows, k)))
     right = call("reshape", (permuted(b, dims_b + free_b), (k, columns)))
     return call("reshape", (call("mm", (left, right)), shape))

@@ -8,7 +8,7 @@ import metatensor as mt
 from metatensor._core.op import Op, registry
 from metatensor.library import Namespace
 
-__all__ = ["OpOverload", "OpOverloadPacket", "classes", "ops"]
+__all__ = ["OpOverload", "OpOverloadPacket", "Packet", "classes", "ops"]
 
 OpOverload = OpOverloadPacket = Op
 
@@ -30,15 +30,19 @@ class _Aten:
             for candidate in (_ATEN.get(name), name, f"nn.functional.{name}", f"linalg.{name.removeprefix('linalg_')}",
                               f"special.{name.removeprefix('special_')}", f"fft.{name.removeprefix('fft_')}"):  # fmt: skip
                 if candidate in registry:
-                    return _Packet(registry[candidate])
+                    return Packet(registry[candidate], f"aten.{name}")
         raise AttributeError(f"torch.ops.aten has no operator {name!r} (metatensor stands in the place of PyTorch)")
 
 
-class _Packet:
+class Packet:
     """An operator with its overloads as attributes: they are one operator here, which tells them apart itself."""
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: Any, name: str) -> None:
         self._op = op
+        self._name = name
+
+    def __str__(self) -> str:
+        return self._name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._op(*args, **kwargs)
@@ -99,7 +103,8 @@ class Space(Namespace):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Packet(super().__getattr__(name))
+        found = super().__getattr__(name)
+        return Packet(found, found.name.replace("::", "."))
 
 
 class _Classes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
@@ -14,7 +15,8 @@ class ModuleTracker:
 
     def __init__(self) -> None:
         self.parents: set[str] = {"Global"}
-        self._names: dict[int, str] = {}
+        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self._handles: list[Any] = []
 
     @property
@@ -35,11 +37,13 @@ class ModuleTracker:
         self.parents = {"Global"}
 
     def _name(self, module: Any) -> str:
-        if id(module) not in self._names:
-            root = type(module).__name__
-            for path, inner in module.named_modules(prefix=root):
-                self._names.setdefault(id(inner), path)
-        return self._names[id(module)]
+        name = self._names.setdefault(module, type(module).__name__)
+        if module not in self._seen:
+            for child, below in module.named_children():
+                self._names[below] = f"{name}.{child}"
+                self._name(below)
+            self._seen.add(module)
+        return name
 
     def _before(self, module: Any, args: Any) -> None:
         self.parents.add(self._name(module))
