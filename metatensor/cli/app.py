@@ -16,6 +16,7 @@ OWN = {
     "devices": "List devices and plugins, and why a broken one is broken.",
     "estimate": "What a model costs: parameters, FLOPs, memory, shapes.",
     "inspect": "List the tensors of a checkpoint, from its header alone.",
+    "run": "Run a script written for PyTorch, with metatensor in its place.",
 }
 """Our commands, each in the module of its name, with what the overview says of it."""
 

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from metatensor.cli.run import Request, model_options
+from metatensor.cli.request import Request, model_options
 from metatensor.cli.sizes import SizeError, parse_bytes, parse_count
 
 __all__ = ["command"]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from metatensor.analysis.table import as_rich
-from metatensor.cli.run import Request, model_options
+from metatensor.cli.request import Request, model_options
 
 __all__ = ["command"]
 

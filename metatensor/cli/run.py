@@ -1,88 +1,45 @@
-"""What ``estimate`` and ``check`` share: the options that say which model to run on what, and reading them."""
+"""``metatensor run``."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import os
+import runpy
+import sys
 
 import click
 
 import metatensor as mt
-from metatensor.analysis.check import CheckResult, build_failure, run_check
-from metatensor.analysis.record import Progress
-from metatensor.cli.inputs import InputError, dtype_named, parse_arguments, parse_input
-from metatensor.cli.target import TargetError, build, dtype_default, load_target
+from metatensor import torch_api
 
-__all__ = ["Request", "model_options"]
-
-Budgets = tuple[int | None, int | None, int | None]
+__all__ = ["command"]
 
 
-class Request(NamedTuple):
-    """A run that was asked for."""
+@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--device", metavar="DEVICE", help="Make tensors here that name no device: meta, for a run without data.")
+@click.option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
+@click.argument("script", metavar="SCRIPT")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
+def command(device: str | None, as_module: bool, script: str, arguments: tuple[str, ...]) -> None:
+    """Run SCRIPT, a file written for PyTorch, with metatensor in the place of PyTorch.
 
-    target: str
-    make_args: list[Any]
-    make_kwargs: dict[str, Any]
-    inputs: list[Any]
-    named_inputs: dict[str, Any]
-    dtype: Any
+    Its ARGUMENTS are handed on as they are, and its exit status is this command's.
 
-    def run(self, budgets: Budgets = (None, None, None), progress: Progress | None = None) -> CheckResult:
-        """Load the target, build the model on meta and run it. A target that names no model is a usage error."""
+    \b
+    metatensor run --device meta train.py --layers 12
+    metatensor run -m package.module
+    """
+    if device is not None:
         try:
-            with mt.device("meta"), dtype_default(self.dtype):
-                model = build(load_target(self.target), self.make_args, self.make_kwargs, self.dtype)
-        except TargetError as error:
-            raise click.UsageError(str(error)) from None
-        except Exception as error:
-            return build_failure(self.target, error)
-        return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
-
-
-def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command that takes the `Request` they make as its first argument."""
-
-    @functools.wraps(command)  # which takes over the options it has already
-    def with_request(target: str, arguments: str, inputs: tuple[str, ...], dtype: str | None, **options: Any) -> Any:
-        return command(_request(target, arguments, inputs, dtype), **options)
-
-    wrapped: Callable[..., Any] = with_request
-    for option in (
-        click.option("--dtype", metavar="DTYPE", help="Build the model in this dtype (bfloat16, f16, ...)."),
-        click.option(
-            "--input", "-i", "inputs", multiple=True, metavar="INPUT",
-            help='An input of forward: a tensor ("int64[1,1024]"), any Python value, or "name=..." for one by name. Repeat for more.',
-        ),
-        click.option("--args", "arguments", default="", metavar="ARGS", help='Arguments for what makes the model: "12, width=768".'),
-        click.argument("target", metavar="FILE.py:NAME"),
-    ):  # fmt: skip
-        wrapped = option(wrapped)
-    return wrapped
-
-
-def _request(target: str, arguments: str, inputs: tuple[str, ...], dtype: str | None) -> Request:
-    chosen = None
-    if dtype is not None:
-        chosen = dtype_named(dtype)
-        if chosen is None or not chosen.is_floating_point:
-            raise click.BadParameter(f"{dtype!r} is not a floating-point dtype", param_hint="--dtype")
-    try:
-        make_args, make_kwargs = parse_arguments(arguments)
-    except InputError as error:
-        raise click.BadParameter(str(error), param_hint="--args") from None
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for text in inputs:
-        try:
-            name, value = parse_input(text)
-        except InputError as error:
-            raise click.BadParameter(str(error), param_hint="--input") from None
-        if name is None:
-            positional.append(value)
-        elif name in named:
-            raise click.BadParameter(f"{name!r} is given twice", param_hint="--input")
-        else:
-            named[name] = value
-    return Request(target, make_args, make_kwargs, positional, named, chosen)
+            mt.set_default_device(device)
+        except RuntimeError as error:
+            raise click.BadParameter(str(error), param_hint="--device") from None
+    if not as_module and not os.path.isfile(script):
+        raise click.BadParameter(f"there is no file {script!r}", param_hint="SCRIPT")
+    torch_api.install()
+    sys.argv = [script, *arguments]
+    if as_module:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+        runpy.run_path(script, run_name="__main__")

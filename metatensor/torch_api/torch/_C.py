@@ -15,20 +15,33 @@ __all__ = ["DisableTorchFunctionSubclass", "DispatchKey", "Generator", "Graph", 
 _has_cuda = _has_mps = _has_xpu = _has_mkldnn = has_cuda = False
 
 
-class DispatchKey(enum.Enum):
-    """The keys of PyTorch's dispatcher, by name; metatensor's has none."""
+_KEYS = (
+    "Undefined CompositeExplicitAutogradNonFunctional CompositeExplicitAutograd CompositeImplicitAutogradNestedTensor "
+    "CompositeImplicitAutograd AutogradNestedTensor AutogradOther Autograd Conjugate ZeroTensor Negative "
+    "BackendSelect ADInplaceOrView PythonTLSSnapshot Python FuncTorchDynamicLayerFrontMode "
+    "FuncTorchDynamicLayerBackMode FuncTorchBatchedDecomposition FuncTorchBatched FuncTorchVmapMode "
+    "FuncTorchGradWrapper PythonDispatcher PreDispatch Functionalize AutocastCPU AutocastMPS AutocastXPU AutocastHPU "
+    "AutocastIPU AutocastCUDA AutocastPrivateUse1 Dense StartOfDenseBackends CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy "
+    "MTIA MAIA PrivateUse1 PrivateUse2 PrivateUse3 Meta EndOfDenseBackends Quantized StartOfQuantizedBackends "
+    "QuantizedCPU QuantizedCUDA QuantizedHIP QuantizedXLA QuantizedMPS QuantizedIPU QuantizedXPU QuantizedHPU "
+    "QuantizedVE QuantizedLazy QuantizedMTIA QuantizedMAIA QuantizedPrivateUse1 QuantizedPrivateUse2 "
+    "QuantizedPrivateUse3 QuantizedMeta EndOfQuantizedBackends Sparse StartOfSparseBackends SparseCPU SparseCUDA "
+    "SparseHIP SparseXLA SparseMPS SparseIPU SparseXPU SparseHPU SparseVE SparseLazy SparseMTIA SparseMAIA "
+    "SparsePrivateUse1 SparsePrivateUse2 SparsePrivateUse3 SparseMeta EndOfSparseBackends SparseCsr "
+    "StartOfSparseCsrBackends SparseCsrCPU SparseCsrCUDA SparseCsrHIP SparseCsrXLA SparseCsrMPS SparseCsrIPU "
+    "SparseCsrXPU SparseCsrHPU SparseCsrVE SparseCsrLazy SparseCsrMTIA SparseCsrMAIA SparseCsrPrivateUse1 "
+    "SparseCsrPrivateUse2 SparseCsrPrivateUse3 SparseCsrMeta EndOfSparseCsrBackends NestedTensor "
+    "StartOfNestedTensorBackends NestedTensorCPU NestedTensorCUDA NestedTensorHIP NestedTensorXLA NestedTensorMPS "
+    "NestedTensorIPU NestedTensorXPU NestedTensorHPU NestedTensorVE NestedTensorLazy NestedTensorMTIA "
+    "NestedTensorMAIA NestedTensorPrivateUse1 NestedTensorPrivateUse2 NestedTensorPrivateUse3 NestedTensorMeta "
+    "EndOfNestedTensorBackends AutogradFunctionality StartOfAutogradFunctionalityBackends AutogradCPU AutogradCUDA "
+    "AutogradHIP AutogradXLA AutogradMPS AutogradIPU AutogradXPU AutogradHPU AutogradVE AutogradLazy AutogradMTIA "
+    "AutogradMAIA AutogradPrivateUse1 AutogradPrivateUse2 AutogradPrivateUse3 AutogradMeta "
+    "EndOfAutogradFunctionalityBackends"
+)
 
-    Undefined = 0
-    CPU = 1
-    CUDA = 2
-    Meta = 3
-    Autograd = 4
-    AutocastCPU = 5
-    AutocastCUDA = 6
-    CompositeImplicitAutograd = 7
-    CompositeExplicitAutograd = 8
-    FuncTorchDynamicLayerFrontMode = 9
-    PythonDispatcher = 10
+DispatchKey = enum.Enum("DispatchKey", _KEYS, start=0, module=__name__)
+DispatchKey.__doc__ = "The keys of PyTorch's dispatcher, by name; metatensor's has none."
 
 
 class DispatchKeySet:

@@ -52,7 +52,7 @@ for _module in (_foreach, _functions, _settings, _typed):
 _lazy, _names = _attributes(
     __name__,
     (
-        "_C", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses", "_tensor",
+        "_C", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses", "_tensor",
         "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
         "distributed", "distributions", "export", "functional", "futures", "fx", "hub", "jit", "library", "mps", "mtia",
         "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",

@@ -7,6 +7,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.op import Op, registry
 from metatensor.library import Namespace
+from metatensor.torch_api._extensions import known_schemas
 
 __all__ = ["OpOverload", "OpOverloadPacket", "Packet", "classes", "ops"]
 
@@ -87,7 +88,20 @@ class _Ops:
         return found
 
     def load_library(self, path: Any) -> None:
-        """OSError: a compiled library of operators needs PyTorch."""
+        """Declare the operators of a compiled library, where they are known; OSError for any other: it needs PyTorch."""
+        known = known_schemas(path)
+        if known is not None:
+            from metatensor.torch_api.torch.library import define, impl
+
+            package, schemas = known
+            for schema in schemas:
+                name, bracket, rest = schema.partition("(")
+                if f"{package}::{name}" not in registry:
+                    define(f"{package}::{name}", bracket + rest)
+                    if name == "_cuda_version":
+                        impl(f"{package}::{name}", "default", lambda: -1)
+            self.loaded_libraries.add(str(path))
+            return
         raise OSError(f"torch.ops.load_library: {path} is compiled against PyTorch, which metatensor stands in the place of")
 
     def import_module(self, module: str) -> None:

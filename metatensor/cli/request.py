@@ -1,0 +1,96 @@
+"""What ``estimate`` and ``check`` share: the options that say which model to run on what, and reading them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+import metatensor as mt
+from metatensor.analysis.check import CheckResult, build_failure, run_check
+from metatensor.analysis.record import Progress
+from metatensor.cli.inputs import InputError, dtype_named, parse_arguments, parse_input
+from metatensor.cli.target import TargetError, build, dtype_default, load_target
+
+__all__ = ["Request", "model_options"]
+
+Budgets = tuple[int | None, int | None, int | None]
+
+
+class Request(NamedTuple):
+    """A run that was asked for."""
+
+    target: str
+    make_args: list[Any]
+    make_kwargs: dict[str, Any]
+    inputs: list[Any]
+    named_inputs: dict[str, Any]
+    dtype: Any
+    torch: bool = False
+
+    def run(self, budgets: Budgets = (None, None, None), progress: Progress | None = None) -> CheckResult:
+        """Load the target, build the model on meta and run it. A target that names no model is a usage error."""
+        try:
+            if self.torch:
+                from metatensor import torch_api
+
+                torch_api.install()
+            with mt.device("meta"), dtype_default(self.dtype):
+                model = build(load_target(self.target), self.make_args, self.make_kwargs, self.dtype)
+        except TargetError as error:
+            raise click.UsageError(str(error)) from None
+        except Exception as error:
+            return build_failure(self.target, error)
+        return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command that takes the `Request` they make as its first argument."""
+
+    @functools.wraps(command)  # which takes over the options it has already
+    def with_request(
+        target: str, arguments: str, inputs: tuple[str, ...], dtype: str | None, torch: bool, **options: Any
+    ) -> Any:
+        return command(_request(target, arguments, inputs, dtype)._replace(torch=torch), **options)
+
+    wrapped: Callable[..., Any] = with_request
+    for option in (
+        click.option("--torch", is_flag=True, help="The file is written for PyTorch: metatensor takes its place."),
+        click.option("--dtype", metavar="DTYPE", help="Build the model in this dtype (bfloat16, f16, ...)."),
+        click.option(
+            "--input", "-i", "inputs", multiple=True, metavar="INPUT",
+            help='An input of forward: a tensor ("int64[1,1024]"), any Python value, or "name=..." for one by name. Repeat for more.',
+        ),
+        click.option("--args", "arguments", default="", metavar="ARGS", help='Arguments for what makes the model: "12, width=768".'),
+        click.argument("target", metavar="FILE.py:NAME"),
+    ):  # fmt: skip
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _request(target: str, arguments: str, inputs: tuple[str, ...], dtype: str | None) -> Request:
+    chosen = None
+    if dtype is not None:
+        chosen = dtype_named(dtype)
+        if chosen is None or not chosen.is_floating_point:
+            raise click.BadParameter(f"{dtype!r} is not a floating-point dtype", param_hint="--dtype")
+    try:
+        make_args, make_kwargs = parse_arguments(arguments)
+    except InputError as error:
+        raise click.BadParameter(str(error), param_hint="--args") from None
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for text in inputs:
+        try:
+            name, value = parse_input(text)
+        except InputError as error:
+            raise click.BadParameter(str(error), param_hint="--input") from None
+        if name is None:
+            positional.append(value)
+        elif name in named:
+            raise click.BadParameter(f"{name!r} is given twice", param_hint="--input")
+        else:
+            named[name] = value
+    return Request(target, make_args, make_kwargs, positional, named, chosen)

@@ -1,0 +1,5 @@
+"""The old place of what `torch.library` offers."""
+
+from metatensor.torch_api.torch.library import custom_op, get_ctx, impl, impl_abstract
+
+__all__ = ["custom_op", "get_ctx", "impl", "impl_abstract"]
