@@ -9,7 +9,7 @@ _MODULES = {
     "SGD": "sgd",
 }  # fmt: skip
 
-__all__ = ["Optimizer", *_MODULES]  # noqa: PLE0604
+__all__ = ["Optimizer", *_MODULES]
 
 __getattr__, __dir__ = attributes(
     __name__,

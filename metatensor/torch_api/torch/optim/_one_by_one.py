@@ -7,13 +7,19 @@ from typing import Any
 import metatensor as mt
 from metatensor.torch_api.torch.optim.optimizer import Optimizer, _get_scalar_dtype, _get_value
 
-__all__ = ["OneByOne", "checked", "zeros"]
+__all__ = ["OneByOne", "betas_checked", "checked", "zeros"]
 
 
 def checked(name: str, value: Any, good: bool, optimizer: Any, kind: str = "value") -> None:
     """ValueError that names an option and its value, where it is not ``good``."""
     if not good:
         raise ValueError(f"{type(optimizer).__name__}: {name} has an invalid {kind}: {value}")
+
+
+def betas_checked(betas: tuple[float, float], optimizer: Any) -> None:
+    """ValueError where one of two decay rates is not between 0 and 1."""
+    for i, beta in enumerate(betas):
+        checked(f"betas[{i}]", beta, 0.0 <= beta < 1.0, optimizer)
 
 
 def zeros(p: Any) -> Any:
@@ -93,13 +99,15 @@ class OneByOne(Optimizer):
     def _one(self, p: Any, grad: Any, group: dict[str, Any]) -> None:
         if grad.is_sparse:
             raise RuntimeError(f"{type(self).__name__}: sparse gradients are not supported")
-        state = self.state[p]
+        state = self.state.get(p, {})
         if not state:
             state.update(self._begin(p, group))
         if group.get("maximize"):
             grad = -grad
         if not (self._REAL and p.is_complex()):
             self._update(p, grad, state, group)
+            if state:
+                self.state[p] = state
             return
         views = {k: mt.view_as_real(v) if isinstance(v, mt.Tensor) and v.is_complex() else v for k, v in state.items()}
         before = dict(views)
@@ -107,3 +115,5 @@ class OneByOne(Optimizer):
         for key, value in views.items():
             if key not in before or value is not before[key]:
                 state[key] = mt.view_as_complex(value) if isinstance(value, mt.Tensor) and value.dim() else value
+        if state:
+            self.state[p] = state
