@@ -18,7 +18,7 @@ def new(tensor: Any, args: tuple, device: Any) -> Any:
     if len(args) == 1 and isinstance(args[0], mt.Tensor):
         if args[0].dtype is not tensor.dtype or args[0].device.type != tensor.device.type:
             raise TypeError(f"new: expected a {tensor.dtype} tensor on {tensor.device}, got {args[0].dtype} on {args[0].device}")
-        return args[0].alias()
+        return args[0].detach()
     if len(args) == 1 and isinstance(args[0], mt.UntypedStorage):
         count = args[0].nbytes() // tensor.dtype.itemsize
         return mt.empty(0, dtype=tensor.dtype, device=place).set_(args[0], 0, (count,))

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NamedTuple
 
 from metatensor._core.modes import DispatchMode, MemoryTracker

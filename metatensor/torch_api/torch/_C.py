@@ -40,7 +40,7 @@ _KEYS = (
     "EndOfAutogradFunctionalityBackends"
 )
 
-DispatchKey = enum.Enum("DispatchKey", _KEYS, start=0, module=__name__)
+DispatchKey = enum.Enum("DispatchKey", _KEYS, start=0, module=__name__)  # type: ignore[misc]
 DispatchKey.__doc__ = "The keys of PyTorch's dispatcher, by name; metatensor's has none."
 
 
@@ -79,13 +79,13 @@ class DisableTorchFunction:
         self._level: Any = None
 
     def __enter__(self) -> None:
-        from metatensor._core.modes import _disable_modes
+        from metatensor._core.modes import _disable_modes  # type: ignore[attr-defined]
 
         self._subclass.__enter__()
         self._level = _disable_modes()
 
     def __exit__(self, *error: Any) -> None:
-        from metatensor._core.modes import _restore_modes
+        from metatensor._core.modes import _restore_modes  # type: ignore[attr-defined]
 
         _restore_modes(self._level)
         self._subclass.__exit__(*error)

@@ -7,10 +7,10 @@ from types import ModuleType as _ModuleType
 
 import metatensor as _mt
 from metatensor._core.op import registry as _registry
-from metatensor.torch_api import _methods  # noqa: F401  completes Tensor
+from metatensor.torch_api import _methods
 from metatensor.torch_api._lazy import attributes as _attributes
 from metatensor.torch_api.torch import _foreach, _functions, _settings, _typed
-from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__  # noqa: F401
+from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__
 
 # What metatensor has under its own name, or under the same name for another thing.
 _OWN = {
@@ -52,8 +52,8 @@ for _module in (_foreach, _functions, _settings, _typed):
 _lazy, _names = _attributes(
     __name__,
     (
-        "_C", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses", "_tensor",
-        "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
+        "_C", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
+        "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
         "distributed", "distributions", "export", "functional", "futures", "fx", "hub", "jit", "library", "mps", "mtia",
         "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",
         "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "utils", "version", "xpu",

@@ -6,7 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from metatensor.torch_api.torch.compiler import (
-    allow_in_graph, assume_constant_result, disable, is_compiling, reset, substitute_in_graph,
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+    reset,
+    substitute_in_graph,
 )  # fmt: skip
 
 __all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "explain", "graph_break",

@@ -12,8 +12,8 @@ import metatensor as mt
 from metatensor._core.thread import DisableTorchFunctionSubclass
 
 __all__ = [
-    "AcceleratorError", "DisableTorchFunctionSubclass", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async", "_check",
-    "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with", "_check_type",
+    "AcceleratorError", "DisableTorchFunctionSubclass", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async",
+    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with", "_check_type",
     "_check_value", "_check_with", "_is_all_true", "_shape_as_tensor", "compile", "get_device_module", "is_anomaly_enabled",
     "is_distributed", "is_vulkan_available", "legacy_contiguous_format", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
     "sym_not", "sym_sqrt", "sym_sum", "typename",

@@ -39,7 +39,7 @@ class TensorType(type):
             if given.dtype is not cls.dtype or given.device.type != cls.device_type:
                 raise TypeError(f"{cls.__name__}: expected a tensor of {cls.dtype} on {cls.device_type}, "
                                 f"got one of {given.dtype} on {given.device}")  # fmt: skip
-            return given.alias()
+            return given.detach()
         if len(args) == 1 and isinstance(args[0], mt.UntypedStorage):
             storage = args[0]
             return mt.empty(0, dtype=cls.dtype, device=place).set_(storage, 0, (storage.nbytes() // cls.dtype.itemsize,))

@@ -16,7 +16,7 @@ class ExceptionWrapper:
     def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
         import sys
 
-        self.kind, self.error, _ = exc_info if exc_info is not None else sys.exc_info()
+        self.error: BaseException | None = (exc_info if exc_info is not None else sys.exc_info())[1]
         self.where = where
 
     def reraise(self) -> None:

@@ -7,20 +7,38 @@ from typing import Any
 
 import metatensor as mt
 from metatensor import (
-    atleast_1d, atleast_2d, atleast_3d, block_diag, broadcast_shapes, broadcast_tensors, cartesian_prod, cdist,
-    chain_matmul, einsum, istft, lu, meshgrid, norm, split, stft, tensordot, unique, unique_consecutive, unravel_index,
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    broadcast_shapes,
+    broadcast_tensors,
+    cartesian_prod,
+    cdist,
+    chain_matmul,
+    einsum,
+    istft,
+    lu,
+    meshgrid,
+    norm,
+    split,
+    stft,
+    tensordot,
+    unique,
+    unique_consecutive,
+    unravel_index,
 )  # fmt: skip
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
     "cartesian_prod", "cdist", "chain_matmul", "cond", "einsum", "istft", "lu", "meshgrid", "norm", "split", "stft",
-    "tensordot", "unique", "unique_consecutive", "unravel_index", "vmap", "while_loop",
+    "tensordot", "unique", "unique_consecutive", "unravel_index", "while_loop",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name == "vmap":
-        return mt.func.vmap
+        return mt.func.vmap  # type: ignore[attr-defined]
     raise AttributeError(f"module 'torch.functional' has no attribute {name!r} (metatensor stands in the place of PyTorch)")
 
 

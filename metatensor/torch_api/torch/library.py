@@ -45,7 +45,7 @@ class _Record:
         _run.outcome = None
         if self.fake is not None:
             return self.fake(*args, **kwargs)
-        tensors = [t for t in _tensors((args, kwargs))]
+        tensors = list(_tensors((args, kwargs)))
         kind = next((t.device.type for t in tensors), "cpu")
         function = self.kernels.get(kind, self.kernels.get(None))
         if function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):

@@ -204,9 +204,9 @@ class TreeSpec:
         self.type = type
         self._context = context
         self._children = list(children)
-        self.num_children = len(self._children)
-        self.num_nodes = 1 + sum(child.num_nodes for child in self._children)
-        self.num_leaves = 1 if type is None else sum(child.num_leaves for child in self._children)
+        self.num_children: int = len(self._children)
+        self.num_nodes: int = 1 + sum(child.num_nodes for child in self._children)
+        self.num_leaves: int = 1 if type is None else sum(child.num_leaves for child in self._children)
 
     @property
     def context(self) -> Any:
@@ -255,7 +255,7 @@ class TreeSpec:
             raise ValueError(f"the trees differ: expected a {getattr(self.type, '__name__', self.type)}, got {type(tree).__name__}")
         parts, context = SUPPORTED_NODES[self.type].flatten_fn(tree)
         if self.type in (dict, OrderedDict, defaultdict):
-            if set(map(_hashable, _keys(context))) != set(map(_hashable, _keys(self._context))):
+            if set(_keys(context)) != set(_keys(self._context)):
                 raise ValueError(f"the trees differ: expected the keys {_keys(self._context)}, got {_keys(context)}")
             parts = [tree[key] for key in _keys(self._context)]
         elif len(parts) != self.num_children or context != self._context:
@@ -264,11 +264,9 @@ class TreeSpec:
 
 
 def _keys(context: Any) -> list:
-    return list(context[1]) if len(context) == 2 and isinstance(context[1], list) and (callable(context[0]) or context[0] is None) else list(context)
-
-
-def _hashable(key: Any) -> Any:
-    return key
+    """The keys in the context of a dict, or of a defaultdict, whose factory comes first."""
+    of_default = len(context) == 2 and isinstance(context[1], list) and (callable(context[0]) or context[0] is None)
+    return list(context[1] if of_default else context)
 
 
 class LeafSpec(TreeSpec):
