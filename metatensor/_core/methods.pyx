@@ -279,9 +279,16 @@ def to_dense(self, dtype=None, *, masked_grad=None):
     return self if dtype is None else self.to(dtype)
 
 
-def add_method(str name not None, function):
-    """Give Tensor a method under `name`; for parts of metatensor that bring their own."""
-    type_set(Tensor, name, function)
+def storage(self):
+    """The storage as a sequence of elements of this dtype (deprecated in PyTorch)."""
+    from metatensor._typed_storage import TypedStorage
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+def storage_type(self):
+    """The class of what `storage` gives."""
+    from metatensor._typed_storage import TypedStorage
+    return TypedStorage
 
 
 cdef tuple _methods = (
@@ -289,7 +296,8 @@ cdef tuple _methods = (
     get_device, dense_dim, sparse_dim, is_distributed, __reversed__, _is_view, as_subclass, requires_grad_, retain_grad,
     backward, numpy, __array__, __array_wrap__, __dlpack__,
     __dlpack_device__, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
-    register_post_accumulate_grad_hook, record_stream, to_dense,
+    register_post_accumulate_grad_hook, record_stream, to_dense, storage,
+    storage_type,
 )
 
 type_set(Tensor, "__torch_function__", classmethod(__torch_function__))

@@ -7,7 +7,6 @@ from types import ModuleType as _ModuleType
 
 import metatensor as _mt
 from metatensor._core.op import registry as _registry
-from metatensor.torch_api import _methods
 from metatensor.torch_api._lazy import attributes as _attributes
 from metatensor.torch_api.torch import _foreach, _functions, _settings, _typed
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__

@@ -1,0 +1,105 @@
+"""A storage as a sequence of elements of a dtype: what `Tensor.storage` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import metatensor as mt
+
+__all__ = ["TypedStorage"]
+
+class TypedStorage:
+    """A storage as a sequence of elements of a dtype (deprecated in PyTorch)."""
+
+    is_sparse = False
+
+    def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, _internal: bool = False) -> None:
+        self.dtype = dtype if dtype is not None else mt.get_default_dtype()
+        if wrap_storage is not None:
+            if not isinstance(wrap_storage, mt.UntypedStorage):
+                raise TypeError(f"TypedStorage: wrap_storage must be an UntypedStorage, got {type(wrap_storage).__name__}")
+            self._untyped_storage = wrap_storage
+            return
+        given = args[0] if args else 0
+        if isinstance(given, int):
+            made = mt.empty(given, dtype=self.dtype, device=device)
+        else:
+            made = mt.tensor(list(given), dtype=self.dtype, device=device)
+        self._untyped_storage = made.untyped_storage()
+
+    def _tensor(self) -> Any:
+        storage = self._untyped_storage
+        return mt.empty(0, dtype=self.dtype, device=storage.device).set_(storage, 0, (len(self),))
+
+    @property
+    def device(self) -> Any:
+        """Where it is."""
+        return self._untyped_storage.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on a CUDA device."""
+        return bool(self.device.type == "cuda")
+
+    def untyped(self) -> Any:
+        """The untyped storage."""
+        return self._untyped_storage
+
+    def __len__(self) -> int:
+        return int(self._untyped_storage.nbytes()) // int(self.dtype.itemsize)
+
+    def size(self) -> int:
+        """The number of elements."""
+        return len(self)
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return int(self._untyped_storage.nbytes())
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return int(self.dtype.itemsize)
+
+    def data_ptr(self) -> int:
+        """The address; 0 without data."""
+        return int(self._untyped_storage.data_ptr())
+
+    @property
+    def _cdata(self) -> int:
+        return int(self._untyped_storage._cdata)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._tensor()[index]
+        return found.item() if isinstance(index, int) else found.tolist()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._tensor()[index] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list:
+        """The elements."""
+        return list(self._tensor().tolist())
+
+    def fill_(self, value: Any) -> TypedStorage:
+        """Set all elements."""
+        self._tensor().fill_(value)
+        return self
+
+    def clone(self) -> TypedStorage:
+        """A copy."""
+        return TypedStorage(wrap_storage=self._tensor().clone().untyped_storage(), dtype=self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        """On the cpu."""
+        return TypedStorage(wrap_storage=self._tensor().cpu().untyped_storage(), dtype=self.dtype)
+
+    def resize_(self, size: int) -> TypedStorage:
+        """Change the number of elements."""
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
+        return self
+
+    def __repr__(self) -> str:
+        return f"TypedStorage(dtype={self.dtype}, device={self.device}, size={len(self)})"
