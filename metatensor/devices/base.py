@@ -128,6 +128,20 @@ class DeviceBackend:
         """The index of the device that is meant where only the type is named."""
         return 0
 
+    def set_current_index(self, index: int) -> None:
+        """Make device ``index`` the one that is meant where only the type is named; RuntimeError where that is fixed."""
+        self.check_index(index)
+        if index != self.current_index():
+            raise RuntimeError(f"{self.type}: the current device is always {self.type}:{self.current_index()}")
+
+    def properties(self, index: int | None = None) -> dict[str, Any]:
+        """What is known of a device: its "name"; where there is such a thing "total_memory" in bytes, "major", "minor", ..."""
+        self.check_index(index or 0)
+        return {"name": self.type}
+
+    def empty_cache(self) -> None:
+        """Give back memory that no tensor uses and that is kept for later."""
+
     def synchronize(self, index: int | None = None) -> None:
         """Wait until everything asked of device ``index`` (None: the current one) is done."""
 

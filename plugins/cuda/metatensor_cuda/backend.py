@@ -43,6 +43,28 @@ class CudaBackend(ArrayBackend):
         self.check_index(0)
         return self.xp.cuda.runtime.getDevice()
 
+    def set_current_index(self, index: int) -> None:
+        self.check_index(index)
+        self.xp.cuda.runtime.setDevice(index)
+
+    def properties(self, index: int | None = None) -> dict[str, Any]:
+        with self._on(index) as device:
+            known = self.xp.cuda.runtime.getDeviceProperties(device.id)
+            name = known["name"]
+            return {
+                "name": name.decode() if isinstance(name, bytes) else str(name),
+                "total_memory": known["totalGlobalMem"],
+                "major": known["major"],
+                "minor": known["minor"],
+                "multi_processor_count": known["multiProcessorCount"],
+                "max_threads_per_multi_processor": known["maxThreadsPerMultiProcessor"],
+                "shared_memory_per_block": known["sharedMemPerBlock"],
+                "warp_size": known["warpSize"],
+            }
+
+    def empty_cache(self) -> None:
+        self.xp.get_default_memory_pool().free_all_blocks()
+
     def synchronize(self, index: int | None = None) -> None:
         self._on(index).synchronize()
 

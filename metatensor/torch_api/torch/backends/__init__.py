@@ -4,4 +4,12 @@ from __future__ import annotations
 
 from metatensor.torch_api._lazy import attributes
 
-__getattr__, __dir__ = attributes(__name__, ("cuda", "cudnn", "mps"))
+__getattr__, __dir__ = attributes(
+    __name__,
+    (
+        "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum",
+        "quantized", "xnnpack",
+    ),
+)  # fmt: skip
+
+fp32_precision = "none"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from metatensor.torch_api.torch import _devices
+from metatensor.torch_api.torch._devices import DeviceApi, backend
 
 __all__ = ["is_available", "is_built", "is_macos13_or_newer", "is_macos_or_newer"]
 
 
 def is_available() -> bool:
     """Whether a plugin provides a device of type mps that can be used."""
-    return _devices.device_count("mps") > 0
+    return DeviceApi("mps").is_available()
 
 
 def is_built() -> bool:
     """Whether a plugin provides the device type mps."""
-    return _devices.backend("mps") is not None
+    return backend("mps") is not None
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:

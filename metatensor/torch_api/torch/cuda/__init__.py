@@ -2,16 +2,179 @@
 
 from __future__ import annotations
 
-from metatensor.torch_api.torch import _devices
+from typing import Any
 
-__all__ = ["device_count", "is_available"]
+import metatensor as mt
+from metatensor.torch_api._lazy import attributes
+from metatensor.torch_api.torch import _typed
+from metatensor.torch_api.torch._absent import kind
+from metatensor.torch_api.torch._devices import DeviceApi, device_context
+from metatensor.torch_api.torch.cuda.streams import Event, ExternalStream, Stream, StreamContext
+
+__all__ = [
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CUDAGraph", "CharTensor", "DoubleTensor", "Event", "ExternalStream",
+    "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Stream", "StreamContext", "can_device_access_peer",
+    "current_blas_handle", "current_device", "current_stream", "default_stream", "device", "device_count", "device_of",
+    "empty_cache", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_gencode_flags",
+    "get_rng_state", "get_rng_state_all", "get_sync_debug_mode", "graph", "graph_pool_handle", "init", "initial_seed",
+    "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "is_tf32_supported",
+    "make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_cached",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_cached", "memory_reserved", "memory_stats", "memory_summary",
+    "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
+    "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stream", "synchronize",
+]  # fmt: skip
+
+_lazy, __dir__ = attributes(
+    __name__, ("amp", "graphs", "memory", "nvtx", "random", "streams"),
+    {"OutOfMemoryError": "metatensor.devices:OutOfMemoryError"},
+)  # fmt: skip
+
+_api = DeviceApi("cuda")
+is_available, device_count, is_initialized, init = _api.is_available, _api.device_count, _api.is_initialized, _api.init
+current_device, set_device, synchronize = _api.current_device, _api.set_device, _api.synchronize
+get_device_properties, get_device_name = _api.get_device_properties, _api.get_device_name
+get_device_capability, is_bf16_supported = _api.get_device_capability, _api.is_bf16_supported
+is_current_stream_capturing = _api.is_current_stream_capturing
+memory_stats, memory_allocated, memory_reserved = _api.memory_stats, _api.memory_allocated, _api.memory_reserved
+max_memory_allocated, max_memory_reserved = _api.max_memory_allocated, _api.max_memory_reserved
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+reset_peak_memory_stats = reset_max_memory_allocated = reset_max_memory_cached = _api.reset_peak_memory_stats
+mem_get_info, empty_cache = _api.mem_get_info, _api.empty_cache
+manual_seed, manual_seed_all, seed, seed_all = _api.manual_seed, _api.manual_seed_all, _api.seed, _api.seed_all
+initial_seed, get_rng_state, set_rng_state = _api.initial_seed, _api.get_rng_state, _api.set_rng_state
+get_rng_state_all, set_rng_state_all = _api.get_rng_state_all, _api.set_rng_state_all
+device = device_context(_api)
+
+has_half = True
+has_magma = False
+
+(
+    BFloat16Tensor, BoolTensor, ByteTensor, CharTensor, DoubleTensor, FloatTensor, HalfTensor, IntTensor, LongTensor, ShortTensor,
+) = (
+    _typed.make(name, "cuda")
+    for name in ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+)  # fmt: skip
 
 
-def device_count() -> int:
-    """How many CUDA devices can be used."""
-    return _devices.device_count("cuda")
+def __getattr__(name: str) -> Any:
+    return _api.generators() if name == "default_generators" else _lazy(name)
 
 
-def is_available() -> bool:
-    """Whether there is a CUDA device to use."""
-    return device_count() > 0
+class device_of(device):  # type: ignore[misc, valid-type]
+    """A context in which the device of a tensor is the current one; for a tensor elsewhere, no effect."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.device.index if obj.device.type == "cuda" else -1)
+
+
+def is_tf32_supported() -> bool:
+    """Whether there is a device that computes with TF32."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """NotImplementedError: the backend does not tell."""
+    _api.require()
+    raise NotImplementedError("torch.cuda.can_device_access_peer: metatensor's cuda backend does not tell")
+
+
+def get_arch_list() -> list[str]:
+    """No architectures: kernels are made for the device that is there."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    """No flags."""
+    return ""
+
+
+def current_blas_handle() -> int:
+    """NotImplementedError: handles of cuBLAS are the backend's own."""
+    _api.require()
+    raise NotImplementedError("torch.cuda.current_blas_handle: handles of cuBLAS are the backend's own in metatensor")
+
+
+def ipc_collect() -> None:
+    """Nothing to collect: no memory is shared with other processes."""
+    _api.require()
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """The figures of `memory_stats`, one a line."""
+    return "\n".join(f"{name}: {value}" for name, value in memory_stats(device).items())
+
+
+# Streams and graphs ---------------------------------------------------------------------------------------------------
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream of a device."""
+    return Stream(_api.index(device))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream of a device."""
+    return Stream(_api.index(device))
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """A context in which a stream is the current one."""
+    return StreamContext(stream)
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Make the stream's device the current one."""
+    if stream is not None:
+        set_device(stream.device)
+
+
+_sync_debug_mode = 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Keep the mode: 0, 1, 2, or "default", "warn", "error"."""
+    global _sync_debug_mode
+    modes = ("default", "warn", "error")
+    if debug_mode not in modes and debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"torch.cuda.set_sync_debug_mode: expected one of {modes} or 0, 1, 2, got {debug_mode!r}")
+    _sync_debug_mode = modes.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+
+
+def get_sync_debug_mode() -> int:
+    """What `set_sync_debug_mode` set."""
+    return _sync_debug_mode
+
+
+_WHY = "metatensor records no CUDA graphs"
+CUDAGraph = kind("cuda.CUDAGraph", _WHY, error=RuntimeError)
+graph = kind("cuda.graph", _WHY, error=RuntimeError)
+
+
+def graph_pool_handle() -> Any:
+    """RuntimeError: there are no graphs."""
+    raise RuntimeError(f"torch.cuda.graph_pool_handle: {_WHY}")
+
+
+def make_graphed_callables(callables: Any, sample_args: Any, **options: Any) -> Any:
+    """RuntimeError: there are no graphs."""
+    raise RuntimeError(f"torch.cuda.make_graphed_callables: {_WHY}")
+
+
+def _lazy_init() -> None:
+    init()
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The number of a device; -1 for the cpu where that is allowed."""
+    if isinstance(device, int):
+        return device
+    place = None if device is None else mt.device(device)
+    if place is not None and place.type == "cpu" and allow_cpu:
+        return -1
+    if place is not None and place.type != "cuda":
+        raise ValueError(f"torch.cuda: expected a cuda device, got {place}")
+    if place is None or place.index is None:
+        if not optional:
+            raise ValueError(f"torch.cuda: expected a device with a number, got {device!r}")
+        return current_device()
+    return int(place.index)

@@ -1,0 +1,3 @@
+"""Settings of MIOpen, which metatensor does not call."""
+
+immediate = False

@@ -1,0 +1,10 @@
+"""Intel's MKL, which metatensor does not call itself; NumPy may."""
+
+from metatensor.torch_api.torch.backends.mkldnn import VERBOSE_OFF, VERBOSE_ON, verbose
+
+__all__ = ["VERBOSE_OFF", "VERBOSE_ON", "is_available", "verbose"]
+
+
+def is_available() -> bool:
+    """False."""
+    return False

@@ -1,0 +1,8 @@
+"""OpenMP, which metatensor does not use."""
+
+__all__ = ["is_available"]
+
+
+def is_available() -> bool:
+    """False."""
+    return False

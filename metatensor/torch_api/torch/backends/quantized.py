@@ -1,0 +1,8 @@
+"""Libraries of quantized operators: none, as there are no quantized tensors."""
+
+from __future__ import annotations
+
+__all__ = ["engine", "supported_engines"]
+
+engine = "none"
+supported_engines: list[str] = ["none"]

@@ -1,0 +1,5 @@
+"""XNNPACK, which metatensor does not call."""
+
+__all__ = ["enabled"]
+
+enabled = False

@@ -1,0 +1,5 @@
+"""Recorded sequences of CUDA work, which metatensor does not have."""
+
+from metatensor.torch_api.torch.cuda import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
+
+__all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
