@@ -1,7 +1,7 @@
 """Attention of several heads with its projections: what `nn.MultiheadAttention` computes."""
 from metatensor._core.dtype cimport BOOL
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, Call, arg, bool_arg, call, define, float_arg, int_arg, is_none, op_name, tensor_arg,
+    COMPOSITE, FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, float_arg, int_arg, is_none, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_FLOAT, dim_t
@@ -233,5 +233,5 @@ define("nn.functional.multi_head_attention_forward(Tensor query, Tensor key, Ten
        "Tensor? key_padding_mask=None, bool need_weights=True, Tensor? attn_mask=None, "
        "bool use_separate_proj_weight=False, Tensor? q_proj_weight=None, Tensor? k_proj_weight=None, "
        "Tensor? v_proj_weight=None, Tensor? static_k=None, Tensor? static_v=None, bool average_attn_weights=True, "
-       "bool is_causal=False) -> (Tensor, Tensor)", multi_head_body, COMPOSITE | FUNCTION_ONLY,
+       "bool is_causal=False) -> (Tensor, Tensor)", multi_head_body, COMPOSITE | FUNCTION_ONLY | MIXED,
        "Attention of several heads: the output (L, N, E), and the weights (N, L, S) or None.")
