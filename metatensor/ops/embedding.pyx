@@ -3,10 +3,11 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport I32, I64
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,
+    FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, detached, new_contiguous, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.gathering cimport look_up
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 from metatensor._core import errors
@@ -44,6 +45,7 @@ cdef int renorm(Tensor weight, Tensor indices, object max_norm, object norm_type
 cdef object embedding(Call* c):
     cdef Tensor indices = tensor_arg(c, 0), weight = tensor_arg(c, 1)
     cdef dim_t pad
+    look_up(c, weight, indices)
     check_indices(c, 0)
     if not is_none(c, 2):
         pad = int_arg(c, 2)
@@ -57,6 +59,7 @@ cdef object embedding(Call* c):
 
 
 cdef object table_lookup(Call* c):
+    look_up(c, tensor_arg(c, 0), tensor_arg(c, 1))
     check_indices(c, 1)
     return rows(c, tensor_arg(c, 1), tensor_arg(c, 0))
 
@@ -171,10 +174,10 @@ cdef object one_hot(Call* c):
 
 
 define("nn.functional.embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
-       "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", embedding, FUNCTION_ONLY,
+       "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", embedding, FUNCTION_ONLY | MIXED,
        "Rows of weight (rows, width) at the indices in input: shape (*input, width).")
 define("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
-       "bool sparse=False) -> Tensor", table_lookup, FUNCTION_ONLY,
+       "bool sparse=False) -> Tensor", table_lookup, FUNCTION_ONLY | MIXED,
        "Rows of weight (rows, width) at the indices: shape (*indices, width).")
 define("embedding_renorm_(Tensor(a!) input, Tensor indices, float max_norm, float norm_type) -> Tensor",
        embedding_renorm_, FUNCTION_ONLY, "Shrink the rows at the indices to a norm of at most max_norm, in place.")

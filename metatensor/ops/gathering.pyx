@@ -1,5 +1,6 @@
 """Reading elements by index tensors or masks: index, index_select, gather, take, masked_select, nonzero."""
-from metatensor._core.device cimport META
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device, cpu_device
 from metatensor._core.dtype cimport BOOL, I32, I64, U8, by_code
 from metatensor._core.layout cimport (
     Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, extent, is_row_major, mul_dims, row_major,
@@ -14,13 +15,27 @@ from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.spatial cimport on_cpu
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
-from metatensor._core.errors import data_dependent
+from metatensor._core.errors import data_dependent, different_devices
 
 
 cdef int check_long(Call* c, Tensor index, bint int32_too) except -1:
     if index.dtype.code != I64 and not (int32_too and index.dtype.code == I32):
         raise RuntimeError(f"{op_name(c)}(): the index must be int64{' or int32' if int32_too else ''}, not "
                            f"{index.dtype.name}")
+    return 0
+
+
+cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
+    """Where the result is: with the table. An index on cpu goes with a table on meta, which stands for any device."""
+    cdef Device there = table.storage.device, here = index.storage.device
+    if there is here:
+        return 0
+    if table.ndim == 0 and there is cpu_device():
+        there = here
+    elif here is not cpu_device() or not (index.ndim == 0 or there is META):
+        raise different_devices(op_name(c), (there, here))
+    c.device = <PyObject*>there         # interned: the table of devices keeps it alive
+    c.mixed = False
     return 0
 
 
@@ -172,8 +187,10 @@ define("_index(Tensor input, Tensor[] indices, int[] dims) -> Tensor", index_met
 
 cdef object index_select_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 2)
-    cdef int d = dim_arg(c, 1, t.ndim)
+    cdef int d
     cdef dim_t sizes[MAX_DIMS]
+    look_up(c, t, index)
+    d = dim_arg(c, 1, t.ndim)
     if index.ndim > 1:
         raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(index)}")
     check_long(c, index, True)
@@ -205,7 +222,9 @@ cdef int check_gather(Call* c, Tensor t, Tensor index, int d) except -1:
 
 cdef object gather_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 2)
-    cdef int d = dim_arg(c, 1, t.ndim)
+    cdef int d
+    look_up(c, t, index)
+    d = dim_arg(c, 1, t.ndim)
     check_gather(c, t, index, d)
     check_out(c, t, index.total)
     check_out(c, index, index.total)
@@ -250,9 +269,9 @@ cdef object take_along_dim_body(Call* c):
     return call("gather", (t.expand(dims_tuple(lay.ndim, lay.sizes)), d, index))
 
 
-define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT,
+define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED,
        "The indices of a dimension that a vector names.")
-define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT,
+define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED,
        "At each place of the index, the element that it names along a dimension.")
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT, "Elements by their position in a row of all.")
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT,

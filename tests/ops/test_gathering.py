@@ -132,3 +132,14 @@ def test_take_along_a_dimension_wraps_around(device):
     t = mt.arange(4, device=device)
     assert mt.take_along_dim(t, mt.tensor([-1, 4, 9, -9], device=device), 0).tolist() == [3, 0, 1, 3]
     assert mt.take_along_dim(t[:0], t[:0], 0).tolist() == []
+
+
+def test_an_index_on_cpu_goes_with_a_table_on_meta():
+    table, index = mt.empty(5, 3, device="meta"), mt.tensor([0, 1], device="cpu")
+    assert mt.nn.functional.embedding(index, table).is_meta
+    assert table.index_select(0, index).is_meta
+    assert mt.gather(table, 0, mt.zeros(2, 3, dtype=mt.int64, device="cpu")).is_meta
+    for bad in (lambda: mt.nn.functional.embedding(index.to("meta"), mt.empty(5, 3, device="cpu")),
+                lambda: mt.empty(5, 3, device="cpu").index_select(0, index.to("meta"))):  # fmt: skip
+        with pytest.raises(RuntimeError, match="same device"):
+            bad()

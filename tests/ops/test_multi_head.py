@@ -98,7 +98,7 @@ def test_a_weight_that_is_not_used_may_be_on_another_device():
     """What models do that keep their projections apart: an empty weight, made without naming a device."""
     x = mt.empty(4, 2, 8, device="meta")
     square, bias = mt.empty(8, 8, device="meta"), mt.empty(24, device="meta")
-    out, _ = F.multi_head_attention_forward(
+    out, _ = mt.nn.functional.multi_head_attention_forward(
         x, x, x, 8, 2, mt.empty(0, device="cpu"), bias, None, None, False, 0.0, square, bias[:8],
         use_separate_proj_weight=True, q_proj_weight=square, k_proj_weight=square, v_proj_weight=square,
     )  # fmt: skip
