@@ -24,7 +24,7 @@ def legacy_tensor(*args, device=None):
             return op_by_name("alias")(first if device is None else first.to(device)).detach()
         if isinstance(first, Size):
             return empty(first, dtype=dtype, device=device)
-        if not hasattr(first, "__index__"):
+        if not hasattr(first, "__index__") or hasattr(first, "__setitem__"):  # arrays have both
             if isinstance(first, (str, bytes)) or not hasattr(first, "__len__"):
                 raise TypeError(f"Tensor(): data must be a sequence, got {type(first).__name__}")
             return make(first, dtype=dtype, device=device)
