@@ -112,3 +112,10 @@ def test_the_legacy_constructor(device):
     for wrong in (2.5, "ab", None):
         with pytest.raises(TypeError):
             mt.Tensor(wrong)
+
+
+def test_the_legacy_constructor_of_an_array():
+    np = pytest.importorskip("numpy")
+    assert mt.Tensor(np.array([1, 2])).tolist() == [1.0, 2.0]
+    assert mt.Tensor(np.array(3.0)).shape == ()
+    assert mt.Tensor(np.int64(3)).shape == (3,)
