@@ -28,10 +28,11 @@ cdef struct Steps:
 
 
 cdef class IndexTensors:
-    """The index tensors of one index, and those that pick."""
+    """The index tensors of one index, and those that pick; where `by_op` is set, so do those of some classes."""
     cdef list advanced
     cdef list picks
+    cdef bint by_op
 
 
-cdef IndexTensors read_index(Tensor t, object index, Steps* s)
+cdef IndexTensors read_index(Tensor t, object index, Steps* s, bint by_op)
 cdef object unknown_mask(Tensor mask)

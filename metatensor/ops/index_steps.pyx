@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8, DType, by_code
 from metatensor._core.tensor cimport Tensor, shape_str
-from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor._core.types cimport MAX_DIMS, T_OVERRIDES, dim_t
 from metatensor.ops.values cimport tensor_of
 
 from metatensor._core.errors import DataDependentError
@@ -103,6 +103,11 @@ cdef int _read_bool(Tensor t, Steps* s, IndexTensors found, bint value) except -
     return 0
 
 
+cdef inline bint _picks(Tensor index) except -1:
+    """Whether a 0-d index is no number to its class, which overrides the operator that picks by it."""
+    return index.flags & T_OVERRIDES and getattr(type(index), "_picks_by_operator", False)
+
+
 cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) except -1:
     cdef int i, code = index.dtype.code
     if code == BOOL or code == U8:
@@ -121,7 +126,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
         raise IndexError(f"tensors used as indices must be int64, int32, uint8 or bool, not {index.dtype.name}")
     if index.ndim:
         return _add_tensor(t, s, found, index, 1)
-    if index.storage.data is not None:
+    if index.storage.data is not None and not (found.by_op and _picks(index)):
         return _select(t, s, index.item())
     if s.source >= t.ndim:
         _too_many(t)
@@ -239,7 +244,7 @@ cdef bint _is_tuple_like(object index) except -1:
     return False
 
 
-cdef IndexTensors read_index(Tensor t, object index, Steps* s):
+cdef IndexTensors read_index(Tensor t, object index, Steps* s, bint by_op):
     """Fill in `s`; returns the index tensors, or None where there are none."""
     cdef IndexTensors found = None
     cdef PyObject* items = <PyObject*>index
@@ -249,7 +254,7 @@ cdef IndexTensors read_index(Tensor t, object index, Steps* s):
     if not isinstance(index, tuple):
         if not _is_tuple_like(index):
             if _read_plain(t, s, items, NULL, 0):
-                found = _no_tensors()
+                found = _no_tensors(by_op)
                 _read_object(t, s, found, index)
             return found
         index = tuple(index)
@@ -259,13 +264,14 @@ cdef IndexTensors read_index(Tensor t, object index, Steps* s):
         item = PyTuple_GET_ITEM(items, k)
         if _read_plain(t, s, item, items, k):
             if found is None:
-                found = _no_tensors()
+                found = _no_tensors(by_op)
             _read_object(t, s, found, <object>item)
     return found
 
 
-cdef IndexTensors _no_tensors():
+cdef IndexTensors _no_tensors(bint by_op):
     cdef IndexTensors found = IndexTensors.__new__(IndexTensors)
     found.advanced = []
     found.picks = []
+    found.by_op = by_op
     return found

@@ -97,7 +97,7 @@ cdef object _expand_masks(Steps* s, list tensors):
 
 cdef object getitem(Tensor t, object index):
     cdef Steps s
-    cdef IndexTensors found = read_index(t, index, &s)
+    cdef IndexTensors found = read_index(t, index, &s, True)
     cdef Tensor view
     if found is None or s.n_advanced == 0:
         return _view(t, &s, found)
@@ -155,7 +155,7 @@ cdef int setitem(Tensor t, object index, object value) except -1:
     cdef PyObject* args[2]
     if not isinstance(value, Tensor):
         value = _number(t, value)
-    found = read_index(t, index, &s)
+    found = read_index(t, index, &s, False)
     if found is not None and found.picks:
         return _set_picked(t, &s, found, value)
     view = t if s.n == 0 else _view(t, &s, found)

@@ -1,15 +1,31 @@
-"""Modules as functions of their parameters."""
+"""Functions made of functions: modules as functions of their parameters, and functions of one member over batches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 import metatensor as mt
+from metatensor.func._gradients import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from metatensor.func._vmap import vmap
 from metatensor.nn.module import Module
 from metatensor.nn.utils import stateless
 
-__all__ = ["functional_call", "stack_module_state"]
+__all__ = [
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]
 
 State = Mapping[str, mt.Tensor]
 
@@ -39,6 +55,21 @@ def functional_call(
     else:
         raise ValueError(f"functional_call: expected a dict or a sequence of dicts, got {type(given).__name__}")
     return stateless.functional_call(module, state, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """``func`` under another identity: what it computes is the same with its writes replaced by new tensors.
+
+    RuntimeError for a ``remove`` that is neither "mutations" nor "mutations_and_views".
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"functionalize: remove must be 'mutations' or 'mutations_and_views', got {remove!r}")
+
+    @wraps(func)
+    def functional(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return functional
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, mt.Tensor], dict[str, mt.Tensor]]:

@@ -1,0 +1,224 @@
+"""Tensors that stand for a batch of them, which is how `vmap` calls a function once instead of once for each.
+
+A `Batched` looks like one of its members (shape, dtype, device) and holds all of them in one tensor, along a first
+dimension of its own. Operators that have a rule in `metatensor.func._rules` compute with that tensor; any other is
+called for one member after the other. On a device without data one member is enough: all have the same metadata.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import metatensor as mt
+from metatensor import _tree
+from metatensor._core.modes import DispatchMode
+from metatensor._core.tensor import Tensor
+from metatensor._core.thread import DisableTorchFunctionSubclass
+
+__all__ = ["Batched", "Level", "current_level", "is_random", "wrap"]
+
+VIEW_FLAG = 4  # of an operator's declaration, as in _core/op.pxd
+RANDOM_FLAG = 64
+
+# Operators that are random only with arguments that say so: a probability, and where there is one a training switch.
+_DROPOUT = ("p", "dropout", "dropout_p")
+_SWITCH = ("train", "training")
+
+# They answer with Python values, which differ from member to member.
+_ANSWERS = frozenset(("item", "tolist", "equal", "allclose", "is_nonzero"))
+# They answer with Python values that all members have in common, or ask nothing of them.
+_COMMON = frozenset((
+    "is_contiguous", "numel", "is_complex", "is_floating_point", "is_signed", "is_conj", "is_neg", "is_inference", "get_device",
+    "is_same_size", "dim_order", "result_type",
+))  # fmt: skip
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.levels: list[Level] = []
+
+
+_threads = _Threads()
+
+
+def current_level() -> Level | None:
+    """The innermost vmap that is running."""
+    return _threads.levels[-1] if _threads.levels else None
+
+
+def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call of an operator draws numbers."""
+    if not op.flags & RANDOM_FLAG:
+        return False
+    names = op.overloads[0].argument_names
+    given = dict(zip(names, args)) | kwargs
+    if not all(given.get(name, True) for name in _SWITCH if name in names):
+        return False
+    probabilities = [name for name in _DROPOUT if name in names]
+    if op.functional.name.endswith("scaled_dot_product_attention") or op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        return any(given.get(name, 0) for name in probabilities)
+    return all(given.get(name, 1) for name in probabilities)
+
+
+class Level(DispatchMode):
+    """One running vmap: how many members there are, and what random operators do."""
+
+    def __init__(self, size: int, randomness: str) -> None:
+        self.size = size
+        self.randomness = randomness
+        self.inside_member = 0
+
+    def __enter__(self) -> Level:
+        super().__enter__()
+        self.depth = len(_threads.levels)
+        _threads.levels.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _threads.levels.pop()
+        super().__exit__(*error)
+
+    def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Random operators that no batched tensor takes part in."""
+        if self.inside_member or not is_random(op, args, kwargs):
+            return op(*args, **kwargs)
+        self.refuse_random(op)
+        if self.randomness == "same":
+            return op(*args, **kwargs)
+        if op.variant:
+            raise RuntimeError(
+                f"vmap: {op.name} writes a different number for each member into a tensor that all have in common; use "
+                "randomness='same', or a tensor that is mapped over"
+            )
+        return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
+
+    def refuse_random(self, op: Any) -> None:
+        """RuntimeError unless it was said what random operators do."""
+        if self.randomness == "error":
+            raise RuntimeError(
+                f"vmap: the function draws random numbers ({op.name}); say randomness='different' or 'same' for its members"
+            )
+
+
+def wrap(value: Any, level: Level) -> Any:
+    """The batch whose members are the parts of ``value`` along its first dimension."""
+    with DisableTorchFunctionSubclass():
+        member = value.select(0, 0) if value.shape[0] else value.new_empty(value.shape[1:])
+    made = Tensor._make_subclass(Batched, member.detach(), value.requires_grad)
+    made.value = value
+    made.level = level
+    return made
+
+
+def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
+    """A nest with a member of each batch of a level in its place; with what holds all members for None."""
+
+    def one(x: Any) -> Any:
+        if isinstance(x, Batched) and x.level is level:
+            return x.value if at is None else x.value.select(0, at)
+        return x
+
+    return _tree.tree_map(one, tree)
+
+
+class Batched(Tensor):
+    """Members of a batch, as one tensor ``value`` with one more dimension in front; ``level`` is the vmap it belongs to."""
+
+    value: Any
+    level: Level
+    _picks_by_operator = True
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        from metatensor.func._rules import RULES, view
+
+        kwargs = kwargs or {}
+        batches = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched)]
+        level = max((x.level for x in batches), key=lambda level: level.depth)
+        name = func.functional.name
+        if name in _ANSWERS:
+            raise RuntimeError(
+                f"vmap: {name} (or a bool, an int or a comparison made of a tensor) has an answer for each member, and "
+                "what depends on it cannot be done for all at once; use metatensor.where instead of an if"
+            )
+        if name in _COMMON:
+            with DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        mutated = args[0] if func.variant == 1 else kwargs.get("out")
+        if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
+            raise RuntimeError(
+                f"vmap: {func.name} writes members of a batch into a tensor that all have in common; make that with "
+                "new_zeros() or the like from one that is mapped over"
+            )
+        random = is_random(func, args, kwargs)
+        if random:
+            level.refuse_random(func)
+        rule = None if random or "out" in kwargs else RULES.get(name, view if func.functional.flags & VIEW_FLAG else None)
+        if rule is not None:
+            try:
+                result = rule(func, level, args, kwargs)
+            except (RuntimeError, IndexError, TypeError, ValueError):
+                result = NotImplemented  # told better by the members
+            if result is not NotImplemented:
+                return mutated if func.variant == 1 else result
+        return _by_member(func, level, args, kwargs, mutated, random)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """RuntimeError: its values are those of all members."""
+        raise RuntimeError("vmap: the values of a tensor that is mapped over cannot be read")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy()
+
+    def __repr__(self, *args: Any, **kwargs: Any) -> str:
+        return f"Batched(level={self.level.depth}, value={self.value!r})"
+
+
+def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any, random: bool) -> Any:
+    """Call an operator for each member and put the results together."""
+    values = [x.value for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched) and x.level is level]
+    size = values[0].shape[0]
+    if size == 0:
+        stand_in = unwrap_all([args, kwargs], level, None)
+        stand_in = _tree.tree_map(lambda x: x, stand_in)
+        one = _tree.tree_map(lambda x: x.new_empty(x.shape[1:]) if any(x is v for v in values) else x, stand_in)
+        result = func(*one[0], **one[1])
+        return _tree.tree_map(lambda x: wrap(x.new_empty((0, *x.shape)), level) if isinstance(x, Tensor) else x, result)
+    no_data = any(_innermost(value).untyped_storage().data is None for value in values)
+    state = mt.get_rng_state() if random and level.randomness == "same" else None
+    results = []
+    level.inside_member += 1
+    try:
+        for at in range(1 if no_data else size):
+            if state is not None:
+                mt.set_rng_state(state)
+            one_args, one_kwargs = unwrap_all([args, kwargs], level, at)
+            results.append(func(*one_args, **one_kwargs))
+    finally:
+        level.inside_member -= 1
+    if mutated is not None:
+        return mutated
+    leaves = [_tree.flatten(result) for result in results]
+    together = [_together(list(column), size, level, func) for column in zip(*leaves, strict=True)]
+    return _tree.unflatten(results[0], together)
+
+
+def _innermost(value: Any) -> Any:
+    while isinstance(value, Batched):
+        value = value.value
+    return value
+
+
+def _together(column: list[Any], size: int, level: Level, func: Any) -> Any:
+    """The results of all members at one place."""
+    if not isinstance(column[0], Tensor):
+        if any(other != column[0] for other in column):
+            raise RuntimeError(f"vmap: {func.name} has another answer for each member")
+        return column[0]
+    if any(other.shape != column[0].shape for other in column):
+        raise RuntimeError(f"vmap: the shape of what {func.name} returns depends on the values of a member")
+    value = mt.stack(column) if len(column) == size else column[0].unsqueeze(0).expand(size, *column[0].shape).contiguous()
+    return wrap(value, level)

@@ -1,0 +1,308 @@
+"""How operators compute with all members of a batch at once: `RULES`, by the name of the operator.
+
+A rule gets the operator, the level, and the arguments of one member, among which are batches; it returns a batch, or
+NotImplemented where it has nothing to say of these arguments. The members' dimensions come after the batch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import metatensor as mt
+from metatensor import _tree
+from metatensor._core.tensor import Tensor
+from metatensor._core.thread import DisableTorchFunctionSubclass
+from metatensor.func._batched import Batched, Level, wrap
+
+__all__ = ["RULES", "view"]
+
+Rule = Callable[[Any, Level, tuple[Any, ...], dict[str, Any]], Any]
+
+RULES: dict[str, Rule] = {}
+
+
+def _rule(names: str) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names.split(), function))
+        return function
+
+    return register
+
+
+def _is_batch(x: Any, level: Level) -> bool:
+    return isinstance(x, Batched) and x.level is level
+
+
+def _value(x: Any, level: Level) -> Any:
+    return x.value if _is_batch(x, level) else x
+
+
+def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """The operator on one member."""
+    with DisableTorchFunctionSubclass():
+        return func(*args, **kwargs)
+
+
+def _aligned(x: Any, ndim: int, level: Level) -> Any:
+    """All members, with dimensions of size 1 in front of each so that it has ``ndim``; what is no batch as it is."""
+    if not _is_batch(x, level):
+        return x
+    missing = ndim - x.dim()
+    return x.value.reshape(x.value.shape[0], *(1,) * missing, *x.shape) if missing > 0 else x.value
+
+
+def _at_front(x: Any, level: Level, size: int) -> Any:
+    """All members, also of what all members have in common."""
+    return x.value if _is_batch(x, level) else x.unsqueeze(0).expand(size, *x.shape)
+
+
+# Element by element ----------------------------------------------------------------------------------------------------
+
+_UNARY = """
+    abs absolute neg negative sign sgn conj_physical square reciprocal sqrt rsqrt frac nan_to_num bitwise_not logical_not
+    ceil floor trunc fix round exp exp2 expm1 log log2 log10 log1p sigmoid logit sin cos tan asin acos atan sinh cosh tanh
+    asinh acosh atanh sinc deg2rad rad2deg arcsin arccos arctan arcsinh arccosh arctanh erf erfc erfinv lgamma digamma i0
+    relu nn.functional.relu nn.functional.relu6 nn.functional.leaky_relu nn.functional.elu selu nn.functional.selu celu
+    nn.functional.celu nn.functional.gelu nn.functional.silu nn.functional.mish nn.functional.softplus
+    nn.functional.logsigmoid nn.functional.sigmoid nn.functional.tanh nn.functional.hardtanh nn.functional.hardswish
+    nn.functional.hardsigmoid hardshrink nn.functional.hardshrink nn.functional.softshrink threshold
+    nn.functional.threshold nn.functional.softsign nn.functional.tanhshrink isnan isinf isfinite isposinf isneginf isreal
+    signbit angle positive real imag special.erf special.expit special.i0 special.entr special.ndtr
+    clone detach detach_ to float double half bfloat16 int long short bool char byte type _to_copy
+    zeros_like ones_like empty_like full_like fill fill_ zero zero_ alias conj resolve_conj resolve_neg
+"""
+_BROADCAST = """
+    add sub mul div floor_divide remainder fmod pow float_power subtract multiply divide true_divide atan2 arctan2 hypot
+    xlogy ldexp copysign nextafter heaviside gcd lcm eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and
+    bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift not_equal less less_equal greater greater_equal rsub
+    maximum minimum fmax fmin clamp clamp_min clamp_max clip lerp addcmul addcdiv logaddexp logaddexp2 isclose masked_fill
+    where special.xlogy copy_
+"""
+
+
+@_rule(_UNARY)
+def _unary(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """All elements alike, whatever their dimensions."""
+    if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])) or kwargs.get("memory_format") is not None:
+        return NotImplemented
+    value = args[0].value
+    result = func(value, *args[1:], **kwargs)
+    return wrap(result, level) if result.shape == value.shape else NotImplemented
+
+
+def _promoted(tensors: list[Any]) -> Any:
+    """The dtype of a result, in which 0-d tensors count only by their kind where there are others."""
+    large = [x.dtype for x in tensors if x.dim()] or [tensors[0].dtype]
+    dtype = large[0]
+    for other in large[1:]:
+        dtype = mt.promote_types(dtype, other)
+    for x in tensors:
+        if not x.dim():
+            dtype = mt.result_type(mt.empty((1,), dtype=dtype, device="meta"), mt.empty((), dtype=x.dtype, device="meta"))
+    return dtype
+
+
+@_rule(_BROADCAST)
+def _broadcast(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Elements of tensors that broadcast; a 0-d member keeps its smaller say in the dtype of the result."""
+    tensors = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Tensor)]
+    ndim = max(x.dim() for x in tensors)
+    if ndim and any(not x.dim() and _is_batch(x, level) for x in tensors):
+        dtype = _promoted(tensors[1:] if func.functional.name in ("where", "masked_fill") else tensors)
+        args, kwargs = _tree.tree_map(
+            lambda x: x.to(dtype) if _is_batch(x, level) and not x.dim() and x.dtype is not mt.bool else x, [args, kwargs]
+        )
+    given = _tree.tree_map(lambda x: _aligned(x, ndim, level), [args, kwargs])
+    result = func(*given[0], **given[1])
+    if result.dim() != ndim + 1:
+        return NotImplemented
+    return wrap(result, level)
+
+
+@_rule("new_zeros new_ones new_empty new_full")
+def _new(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A member's shape, for all of them."""
+    if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        shape = func(args[0], *args[1:], **kwargs).shape
+    names = func.overloads[0].argument_names
+    given = dict(zip(names, args)) | kwargs | {"size": (args[0].value.shape[0], *shape)}
+    value = given.pop(names[0]).value
+    return wrap(func(value, **given), level)
+
+
+# Shapes ----------------------------------------------------------------------------------------------------------------
+
+
+def view(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Views of a member show where those of the others are: the same strides, from where these begin."""
+    x = args[0]
+    if not _is_batch(x, level) or not x.value.shape[0] or any(isinstance(y, Batched) for y in _tree.flatten([args[1:], kwargs])):
+        return NotImplemented
+    value, storage = x.value, x.untyped_storage()
+    with DisableTorchFunctionSubclass():
+        members = func(*args, **kwargs)
+    if any(y.untyped_storage() is not storage or y.dtype is not x.dtype or y.is_conj() for y in _tree.flatten(members)):
+        return NotImplemented
+    size, step = value.shape[0], value.stride(0)
+
+    def of_all(y: Any) -> Any:
+        return wrap(value.as_strided((size, *y.shape), (step, *y.stride()), y.storage_offset()), level)
+
+    if func.variant == 1:
+        x.value = of_all(members).value
+        return x
+    return _tree.tree_map(of_all, members)
+
+
+@_rule("view reshape flatten unflatten ravel view_as reshape_as squeeze unsqueeze")
+def _reshaped(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same elements in another shape, copied where no view has it."""
+    found = view(func, level, args, kwargs)
+    if found is not NotImplemented or func.variant or any(isinstance(x, mt.dtype) for x in args[1:]):
+        return found
+    x = args[0]
+    if not _is_batch(x, level):
+        return NotImplemented
+    return wrap(x.value.reshape(x.value.shape[0], *_plain(func, *args, **kwargs).shape), level)
+
+
+@_rule("expand expand_as broadcast_to")
+def _expanded(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Dimensions in front, and of size 1, repeated."""
+    if not _is_batch(args[0], level):
+        return NotImplemented
+    shape = _plain(func, *args, **kwargs).shape
+    value = _aligned(args[0], len(shape), level)
+    return wrap(value.expand(value.shape[0], *shape), level)
+
+
+def _shifted(dim: Any, ndim: int) -> Any:
+    """A member's dimension, or several, as the batch's."""
+    if isinstance(dim, int) and not isinstance(dim, bool):
+        if not -ndim <= dim < ndim:
+            raise IndexError("no such dimension")
+        return dim % ndim + 1
+    if isinstance(dim, (tuple, list)):
+        return [_shifted(one, ndim) for one in dim]
+    raise TypeError("no dimension")
+
+
+@_rule("""
+    flip roll diff softmax log_softmax nn.functional.softmax nn.functional.log_softmax cumsum cumprod logcumsumexp sort argsort
+    topk index_select nn.functional.glu
+""")
+def _along(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Along one dimension of each member, or along several."""
+    x = args[0]
+    if func.variant or not _is_batch(x, level) or any(isinstance(y, Batched) for y in _tree.flatten([args[1:], kwargs])):
+        return NotImplemented
+    names = func.overloads[0].argument_names
+    given = dict(zip(names, args)) | kwargs
+    name = "dims" if "dims" in names else "dim"
+    if name == "dims" and name not in given:
+        return NotImplemented
+    given[name] = _shifted(given.get(name, -1), x.dim())
+    del given[names[0]]
+    return _tree.tree_map(lambda y: wrap(y, level), func(x.value, **given))
+
+
+@_rule("sum mean prod amax amin all any logsumexp var std nansum nanmean count_nonzero argmax argmin max min median")
+def _reduced(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Over some dimensions of each member, or over all."""
+    x = args[0]
+    if len(args) > (2 if func.name in ("var", "std") else 3) or any(isinstance(y, Tensor) for y in _tree.flatten([args[1:], kwargs])):
+        return NotImplemented
+    rest = dict(kwargs)
+    dim = args[1] if len(args) > 1 else rest.pop("dim", None)
+    if len(args) > 2:
+        rest["keepdim"] = args[2]
+    if isinstance(dim, bool) or dim == () or func.name == "logsumexp" and dim is None:
+        return NotImplemented
+    if dim is None:
+        if rest.pop("keepdim", False):
+            return NotImplemented
+        value = x.value.reshape(x.value.shape[0], -1)
+        result = func(value, 1, **rest)
+        return wrap(result[0] if isinstance(result, tuple) else result, level)
+    result = func(x.value, _shifted(dim, x.dim()), **rest)
+    return _tree.tree_map(lambda y: wrap(y, level), result)
+
+
+# Several tensors -------------------------------------------------------------------------------------------------------
+
+
+@_rule("cat concat concatenate stack")
+def _joined(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Along a dimension of the members."""
+    tensors = list(args[0])
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+    size = next(x.value.shape[0] for x in tensors if _is_batch(x, level))
+    ndim = max(x.dim() for x in tensors) + (func.name == "stack")
+    return wrap(func([_at_front(x, level, size) for x in tensors], dim=_shifted(dim, ndim)), level)
+
+
+@_rule("matmul linalg.matmul mm bmm mv dot")
+def _product(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Matrices and vectors, those of the members beside each other."""
+    a, b = args if len(args) == 2 else (args[0], kwargs["other"])
+    shape = _plain(func, a, b).shape
+    ndim = max(a.dim(), b.dim(), 2)
+    left: Any = _value(a, level)
+    right: Any = _value(b, level)
+    left = left.unsqueeze(-2) if a.dim() == 1 else left
+    right = right.unsqueeze(-1) if b.dim() == 1 else right
+    for x, value in ((a, left), (b, right)):
+        missing = ndim - max(x.dim(), 2)
+        if _is_batch(x, level) and missing:
+            value = value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:])
+        left, right = (value, right) if x is a else (left, value)
+    if a is b:
+        return NotImplemented
+    result = mt.matmul(left, right)
+    return wrap(result.reshape(result.shape[0], *shape), level)
+
+
+@_rule("nn.functional.linear")
+def _linear(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One weight for all members, or one for each."""
+    given = dict(zip(("input", "weight", "bias"), args)) | kwargs
+    x, weight, bias = given["input"], given["weight"], given.get("bias")
+    if not _is_batch(weight, level) and not _is_batch(bias, level):
+        return wrap(func(x.value, weight, bias), level)
+    product = x @ weight.mT
+    return product if bias is None else product + bias
+
+
+@_rule("gather take_along_dim")
+def _gathered(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Positions along a dimension of each member."""
+    if func.name != "gather" or len(args) != 3 or not args[0].dim() or kwargs:
+        return NotImplemented
+    x, dim, index = args
+    size = (x if _is_batch(x, level) else index).value.shape[0]
+    return wrap(func(_at_front(x, level, size), _shifted(dim, x.dim()), _at_front(index, level, size)), level)
+
+
+@_rule("_index")
+def _indexed(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """x[i, :, j]: the indexed dimensions go to the front, are picked from, and go back where they are neighbours."""
+    x, indices, dims = args[0], list(args[1]), list(args[2])
+    rank = max(index.dim() for index in indices)
+    batched_input = _is_batch(x, level)
+    rest = [dim for dim in range(x.dim()) if dim not in dims]
+    value = x.value.permute(0, *(dim + 1 for dim in dims + rest)) if batched_input else x.permute(*dims, *rest)
+    picks = [_aligned(index, rank, level) for index in indices]
+    if not any(_is_batch(index, level) for index in indices):
+        result = func(value, picks, tuple(range(1, len(dims) + 1)))
+    elif batched_input:
+        size = value.shape[0]
+        members = mt.arange(size, device=value.device).reshape(size, *(1,) * rank)
+        result = func(value, [members, *picks], tuple(range(len(dims) + 1)))
+    else:
+        result = func(value, picks, tuple(range(len(dims))))
+    if rank and dims[0] > 0 and dims == list(range(dims[0], dims[0] + len(dims))):
+        result = result.movedim(list(range(1, rank + 1)), list(range(dims[0] + 1, dims[0] + rank + 1)))
+    return wrap(result, level)
