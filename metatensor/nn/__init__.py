@@ -1,6 +1,6 @@
 """Neural networks: `Module`, its subclasses the layers, `Parameter`, `functional` and `init`."""
 
-from metatensor.nn import attention, functional, init, modules, parallel, utils
+from metatensor.nn import attention, functional, init, modules, parallel, quantized, utils
 from metatensor.nn.module import Module
 from metatensor.nn.modules import (
     CELU,
@@ -183,5 +183,6 @@ __all__ = [
     "init",
     "modules",
     "parallel",
+    "quantized",
     "utils",
 ]

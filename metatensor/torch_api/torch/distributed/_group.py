@@ -269,7 +269,7 @@ def get_backend(group: Any = None) -> Backend:
     """The name of the backend that was asked for."""
     if not member(group):
         raise ValueError("torch.distributed.get_backend: this process is not in that group")
-    found = GroupMember.WORLD if group is None else group
+    found: Any = GroupMember.WORLD if group is None else group
     return Backend(found.name())
 
 

@@ -20,7 +20,8 @@ class DeviceMesh:
         ranks = mt.as_tensor([0] if mesh is None else mesh, dtype=mt.int32, device="cpu")
         if ranks.numel() != 1 or int(ranks.max()) != 0:
             raise NotImplementedError(
-                f"torch.distributed.DeviceMesh: metatensor has one process, of rank 0; got a mesh of {ranks.numel()} ranks, {ranks.tolist()}"
+                f"torch.distributed.DeviceMesh: metatensor has one process, of rank 0; got a mesh of "
+                f"{ranks.numel()} ranks, {ranks.tolist()}"
             )
         if mesh_dim_names is not None and len(mesh_dim_names) != ranks.dim():
             raise RuntimeError(f"torch.distributed.DeviceMesh: {len(mesh_dim_names)} names for {ranks.dim()} dimensions")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,11 +31,11 @@ class WriteResult:
     storage_data: Any
 
 
-class StorageReader(abc.ABC):
+class StorageReader:
     """Reads what a plan says; a base to subclass."""
 
 
-class StorageWriter(abc.ABC):
+class StorageWriter:
     """Writes what a plan says; a base to subclass."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import enum
 from dataclasses import dataclass
 from typing import Any
@@ -86,11 +85,11 @@ class LoadPlan:
     planner_data: Any = None
 
 
-class SavePlanner(abc.ABC):
+class SavePlanner:
     """Makes `SavePlan`; a base to subclass."""
 
 
-class LoadPlanner(abc.ABC):
+class LoadPlanner:
     """Makes `LoadPlan`; a base to subclass."""
 
 

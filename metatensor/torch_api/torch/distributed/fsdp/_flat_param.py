@@ -2,4 +2,7 @@
 
 from metatensor.torch_api.torch._absent import kinds
 
-globals().update(kinds("distributed.fsdp._flat_param", "FlatParamHandle FlatParameter", "metatensor has no communication between processes"))
+__all__ = ["FlatParamHandle", "FlatParameter"]
+
+_made = kinds("distributed.fsdp._flat_param", " ".join(__all__), "metatensor has no communication between processes")
+FlatParamHandle, FlatParameter = _made["FlatParamHandle"], _made["FlatParameter"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
+from metatensor.torch_api._lazy import attributes
 from metatensor.torch_api.torch.compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -14,15 +14,11 @@ from metatensor.torch_api.torch.compiler import (
     substitute_in_graph,
 )  # fmt: skip
 
-__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "explain", "graph_break",
+__all__ = ["allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph", "explain", "graph_break",
            "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "optimize", "reset",
            "substitute_in_graph"]  # fmt: skip
 
-config = SimpleNamespace(
-    automatic_dynamic_shapes=True, cache_size_limit=8, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False,
-    optimize_ddp=True, suppress_errors=False, verbose=False, recompile_limit=8, accumulated_recompile_limit=256,
-    allow_unspec_int_on_nn_module=False, inline_inbuilt_nn_modules=True,
-)  # fmt: skip
+__getattr__, __dir__ = attributes(__name__, ("_trace_wrapped_higher_order_op", "config", "eval_frame", "external_utils", "utils"))
 
 
 def disallow_in_graph(fn: Any) -> Any:

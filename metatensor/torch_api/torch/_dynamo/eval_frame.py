@@ -1,0 +1,16 @@
+"""Compiled code. There is none: nothing is an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.torch_api.torch._absent import kind
+
+__all__ = ["OptimizedModule", "is_dynamo_supported"]
+
+OptimizedModule: Any = kind("_dynamo.eval_frame.OptimizedModule", "nothing is compiled in metatensor")
+
+
+def is_dynamo_supported() -> bool:
+    """False."""
+    return False

@@ -1,0 +1,42 @@
+"""Running combinations along a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import metatensor as mt
+from metatensor.torch_api.torch.utils import _pytree as pytree
+
+__all__ = ["associative_scan"]
+
+
+def associative_scan(
+    combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
+) -> Any:
+    """``out[i]`` is ``combine_fn(out[i - 1], xs[i])`` along ``dim``, for tensors in any tree; from the end with ``reverse``."""
+    if not callable(combine_fn):
+        raise ValueError(f"associative_scan: combine_fn has to be callable, got {type(combine_fn).__name__}")
+    if combine_mode not in ("pointwise", "generic"):
+        raise ValueError(f"associative_scan: combine_mode is 'pointwise' or 'generic', got {combine_mode!r}")
+    leaves, spec = pytree.tree_flatten(xs)
+    if not leaves or not all(isinstance(leaf, mt.Tensor) for leaf in leaves):
+        raise ValueError("associative_scan: expected at least one tensor, and tensors only")
+    length = leaves[0].shape[dim]
+    if any(leaf.shape[dim] != length for leaf in leaves):
+        raise ValueError(f"associative_scan: the tensors differ in size along dimension {dim}")
+    order = range(length - 1, -1, -1) if reverse else range(length)
+    rows: list[list[Any]] = []
+    for index in order:
+        row = [leaf.select(dim, index) for leaf in leaves]
+        if rows:
+            combined = combine_fn(pytree.tree_unflatten(rows[-1], spec), pytree.tree_unflatten(row, spec))
+            row, got = pytree.tree_flatten(combined)
+            if got != spec:
+                raise RuntimeError(f"associative_scan: combine_fn has to return a tree like its arguments, {spec}, got {got}")
+        rows.append(row)
+    if not rows:
+        return pytree.tree_unflatten([leaf.clone() for leaf in leaves], spec)
+    if reverse:
+        rows.reverse()
+    return pytree.tree_unflatten([mt.stack(column, dim) for column in zip(*rows)], spec)

@@ -1,0 +1,8 @@
+"""Where libraries also look for these layers."""
+
+from metatensor.torch_api._lazy import attributes
+from metatensor.torch_api.torch.ao.nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional, QFunctional
+
+__all__ = ["FXFloatFunctional", "FloatFunctional", "QFunctional"]
+
+__getattr__, __dir__ = attributes(__name__, ("functional_modules",))

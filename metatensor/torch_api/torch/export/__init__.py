@@ -1,0 +1,97 @@
+"""Programs captured as graphs, which metatensor does not do. What describes their shapes is values."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from metatensor.torch_api._lazy import attributes
+from metatensor.torch_api.torch._absent import functions, kinds
+
+__all__ = ["AdditionalInputs", "CustomDecompTable", "Dim", "ExportGraphSignature", "ExportedProgram", "ModuleCallEntry",
+           "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "default_decompositions", "dims", "draft_export",
+           "export", "load", "register_dataclass", "save", "unflatten"]  # fmt: skip
+
+__getattr__, __dir__ = attributes(
+    __name__, ("_trace", "decomp_utils", "dynamic_shapes", "exported_program", "graph_signature")
+)
+
+_WHY = "metatensor captures no programs; export with PyTorch"
+
+
+class _DimHint:
+    """What is to be found out about a dimension."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"DimHint({self.name})"
+
+
+class Dim:
+    """A named dimension of a dynamic shape, with bounds; ``2 * dim + 1`` is one that depends on it."""
+
+    AUTO: ClassVar[_DimHint] = _DimHint("AUTO")
+    DYNAMIC: ClassVar[_DimHint] = _DimHint("DYNAMIC")
+    STATIC: ClassVar[_DimHint] = _DimHint("STATIC")
+
+    def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
+        low = 0 if min is None else min
+        if max is not None and max <= low:
+            raise AssertionError(f"Dim: max has to be larger than min, got min={low} and max={max}")
+        if not name.isidentifier():
+            raise AssertionError(f"Dim: a name is an identifier, got {name!r}")
+        self.__name__, self.min, self.max = name, low, max
+
+    def _derived(self, name: str, min: int, max: int | None) -> Dim:
+        made = object.__new__(Dim)
+        made.__name__, made.min, made.max = name, min, max
+        return made
+
+    def __add__(self, other: int) -> Dim:
+        return self._derived(f"{self.__name__} + {_int(other)}", self.min + other, None if self.max is None else self.max + other)
+
+    def __sub__(self, other: int) -> Dim:
+        return self._derived(f"{self.__name__} - {_int(other)}", self.min - other, None if self.max is None else self.max - other)
+
+    def __mul__(self, other: int) -> Dim:
+        if _int(other) <= 0:
+            raise NotImplementedError(f"Dim: multiples are positive, got {other}")
+        return self._derived(f"{other}*{self.__name__}", self.min * other, None if self.max is None else self.max * other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __repr__(self) -> str:
+        bounds = [f"min={self.min}"] if self.min else []
+        bounds += [] if self.max is None else [f"max={self.max}"]
+        return f"Dim({', '.join([repr(self.__name__), *bounds])})"
+
+
+def _int(value: Any) -> int:
+    if not isinstance(value, int):
+        raise NotImplementedError(f"Dim: only ints can be added or multiplied, got {type(value).__name__}")
+    return value
+
+
+def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
+    """A `Dim` for each name."""
+    return tuple(Dim(name, min=min, max=max) for name in names)
+
+
+_functions = functions("export", "default_decompositions draft_export export load register_dataclass save unflatten", _WHY)
+default_decompositions, draft_export, export = (
+    _functions["default_decompositions"], _functions["draft_export"], _functions["export"]
+)  # fmt: skip
+load, save, unflatten = _functions["load"], _functions["save"], _functions["unflatten"]
+register_dataclass = _functions["register_dataclass"]
+
+_classes = kinds(
+    "export", "AdditionalInputs CustomDecompTable ExportGraphSignature ExportedProgram ModuleCallEntry ModuleCallSignature "
+    "ShapesCollection UnflattenedModule", _WHY,
+)  # fmt: skip
+AdditionalInputs, CustomDecompTable, ExportedProgram = (
+    _classes["AdditionalInputs"], _classes["CustomDecompTable"], _classes["ExportedProgram"]
+)  # fmt: skip
+ExportGraphSignature, ModuleCallEntry = _classes["ExportGraphSignature"], _classes["ModuleCallEntry"]
+ModuleCallSignature, ShapesCollection = _classes["ModuleCallSignature"], _classes["ShapesCollection"]
+UnflattenedModule = _classes["UnflattenedModule"]

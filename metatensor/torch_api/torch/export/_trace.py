@@ -1,0 +1,7 @@
+"""How programs are captured, which metatensor does not do."""
+
+from metatensor.torch_api.torch._absent import function
+
+__all__ = ["_export"]
+
+_export = function("export._trace._export", "metatensor captures no programs; export with PyTorch")

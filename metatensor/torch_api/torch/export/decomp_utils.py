@@ -1,0 +1,5 @@
+"""Tables of decompositions."""
+
+from metatensor.torch_api.torch.export import CustomDecompTable
+
+__all__ = ["CustomDecompTable"]

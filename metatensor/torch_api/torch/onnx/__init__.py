@@ -1,0 +1,100 @@
+"""Export to ONNX, which metatensor does not do. What is registered for it is kept."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from typing import Any
+
+from metatensor.torch_api._lazy import attributes
+from metatensor.torch_api.torch._absent import functions, kind
+
+__all__ = ["ExportOptions", "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TensorProtoDataType", "TrainingMode",
+           "dynamo_export", "export", "is_in_onnx_export", "is_onnxrt_backend_supported", "register_custom_op_symbolic",
+           "select_model_mode_for_export", "unregister_custom_op_symbolic"]  # fmt: skip
+
+_opsets = tuple(f"symbolic_opset{version}" for version in range(7, 21))
+__getattr__, __dir__ = attributes(__name__, ("errors", "operators", "symbolic_helper", "utils", *_opsets))
+
+_WHY = "metatensor exports no ONNX; export with PyTorch"
+
+
+class OnnxExporterError(RuntimeError):
+    """An error of the exporter."""
+
+
+class TensorProtoDataType(enum.IntEnum):
+    """ONNX's numbers for dtypes."""
+
+    UNDEFINED = 0
+    FLOAT = 1
+    UINT8 = 2
+    INT8 = 3
+    UINT16 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    STRING = 8
+    BOOL = 9
+    FLOAT16 = 10
+    DOUBLE = 11
+    UINT32 = 12
+    UINT64 = 13
+    COMPLEX64 = 14
+    COMPLEX128 = 15
+    BFLOAT16 = 16
+    FLOAT8E4M3FN = 17
+    FLOAT8E4M3FNUZ = 18
+    FLOAT8E5M2 = 19
+    FLOAT8E5M2FNUZ = 20
+
+
+class OperatorExportTypes(enum.Enum):
+    """What becomes of operators that ONNX does not have."""
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
+
+
+class TrainingMode(enum.Enum):
+    """The mode in which a module is exported."""
+
+    EVAL = 0
+    PRESERVE = 1
+    TRAINING = 2
+
+
+_made = functions("onnx", "export dynamo_export select_model_mode_for_export", _WHY)
+export, dynamo_export = _made["export"], _made["dynamo_export"]
+select_model_mode_for_export = _made["select_model_mode_for_export"]
+ONNXProgram = kind("onnx.ONNXProgram", _WHY)
+ExportOptions = kind("onnx.ExportOptions", _WHY)
+
+
+def is_in_onnx_export() -> bool:
+    """False."""
+    return False
+
+
+def is_onnxrt_backend_supported() -> bool:
+    """False."""
+    return False
+
+
+_symbolics: dict[tuple[str, int], Callable[..., Any]] = {}
+"""What was registered, by the operator's name and the version."""
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
+    """Keep a function that would export an operator, ``"namespace::name"``."""
+    if not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", symbolic_name, re.ASCII):
+        raise OnnxExporterError(f'register_custom_op_symbolic: expected "namespace::name", got {symbolic_name!r}')
+    _symbolics[symbolic_name, opset_version] = symbolic_fn
+
+
+def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
+    """Forget what `register_custom_op_symbolic` kept."""
+    _symbolics.pop((symbolic_name, opset_version), None)

@@ -1,0 +1,5 @@
+"""PyTorch's functions that export operators to version 9 of ONNX's."""
+
+from metatensor.torch_api.torch.onnx._symbolic import attribute
+
+__getattr__ = attribute("symbolic_opset9")

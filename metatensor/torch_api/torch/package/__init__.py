@@ -1,0 +1,17 @@
+"""Archives of models with their code, which metatensor neither writes nor reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor.torch_api.torch._absent import kinds
+
+__all__ = ["PackageExporter", "PackageImporter", "is_from_package"]
+
+_made = kinds("package", "PackageExporter PackageImporter", "metatensor neither writes nor reads torch.package archives")
+PackageExporter, PackageImporter = _made["PackageExporter"], _made["PackageImporter"]
+
+
+def is_from_package(obj: Any) -> bool:
+    """False: nothing came from such an archive."""
+    return False

@@ -1,0 +1,43 @@
+"""Functions of sparse tensors, which metatensor does not have."""
+
+from metatensor.torch_api.torch._absent import functions, kind
+
+__all__ = ["SparseSemiStructuredTensor", "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
+           "softmax", "solve", "sum", "to_sparse_semi_structured"]  # fmt: skip
+
+_WHY = "metatensor has strided tensors only"
+_made = functions("sparse", "addmm as_sparse_gradcheck log_softmax mm softmax solve sum to_sparse_semi_structured", _WHY)
+addmm, mm, solve, sum = _made["addmm"], _made["mm"], _made["solve"], _made["sum"]
+softmax, log_softmax, as_sparse_gradcheck = _made["softmax"], _made["log_softmax"], _made["as_sparse_gradcheck"]
+to_sparse_semi_structured = _made["to_sparse_semi_structured"]
+SparseSemiStructuredTensor = kind("sparse.SparseSemiStructuredTensor", _WHY)
+
+
+class check_sparse_tensor_invariants:
+    """A context without effect, as there are no sparse tensors to check."""
+
+    _enabled = False
+
+    def __init__(self, enable: bool = True) -> None:
+        self._state = enable
+
+    @classmethod
+    def is_enabled(cls) -> bool:
+        """What `enable` and `disable` set."""
+        return cls._enabled
+
+    @classmethod
+    def enable(cls) -> None:
+        """Keep the choice."""
+        cls._enabled = True
+
+    @classmethod
+    def disable(cls) -> None:
+        """Keep the choice."""
+        cls._enabled = False
+
+    def __enter__(self) -> None:
+        self._before, type(self)._enabled = type(self)._enabled, self._state
+
+    def __exit__(self, *_: object) -> None:
+        type(self)._enabled = self._before

@@ -1,0 +1,45 @@
+"""Tensors with values in a range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+
+__all__ = ["make_tensor"]
+
+
+def make_tensor(
+    *shape: Any, dtype: Any, device: Any, low: float | None = None, high: float | None = None, requires_grad: bool = False,
+    noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None,
+) -> Any:  # fmt: skip
+    """A tensor of uniform values, from -9 to 9 for floating point and integers (from 0 if unsigned), unless ``low`` and ``high``
+    say otherwise; ``noncontiguous`` puts gaps between its elements.
+    """
+    if len(shape) == 1 and not isinstance(shape[0], int):
+        shape = tuple(shape[0])
+    if noncontiguous and memory_format is not None:
+        raise ValueError("make_tensor: noncontiguous and memory_format exclude each other")
+    continuous = dtype.is_floating_point or dtype.is_complex
+    lowest = 0 if dtype is mt.bool or not dtype.is_signed else -9
+    start = lowest if low is None else low
+    stop = (2 if dtype is mt.bool else 9 if continuous else 10) if high is None else high
+    if stop < start or (stop == start and not continuous):
+        raise ValueError(f"make_tensor: expected low < high, got {start} and {stop}")
+    sizes = (*shape[:-1], shape[-1] * 2) if noncontiguous and shape else shape
+    if continuous:
+        real = mt.float64 if dtype in (mt.float64, mt.complex128) else mt.float32
+        made: Any = mt.empty(sizes, dtype=real, device=device).uniform_(start, stop)
+        if dtype.is_complex:
+            made = mt.complex(made, mt.empty(sizes, dtype=real, device=device).uniform_(start, stop))
+        made = made.to(dtype)
+    else:
+        made = mt.randint(int(start), int(stop), sizes, device=device).to(dtype)
+    if noncontiguous and shape:
+        made = made[..., ::2]
+    elif memory_format is not None:
+        made = made.contiguous(memory_format=memory_format)
+    if exclude_zero:
+        one = mt.finfo(dtype).tiny if continuous else 1
+        made = mt.where(made == 0, mt.full_like(made, one), made)
+    return made.requires_grad_(requires_grad)
