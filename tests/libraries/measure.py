@@ -98,9 +98,19 @@ def build_transformers(name):
 
 DIFFUSERS = {
     "sd15-unet": ("UNet2DConditionModel", {"sample_size": 64, "cross_attention_dim": 768, "attention_head_dim": 8}),
+    "sdxl-unet": ("UNet2DConditionModel", {
+        "sample_size": 128, "cross_attention_dim": 2048, "attention_head_dim": [5, 10, 20], "use_linear_projection": True,
+        "block_out_channels": (320, 640, 1280), "transformer_layers_per_block": [1, 2, 10],
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+    }),
+    "dit-xl-2": ("DiTTransformer2DModel", {
+        "num_attention_heads": 16, "attention_head_dim": 72, "in_channels": 4, "out_channels": 8, "num_layers": 28,
+        "sample_size": 32, "patch_size": 2, "norm_type": "ada_norm_zero", "num_embeds_ada_norm": 1000,
+    }),
     "pixart-alpha": ("PixArtTransformer2DModel", {"sample_size": 64}),
     "flux-dev": ("FluxTransformer2DModel", {"guidance_embeds": True}),
-}
+}  # fmt: skip
 
 
 def build_diffusers(name):
