@@ -25,6 +25,9 @@ cdef class Mode:
     cdef object handle(self, Call* c):
         return run_modes(c)
 
+    cdef bint sees(self, Call* c) except -1:
+        return self.sees_composites
+
     def __enter__(self):
         cdef ThreadState state = thread_state()
         state.modes.insert(state.level, self)
@@ -87,7 +90,7 @@ cdef object run_modes(Call* c):
             return result
     while state.level > 0:
         mode = <Mode>state.modes[state.level - 1]
-        if ov.flags & COMPOSITE and not mode.sees_composites:
+        if ov.flags & COMPOSITE and not mode.sees(c):
             return run(c)       # its parts will come here
         state.level -= 1
         try:

@@ -119,7 +119,7 @@ class RNNBase(Module):
     def check_input(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> None:
         """ValueError for an input of another dtype than the weights', RuntimeError for wrong dimensions or features."""
         dtype = self._flat_weights[0].dtype
-        if input.dtype != dtype:
+        if input.dtype != dtype and not mt.amp._is_any_autocast_enabled():
             raise ValueError(f"{self._get_name()}: the input has dtype {input.dtype}, the weights have {dtype}")
         expected = 3 if batch_sizes is None else 2
         if input.dim() != expected:

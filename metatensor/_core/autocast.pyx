@@ -1,0 +1,198 @@
+"""The mode behind autocast: it casts the arguments of the ops that a table names, and passes all others on.
+
+Which tables are in force, `metatensor.amp` decides. One mode serves a thread, however autocasts are nested.
+"""
+cimport cython
+from cpython.object cimport PyObject
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport F32, F64, DType, by_code
+from metatensor._core.modes cimport Mode, run_modes
+from metatensor._core.op cimport FUNCTIONAL, K_DTYPE, K_OPERAND, K_TENSOR, K_TENSORS, Call, Op, Overload, hold
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.types cimport T_INFERENCE, T_REQUIRES_GRAD, T_VIEW
+
+cdef enum Policy:
+    POLICY_LOWER, POLICY_FLOAT32, POLICY_DTYPE, POLICY_PROMOTE, POLICY_REFUSE, POLICY_STATE
+
+LOWER, FLOAT32, FLOAT32_DTYPE, PROMOTE, REFUSE, STATE = range(6)
+
+
+@cython.binding(False)
+@cython.final
+cdef class AutocastMode(Mode):
+    """Casts by `tables`, {device type: (lower dtype, {op: (policy, argument or None, its values)})}.
+
+    `cache` holds what leaves that require gradients were cast to, by id, beside the leaf; None where nothing is kept.
+    """
+    cdef public dict tables
+    cdef public dict cache
+
+    def __init__(self):
+        self.tables = {}
+        self.cache = {}
+
+    cdef tuple rule(self, Call* c):
+        """(lower dtype, policy, argument, values) for a call, or None."""
+        cdef Device device
+        if c.variant != FUNCTIONAL or not self.tables or c.device == NULL:
+            return None
+        device = _device_of(c)
+        if device is None:
+            return None
+        found = self.tables.get(device.type)
+        if found is None:
+            return None
+        entry = (<dict>found[1]).get(<object>c.op)
+        return None if entry is None else (found[0], *entry)
+
+    cdef bint sees(self, Call* c) except -1:
+        return self.rule(c) is not None
+
+    cdef object handle(self, Call* c):
+        cdef tuple rule = self.rule(c)
+        cdef int policy
+        if rule is None or (rule[2] is not None and _value_of(c, rule[2]) not in rule[3]):
+            return run_modes(c)
+        policy = rule[1]
+        if policy == POLICY_REFUSE:
+            raise RuntimeError(f"{(<Op>c.op).name}: unsafe in an autocast, for its gradients leave the range of float16; "
+                               "use binary_cross_entropy_with_logits, or switch the autocast off around it")
+        if policy == POLICY_DTYPE:
+            self.give_dtype(c)
+        elif policy == POLICY_LOWER:
+            self.cast_all(c, rule[0])
+        elif policy == POLICY_STATE:
+            self.cast_all(c, _state_dtype(c, rule[0]))
+        elif policy == POLICY_FLOAT32:
+            self.cast_all(c, by_code(F32))
+        else:
+            self.cast_all(c, _widest(c, rule[0]))
+        return run_modes(c)
+
+    cdef int give_dtype(self, Call* c) except -1:
+        """Where the first argument would be cast, ask for a float32 result, if no dtype was asked for."""
+        cdef Overload ov = <Overload>c.overload
+        cdef int i
+        if not isinstance(<object>c.args[0], Tensor) or not _eligible(c, <Tensor>c.args[0]):
+            return 0
+        for i in range(ov.nslots):
+            if ov.slots[i].kind == K_DTYPE:
+                if c.args[i] == <PyObject*>None:
+                    dtype = by_code(F32)
+                    hold(c, dtype)
+                    c.args[i] = <PyObject*>dtype
+                return 0
+        return self.cast_all(c, by_code(F32))
+
+    cdef int cast_all(self, Call* c, DType dtype) except -1:
+        cdef Overload ov = <Overload>c.overload
+        cdef int i
+        cdef list cast
+        for i in range(ov.nslots):
+            if ov.slots[i].kind == K_TENSOR or ov.slots[i].kind == K_OPERAND:
+                if isinstance(<object>c.args[i], Tensor):
+                    t = self.cast(c, <Tensor>c.args[i], dtype)
+                    if t is not <object>c.args[i]:
+                        hold(c, t)
+                        c.args[i] = <PyObject*>t
+            elif ov.slots[i].kind == K_TENSORS and isinstance(<object>c.args[i], (list, tuple)):
+                cast = [self.cast(c, <Tensor>t, dtype) if isinstance(t, Tensor) else t for t in <object>c.args[i]]
+                hold(c, cast)
+                c.args[i] = <PyObject*>cast
+        return 0
+
+    cdef object cast(self, Call* c, Tensor t, DType dtype):
+        if t.dtype is dtype or not _eligible(c, t):
+            return t
+        if self.cache is None or dtype.code == F32 or t.dtype.code != F32 or not t.flags & T_REQUIRES_GRAD \
+                or t.flags & (T_VIEW | T_INFERENCE) or not (<object>t).is_leaf:
+            return (<object>t).to(dtype)
+        found = self.cache.get((id(t), dtype))
+        if found is None:
+            found = self.cache[id(t), dtype] = (t, (<object>t).to(dtype))
+        return found[1]
+
+    def enter(self):
+        """Become the innermost mode of this thread."""
+        Mode.__enter__(self)
+
+    def leave(self):
+        """Leave the modes of this thread, wherever in their order this one stands."""
+        cdef ThreadState state = thread_state()
+        cdef int i
+        for i in range(len(state.modes)):
+            if state.modes[i] is self:
+                del state.modes[i]
+                state.level -= i < state.level
+                hints.modes -= 1
+                return
+
+
+cdef Device _device_of(Call* c):
+    """The device whose autocast a call belongs to: that of its tensors, but not the cpu's where they are on several."""
+    cdef Overload ov = <Overload>c.overload
+    cdef Device device = <Device>c.device if not c.mixed else None
+    cdef int i
+    if device is not None:
+        return device
+    for i in range(ov.nslots):
+        if ov.slots[i].kind == K_TENSOR or ov.slots[i].kind == K_OPERAND:
+            tensors = (<object>c.args[i],)
+        elif ov.slots[i].kind == K_TENSORS and isinstance(<object>c.args[i], (list, tuple)):
+            tensors = <object>c.args[i]
+        else:
+            continue
+        for t in tensors:
+            if isinstance(t, Tensor) and (device is None or device.type == "cpu"):
+                device = (<Tensor>t).storage.device
+    return device
+
+
+cdef bint _eligible(Call* c, Tensor t) except -1:
+    """Whether an autocast casts a tensor: floating point, no float64, and on the device of the call."""
+    if not t.dtype.is_floating_point or t.dtype.code == F64:
+        return False
+    return not c.mixed or t.storage.device is _device_of(c)
+
+
+cdef DType _widest(Call* c, DType lower):
+    """float32 where an eligible argument has another dtype than the lower one, else that."""
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    for i in range(ov.nslots):
+        if ov.slots[i].kind == K_TENSOR or ov.slots[i].kind == K_OPERAND:
+            tensors = (<object>c.args[i],)
+        elif ov.slots[i].kind == K_TENSORS and isinstance(<object>c.args[i], (list, tuple)):
+            tensors = <object>c.args[i]
+        else:
+            continue
+        for t in tensors:
+            if isinstance(t, Tensor) and (<Tensor>t).dtype is not lower and _eligible(c, <Tensor>t):
+                return by_code(F32)
+    return lower
+
+
+cdef DType _state_dtype(Call* c, DType lower):
+    """What a recurrent step computes in: the lower dtype where its state, or the last of its states, is of that."""
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    for i in range(ov.nslots):
+        if <object>ov.slots[i].name == "hx":
+            state = <object>c.args[i]
+            if isinstance(state, (list, tuple)):
+                state = state[len(state) - 1]
+            if (<Tensor>state).dtype is lower:
+                return lower
+    return by_code(F32)
+
+
+cdef object _value_of(Call* c, str name):
+    """The str that a call has for the argument of a name, "number" for a number, None for others."""
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    for i in range(ov.nslots):
+        if <object>ov.slots[i].name == name:
+            value = <object>c.args[i]
+            return value if isinstance(value, str) else "number" if isinstance(value, (int, float)) else None
+    return None

@@ -1,0 +1,272 @@
+"""Automatic mixed precision: inside an autocast, products are computed in half precision and sums in single.
+
+    with mt.amp.autocast("cuda", dtype=mt.bfloat16):
+        y = model(x)
+
+Which operators are cast how stands in `metatensor.rules.autocast`. As in PyTorch, an autocast is for one device type, and
+belongs to the thread that enters it. A meta tensor stands for one of any device: for meta tensors the innermost autocast
+counts, whatever its device type. It makes no matter whether a device is there.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.autocast import AutocastMode
+
+__all__ = [
+    "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache", "custom_bwd",
+    "custom_fwd", "get_autocast_dtype", "is_autocast_available", "is_autocast_cache_enabled", "is_autocast_enabled",
+    "set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled",
+]  # fmt: skip
+
+_BFLOAT16 = frozenset(("cpu", "hpu", "xla", "maia"))
+_FLOAT16 = frozenset(("cuda", "xpu", "mps", "mtia", "ipu", "privateuseone", "meta"))
+
+
+class _State(threading.local):
+    """The autocasts of a thread."""
+
+    def __init__(self) -> None:
+        self.enabled: dict[str, bool] = {}
+        self.dtypes: dict[str, Any] = {}
+        self.kind = "cpu"
+        """The device type of the innermost autocast: which table meta tensors follow."""
+        self.cache_enabled = True
+        self.nesting = 0
+        self.mode: AutocastMode | None = None
+        self.entered = False
+
+    def apply(self) -> None:
+        """Bring the mode in line with what is enabled; there is none while nothing is."""
+        if self.mode is None:
+            if not any(self.enabled.values()):
+                return
+            self.mode = AutocastMode()
+        from metatensor.rules.autocast import table
+
+        on = {kind for kind, enabled in self.enabled.items() if enabled}
+        self.mode.tables = {
+            kind: (self.dtypes.get(kind) or _default(kind), table((self.kind if kind == "meta" else kind) == "cpu")) for kind in on
+        }
+        if not self.cache_enabled:
+            self.mode.cache = None
+        elif self.mode.cache is None:
+            self.mode.cache = {}
+        if on and not self.entered:
+            self.mode.enter()
+            self.entered = True
+        elif not on and self.entered:
+            self.mode.leave()
+            self.entered = False
+
+    def clear(self) -> None:
+        if self.mode is not None and self.mode.cache is not None:
+            self.mode.cache = {}
+
+
+_state = _State()
+
+
+def _default(kind: str) -> Any:
+    return mt.bfloat16 if kind in _BFLOAT16 else mt.float16
+
+
+def _checked(name: str, device_type: Any) -> str:
+    """A device type that may be cast for. RuntimeError for others, ValueError for what is no string."""
+    if not isinstance(device_type, str):
+        raise ValueError(f"{name}: expected device_type to be a str, got {type(device_type).__name__}")
+    if not is_autocast_available(device_type):
+        raise RuntimeError(f"{name}: there is no autocast for device type {device_type!r}")
+    return device_type
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether `autocast` takes a device type: those of PyTorch, meta, and those that a plugin provides."""
+    if device_type in _BFLOAT16 or device_type in _FLOAT16:
+        return True
+    from metatensor import plugins
+
+    return device_type in plugins.device_types()
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether this thread is in an autocast for a device type."""
+    return _state.enabled.get(_checked("is_autocast_enabled", device_type), False)
+
+
+def _is_any_autocast_enabled() -> bool:
+    """Whether this thread is in an autocast."""
+    return any(_state.enabled.values())
+
+
+def set_autocast_enabled(device_type: str, enabled: bool) -> None:
+    """Switch autocasting on or off for a device type, in this thread."""
+    kind = _checked("set_autocast_enabled", device_type)
+    _state.enabled[kind] = bool(enabled)
+    if kind != "meta":
+        _state.kind = kind
+        _state.enabled["meta"] = bool(enabled)
+        _state.dtypes["meta"] = get_autocast_dtype(kind)
+    _state.apply()
+
+
+def get_autocast_dtype(device_type: str) -> Any:
+    """The dtype that autocasts for a device type cast to where they name none."""
+    kind = _checked("get_autocast_dtype", device_type)
+    return _state.dtypes.get(kind) or _default(kind)
+
+
+def set_autocast_dtype(device_type: str, dtype: Any) -> None:
+    """Cast to ``dtype`` in this thread's autocasts for a device type."""
+    kind = _checked("set_autocast_dtype", device_type)
+    _state.dtypes[kind] = dtype
+    if kind == _state.kind:
+        _state.dtypes["meta"] = dtype
+    _state.apply()
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of parameters are kept until the outermost autocast ends."""
+    return _state.cache_enabled
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Choose whether casts of parameters are kept until the outermost autocast ends."""
+    _state.cache_enabled = bool(enabled)
+    _state.apply()
+
+
+def clear_autocast_cache() -> None:
+    """Forget the casts that were kept."""
+    _state.clear()
+
+
+def autocast_increment_nesting() -> int:
+    """Go one autocast deeper; returns how deep."""
+    _state.nesting += 1
+    return _state.nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Come out of one autocast; returns how deep one still is."""
+    _state.nesting -= 1
+    return _state.nesting
+
+
+class autocast:
+    """A context manager, or a decorator: inside, ops are computed in the dtype that suits each.
+
+    ``dtype`` is what products are computed in, float16 or bfloat16; ``enabled=False`` suspends an outer autocast.
+    """
+
+    def __init__(
+        self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> None:
+        self.device = _checked("autocast", device_type)
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
+        if enabled and self.fast_dtype not in (mt.float16, mt.bfloat16):
+            warnings.warn(
+                f"autocast for {device_type} casts to float16 or bfloat16, not to {self.fast_dtype}: it is disabled", stacklevel=2
+            )
+            enabled = False
+        self._enabled = bool(enabled)
+        self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
+        self._outer: list[tuple[Any, ...]] = []
+
+    def __enter__(self) -> autocast:
+        kinds = (self.device, "meta")
+        self._outer.append(
+            (
+                [(kind, _state.enabled.get(kind, False), _state.dtypes.get(kind)) for kind in kinds],
+                _state.kind,
+                _state.cache_enabled,
+            )
+        )
+        for kind in kinds:
+            _state.enabled[kind] = self._enabled
+            _state.dtypes[kind] = self.fast_dtype
+        _state.kind = self.device
+        _state.cache_enabled = self._cache_enabled
+        autocast_increment_nesting()
+        _state.apply()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if autocast_decrement_nesting() == 0:
+            clear_autocast_cache()
+        kinds, _state.kind, _state.cache_enabled = self._outer.pop()
+        for name, enabled, dtype in kinds:
+            _state.enabled[name] = enabled
+            _state.dtypes[name] = dtype
+        _state.apply()
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(func):
+            raise TypeError(f"autocast: expected a function to decorate, got {type(func).__name__}")
+
+        @functools.wraps(func)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with autocast(self.device, self.fast_dtype, self._enabled, self._cache_enabled):
+                return func(*args, **kwargs)
+
+        return decorated
+
+
+def _cast(value: Any, device_type: str, dtype: Any) -> Any:
+    """``value`` with the floating point tensors of a device type in it cast, all but float64 ones."""
+    if isinstance(value, mt.Tensor):
+        eligible = value.is_floating_point() and value.device.type in (device_type, "meta") and value.dtype != mt.float64
+        return value.to(dtype) if eligible else value
+    if isinstance(value, (str, bytes)):
+        return value
+    if isinstance(value, Mapping):
+        made: Any = type(value)
+        return made({_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()})
+    if isinstance(value, Sequence):
+        items = [_cast(v, device_type, dtype) for v in value]
+        kind: Any = type(value)
+        return kind(*items) if hasattr(value, "_fields") else kind(items) if isinstance(value, (list, tuple)) else items
+    return value
+
+
+def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) -> Any:
+    """Decorate the forward of an `autograd.Function`: with ``cast_inputs`` it runs outside autocast, on inputs so cast."""
+    _checked("custom_fwd", device_type)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        args[0]._dtype = get_autocast_dtype(device_type)
+        if cast_inputs is None:
+            args[0]._fwd_used_autocast = is_autocast_enabled(device_type)
+            return fwd(*args, **kwargs)
+        inside = is_autocast_enabled(device_type)
+        args[0]._fwd_used_autocast = False
+        if not inside:
+            return fwd(*args, **kwargs)
+        with autocast(device_type, enabled=False):
+            return fwd(*_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
+
+    return decorated
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
+    """Decorate the backward of an `autograd.Function`: it runs in the autocast that its forward ran in."""
+    _checked("custom_bwd", device_type)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, enabled=args[0]._fwd_used_autocast, dtype=args[0]._dtype):
+            return bwd(*args, **kwargs)
+
+    return decorated
