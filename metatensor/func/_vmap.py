@@ -130,6 +130,4 @@ def _taken_apart(func: Any, output: Any, dim: int | None, level: Level) -> Any:
         raise IndexError(f"vmap({_name(func)}): a result of {output.dim() + 1} dimensions has no dimension {dim} (out_dims)")
     if value is not None:
         return value.movedim(0, dim)
-    dim %= output.dim() + 1
-    shape = list(output.shape)
-    return output.unsqueeze(dim).expand(*shape[:dim], level.size, *shape[dim:])
+    return output.expand(level.size, *output.shape).movedim(0, dim)

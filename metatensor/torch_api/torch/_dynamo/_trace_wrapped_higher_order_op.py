@@ -8,7 +8,7 @@ __all__ = ["TransformGetItemToIndex"]
 
 
 class TransformGetItemToIndex:
-    """A context in which subscripts by tensors of one element read no values: they never do here, so it has no effect."""
+    """A context in which subscripts by tensors of one element read no values. In `vmap` they never do here, so it has no effect."""
 
     def __enter__(self) -> TransformGetItemToIndex:
         return self

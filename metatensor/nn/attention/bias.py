@@ -1,0 +1,86 @@
+"""Causal masks that attention takes as such: they become tensors only where no causal kernel fits."""
+
+from __future__ import annotations
+
+import warnings
+from enum import IntEnum, auto
+from typing import Any
+
+import metatensor as mt
+from metatensor.nn import functional as F
+
+__all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
+
+
+class CausalVariant(IntEnum):
+    """Which corner of the scores the diagonal of the mask goes through."""
+
+    UPPER_LEFT = auto()
+    LOWER_RIGHT = auto()
+
+
+class CausalBias(mt.Tensor):
+    """A causal mask for ``seq_len_q`` queries and ``seq_len_kv`` keys, given to attention as ``attn_mask``.
+
+    AssertionError for a variant that is no `CausalVariant`.
+    """
+
+    def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> CausalBias:
+        if not isinstance(variant, CausalVariant):
+            raise AssertionError(f"CausalBias: variant must be a CausalVariant, got {type(variant).__name__}")
+        return mt.Tensor._make_subclass(cls, mt.empty((int(variant), seq_len_q, seq_len_kv)))
+
+    def __init__(self, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> None:
+        self.variant = variant
+        self.seq_len_q = seq_len_q
+        self.seq_len_kv = seq_len_kv
+        if seq_len_q > seq_len_kv and variant == CausalVariant.LOWER_RIGHT:
+            warnings.warn("CausalBias: the first queries see no key, and attention gives NaN for them", stacklevel=2)
+
+    def _materialize(self, device: Any = None) -> mt.Tensor:
+        """The mask as a tensor of bools; on cpu unless a device is named."""
+        ones = mt.ones(self.seq_len_q, self.seq_len_kv, device=device or "cpu", dtype=mt.bool)
+        return ones.tril(0 if self.variant == CausalVariant.UPPER_LEFT else self.seq_len_kv - self.seq_len_q)
+
+    @staticmethod
+    def _dispatch(
+        query: mt.Tensor,
+        key: mt.Tensor,
+        value: mt.Tensor,
+        attn_mask: CausalBias,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> mt.Tensor:
+        """Attention with the bias ``attn_mask``. ValueError where ``is_causal`` is set, too."""
+        if is_causal:
+            raise ValueError("scaled_dot_product_attention(): is_causal and a CausalBias exclude each other")
+        causal = attn_mask.seq_len_q == attn_mask.seq_len_kv or attn_mask.variant == CausalVariant.UPPER_LEFT
+        mask = None if causal else attn_mask._materialize(query.device)
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is F.scaled_dot_product_attention:
+            return cls._dispatch(*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+    def __repr__(self, *args: Any, **kwargs: Any) -> str:
+        return repr(self._materialize())
+
+
+def causal_upper_left(*size: int) -> CausalBias:
+    """A bias for (queries, keys) whose diagonal starts at the first query and key. AssertionError for other sizes."""
+    if len(size) != 2:
+        raise AssertionError(f"causal_upper_left: expected 2 sizes, got {len(size)}")
+    return CausalBias(CausalVariant.UPPER_LEFT, *size)
+
+
+def causal_lower_right(*size: int) -> CausalBias:
+    """A bias for (queries, keys) whose diagonal ends at the last query and key. AssertionError for other sizes."""
+    if len(size) != 2:
+        raise AssertionError(f"causal_lower_right: expected 2 sizes, got {len(size)}")
+    return CausalBias(CausalVariant.LOWER_RIGHT, *size)

@@ -1,0 +1,326 @@
+"""Attention whose scores and mask are functions of the positions: each of one score, or of one position."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, NoReturn, TypedDict
+
+import metatensor as mt
+from metatensor.nn.attention._block_mask import DEFAULT_BLOCK, BlockMask, MaskMod, noop_mask, ordered, sliced_mask
+
+__all__ = [
+    "AuxOutput",
+    "AuxRequest",
+    "BlockMask",
+    "FlexKernelOptions",
+    "and_masks",
+    "create_block_mask",
+    "create_mask",
+    "create_nested_block_mask",
+    "flex_attention",
+    "noop_mask",
+    "or_masks",
+]
+
+_DEFAULT_SPARSE_BLOCK_SIZE = DEFAULT_BLOCK
+_LARGE_SPARSE_BLOCK_SIZE = 1 << 30
+_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = False
+
+_mask_mod_signature = MaskMod
+_score_mod_signature = Callable[[Any, Any, Any, Any, Any], Any]
+
+_sliced_mask_mod_error = sliced_mask
+
+
+class FlexKernelOptions(TypedDict, total=False):
+    """Options for PyTorch's kernels; there are none here that heed them."""
+
+    BACKEND: Literal["AUTO", "TRITON", "FLASH", "TRITON_DECODE"]
+    PRESCALE_QK: bool
+    ROWS_GUARANTEED_SAFE: bool
+    BLOCKS_ARE_CONTIGUOUS: bool
+    WRITE_DQ: bool
+    FORCE_USE_FLEX_ATTENTION: bool
+    USE_TMA: bool
+    BLOCK_M: int
+    BLOCK_N: int
+    num_warps: int
+    num_stages: int
+
+
+class AuxRequest(NamedTuple):
+    """What `flex_attention` is to return besides its result."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    """What it returned besides its result; None for what was not asked for."""
+
+    lse: Any = None
+    max_scores: Any = None
+
+
+# Masks -----------------------------------------------------------------------------------------------------------------
+
+
+def _identity(score: Any, batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
+    return score
+
+
+def _combined(name: str, mask_mods: tuple[Any, ...], start: str, join: Callable[[Any, Any], Any]) -> MaskMod:
+    if not all(callable(mask_mod) for mask_mod in mask_mods):
+        raise RuntimeError(f"expected functions of (b, h, q_idx, kv_idx), got {mask_mods}")
+
+    def combined(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        result = getattr(b, start)((), dtype=mt.bool)
+        for mask_mod in mask_mods:
+            result = join(result, mask_mod(b, h, q_idx, kv_idx))
+        return result
+
+    combined.__name__ = name
+    return combined
+
+
+def or_masks(*mask_mods: MaskMod) -> MaskMod:
+    """A mask of what any of the masks leaves. RuntimeError for what cannot be called."""
+    return _combined("or_mask", mask_mods, "new_zeros", lambda a, b: a | b)
+
+
+def and_masks(*mask_mods: MaskMod) -> MaskMod:
+    """A mask of what all of the masks leave. RuntimeError for what cannot be called."""
+    return _combined("and_mask", mask_mods, "new_ones", lambda a, b: a & b)
+
+
+def _arguments(function: Callable[..., Any]) -> int:
+    """How many arguments a score_mod (5) or a mask_mod (4) needs. AssertionError for another number."""
+    found = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    if len(found) not in (4, 5):
+        raise AssertionError(f"expected a function of 4 (a mask_mod) or 5 arguments (a score_mod), got {len(found)}")
+    return len(found)
+
+
+def _vmap_for_bhqkv(fn: Callable[..., Any], prefix: tuple[int | None, ...], suffix: tuple[int | None, ...] = ()) -> Any:
+    """The function over vectors of batches, heads, queries and keys, with as many dimensions of results."""
+    from metatensor.func import vmap
+
+    for at in (3, 2, 1, 0):
+        dims = tuple(0 if at == other else None for other in range(4))
+        fn = vmap(fn, in_dims=(*prefix, *dims, *suffix))
+    return fn
+
+
+def _default_device() -> Any:
+    from metatensor import plugins
+
+    if "cuda" in plugins.device_types() and plugins.backend("cuda").is_available():
+        return "cuda"
+    return "cpu"
+
+
+def _positions(sizes: tuple[int, ...], device: Any) -> list[Any]:
+    return [mt.arange(size, device=device) for size in sizes]
+
+
+def create_mask(
+    mod_fn: Callable[..., Any], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None
+) -> Any:
+    """What a mask_mod says of all positions, or where a score_mod leaves more than -inf: (B, H, Q_LEN, KV_LEN) bools."""
+    device = _default_device() if device is None else device
+    sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
+    if _arguments(mod_fn) == 4:
+        return _vmap_for_bhqkv(mod_fn, ())(*_positions(sizes, device))
+    scores = _vmap_for_bhqkv(mod_fn, (0,))(mt.zeros(sizes, device=device), *_positions(sizes, device))
+    return mt.where(mt.isneginf(scores), False, True)
+
+
+def create_block_mask(
+    mask_mod: MaskMod,
+    B: int | None,
+    H: int | None,
+    Q_LEN: int,
+    KV_LEN: int,
+    device: Any = None,
+    BLOCK_SIZE: int | tuple[int, int] = DEFAULT_BLOCK,
+    _compile: bool = False,
+    separate_full_blocks: bool = True,
+    compute_dq_write_order: bool = False,
+    dq_kv_order: bool = True,
+) -> BlockMask:
+    """The blocks of what a mask_mod leaves; those that it leaves whole apart, where ``separate_full_blocks`` is set.
+
+    AssertionError for a function that is no mask_mod, NotImplementedError for an order of the backward pass.
+    """
+    if _arguments(mask_mod) != 4:
+        raise AssertionError(f"create_block_mask: expected a mask_mod, a function of (b, h, q_idx, kv_idx), got {mask_mod}")
+    if not isinstance(dq_kv_order, bool):
+        raise ValueError(f"create_block_mask: dq_kv_order must be a bool, got {type(dq_kv_order).__name__}")
+    if compute_dq_write_order:
+        raise NotImplementedError("create_block_mask: there is no backward pass to find an order for")
+    q_block, kv_block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
+    mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
+    if mask.dtype is not mt.bool:
+        raise AssertionError(f"create_block_mask: mask_mod must return bools, got {mask.dtype}")
+    mask = mt.nn.functional.pad(mask, (0, -KV_LEN % kv_block, 0, -Q_LEN % q_block))
+    b, h, q, kv = mask.shape
+    sums = mask.view(b, h, q // q_block, q_block, kv // kv_block, kv_block).sum((3, 5))
+    whole = q_block * kv_block
+    partial = sums > 0
+    full: tuple[Any, Any] = (None, None)
+    if separate_full_blocks:
+        partial = partial & (sums < whole)
+        full = ordered(sums == whole)
+    counts, columns = ordered(partial)
+    return BlockMask.from_kv_blocks(counts, columns, *full, (q_block, kv_block), mask_mod, (Q_LEN, KV_LEN))
+
+
+def create_nested_block_mask(*args: Any, **kwargs: Any) -> NoReturn:
+    """NotImplementedError: there are no nested tensors."""
+    raise NotImplementedError("create_nested_block_mask: there are no nested tensors in metatensor")
+
+
+def _create_empty_block_mask(query: Any, key: Any) -> BlockMask:
+    """One block of everything."""
+    return BlockMask.from_kv_blocks(
+        mt.ones([1, 1, 1], dtype=mt.int32, device=query.device),
+        mt.zeros([1, 1, 1, 1], dtype=mt.int32, device=query.device),
+        BLOCK_SIZE=_LARGE_SPARSE_BLOCK_SIZE,
+        seq_lengths=(1, 1),
+    )
+
+
+# Attention -------------------------------------------------------------------------------------------------------------
+
+
+def _check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
+    """ValueError for tensors that do not go together, NotImplementedError for what is not computed."""
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.device == key.device == value.device:
+        raise ValueError(f"flex_attention: all must be on one device, got {query.device}, {key.device} and {value.device}")
+    if min(query.dim(), key.dim(), value.dim()) < 2:
+        raise ValueError(f"flex_attention: at least 2 dimensions are needed: {shapes}")
+    if query.size(-1) != key.size(-1):
+        raise ValueError(f"flex_attention: query and key must have the same last size: {shapes}")
+    if query.device.type == "cpu" and (query.requires_grad or key.requires_grad or value.requires_grad):
+        raise NotImplementedError("flex_attention: no gradients on cpu; the inputs must not require them")
+    if not query.dim() == key.dim() == value.dim() == 4:
+        raise NotImplementedError(f"flex_attention: all must have 4 dimensions: {shapes}")
+    if not enable_gqa and query.size(1) != key.size(1):
+        raise ValueError(f"flex_attention: the heads differ, which enable_gqa=True allows: {shapes}")
+    if enable_gqa and query.size(1) % key.size(1):
+        raise ValueError(f"flex_attention: the heads of key must divide those of query: {shapes}")
+
+
+def _check_block_mask(query: Any, key: Any, block_mask: BlockMask | None) -> None:
+    """ValueError for a mask of other sizes."""
+    batches = query.size(0), key.size(0)
+    if batches[0] != batches[1] and (block_mask is None or block_mask.kv_num_blocks.size(0) != batches[0]):
+        raise ValueError(f"flex_attention: batches of {batches[0]} and {batches[1]} need a block_mask for {batches[0]}")
+    if block_mask is None:
+        return
+    if block_mask.mask_mod is sliced_mask:
+        sliced_mask(None, None, None, None)
+    if tuple(block_mask.BLOCK_SIZE) != (_LARGE_SPARSE_BLOCK_SIZE,) * 2:
+        lengths = query.size(-2), key.size(-2)
+        if lengths != tuple(block_mask.shape[-2:]):
+            raise ValueError(
+                f"flex_attention: block_mask was made for lengths {tuple(block_mask.shape[-2:])}, not {lengths}; make another"
+            )
+    if query.device != block_mask.kv_num_blocks.device:
+        raise RuntimeError(f"flex_attention: query is on {query.device}, block_mask on {block_mask.kv_num_blocks.device}")
+
+
+def _check_options(options: Any, query: Any, request: AuxRequest | None) -> None:
+    """As PyTorch checks ``kernel_options``, though nothing depends on them here."""
+    options = options or {}
+    if "BACKEND" in options and options.get("FORCE_USE_FLEX_ATTENTION", False):
+        raise RuntimeError("flex_attention: BACKEND and FORCE_USE_FLEX_ATTENTION exclude each other")
+    if options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
+        raise ValueError(f"flex_attention: there is no BACKEND {options['BACKEND']!r}")
+    for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
+        if name in options:
+            raise AssertionError(f"flex_attention: {name} follows from return_aux")
+    if request is not None and request.max_scores and query.device.type == "cpu":
+        raise NotImplementedError("flex_attention: max_scores are not returned on cpu")
+
+
+def flex_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: _score_mod_signature | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: FlexKernelOptions | None = None,
+    *,
+    return_aux: AuxRequest | None = None,
+) -> Any:
+    """softmax(score_mod(query @ key.mT * scale) where block_mask) @ value, for (batch, heads, length, width).
+
+    ``score_mod(score, b, h, q_idx, kv_idx)`` and the mask's ``mask_mod(b, h, q_idx, kv_idx)`` are written for one
+    score. With ``return_aux`` a pair of the result and `AuxOutput`; with ``return_lse``, its predecessor, of the
+    result and the logarithms of the sums of exponentials.
+    """
+    _check_inputs(query, key, value, enable_gqa)
+    _check_block_mask(query, key, block_mask)
+    if return_lse and return_aux is not None:
+        raise ValueError("flex_attention: return_lse and return_aux exclude each other")
+    _check_options(kernel_options, query, return_aux)
+    scores = _scores(query, key, 1 / math.sqrt(query.size(-1)) if scale is None else scale, score_mod, block_mask)
+    hidden = (scores == -math.inf).all(-1)
+    weights = scores.softmax(-1).masked_fill(hidden.unsqueeze(-1), 0.0)
+    groups = query.size(1) // key.size(1)
+    out = weights.to(query.dtype) @ _for_each_query(value, query, groups).to(query.dtype)
+    result = query.new_empty(out.shape).as_strided(out.shape, _strides_like(out.shape, query.stride())).copy_(out)
+    if return_aux is None and not return_lse:
+        return result
+    lse = max_scores = None
+    if return_lse or return_aux is not None and return_aux.lse:
+        lse = mt.where(hidden, -math.inf, scores.logsumexp(-1)) / math.log(2) * math.log(2)
+    if return_aux is not None and return_aux.max_scores:
+        max_scores = scores.amax(-1) / math.log(2) * math.log(2)
+    return (result, lse) if return_aux is None else (result, AuxOutput(lse, max_scores))
+
+
+def _for_each_query(x: Any, query: Any, groups: int) -> Any:
+    """Heads of keys or values repeated for those of queries, and a batch of one for all."""
+    x = x.repeat_interleave(groups, 1) if groups != 1 else x
+    return x.expand(query.size(0), *x.shape[1:])
+
+
+def _scores(query: Any, key: Any, scale: float, score_mod: Any, block_mask: BlockMask | None) -> Any:
+    """All scores, as the functions leave them, in float32 or float64."""
+    if key.size(0) not in (1, query.size(0)):
+        raise RuntimeError(f"flex_attention: a batch of {key.size(0)} keys does not broadcast to {query.size(0)} queries")
+    precise = mt.float64 if query.dtype is mt.float64 else mt.float32
+    keys = _for_each_query(key, query, query.size(1) // key.size(1))
+    scores = (query.to(precise) @ keys.to(precise).mT * scale).to(precise)
+    positions = _positions(tuple(scores.shape), scores.device)
+    changed = scores
+    if score_mod is not None:
+        changed = _vmap_for_bhqkv(score_mod, (0,))(scores, *positions)
+    if block_mask is None or block_mask.mask_mod is noop_mask:
+        return changed
+    mask = _vmap_for_bhqkv(block_mask.mask_mod, ())(*positions)
+    return mt.where(mask, changed, mt.tensor(-math.inf, dtype=precise, device=scores.device))
+
+
+def _strides_like(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    """Dense strides whose dimensions are in the order of others; the last is always innermost."""
+    order = sorted(range(len(shape)), key=lambda dim: strides[dim])
+
+    def filled(order: list[int]) -> list[int]:
+        found, step = [0] * len(shape), 1
+        for dim in order:
+            found[dim] = step
+            step *= shape[dim]
+        return found
+
+    found = filled(order)
+    last = len(shape) - 1
+    return found if found[-1] == 1 else filled([last] + [dim for dim in order if dim != last])
