@@ -17,6 +17,7 @@ from typing import Any
 import metatensor as mt
 from metatensor import library as core
 from metatensor._core.op import registry
+from metatensor._core.schema import parse
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck",
@@ -34,8 +35,9 @@ _run = threading.local()
 class _Record:
     """What is known of an operator: its fake function, and what computes it on a device type (None: on any)."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, schema: str) -> None:
         self.name = name
+        self.keywords = [a.name for a in parse(schema).arguments if a.kwonly]
         self.fake: Callable[..., Any] | None = None
         self.kernels: dict[str | None, Callable[..., Any]] = {}
         self.backward: Callable[..., Any] | None = None
@@ -65,7 +67,9 @@ class _Record:
             _run.outcome = None
             if owner is self:
                 return result
-            return self.kernels.get(kind, self.kernels.get(None))(*args)  # type: ignore[misc]
+            split = len(args) - len(self.keywords)
+            keywords = dict(zip(self.keywords, args[split:], strict=True))
+            return self.kernels.get(kind, self.kernels.get(None))(*args[:split], **keywords)  # type: ignore[misc]
 
         return kernel
 
@@ -110,9 +114,10 @@ def _translate(schema: str) -> str:
 def _define(name: str, schema: str) -> Any:
     """Make the operator with a record of what it will be given."""
     name = name.partition(".")[0] if "::" not in name else name
+    text = _translate(f"{name}{schema}")
     with _lock:
-        record = _records[name] = _Record(name)
-        made = core.define(_translate(f"{name}{schema}"))
+        made = core.define(text)
+        record = _records[name] = _Record(name, text)
         core.meta(name)(record.meta)
     return made
 
@@ -372,7 +377,7 @@ def opcheck(op: Any, args: tuple, kwargs: Any = None, *, test_utils: Any = None,
 
     target = registry[_record(op).name]
     try:
-        check_op(target, [(args, kwargs or {})])
+        check_op(target, [(*args, dict(kwargs or {}))])
     except AssertionError as error:
         if raise_exception:
             raise
