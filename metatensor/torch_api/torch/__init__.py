@@ -68,9 +68,10 @@ _lazy, _names = _attributes(
     | {name: f"{__name__}.functional:{name}" for name in ("cond", "vmap", "while_loop")}
     | {name: f"{__name__}.streams:{name}" for name in ("Event", "Stream")}
     | {name: f"{__name__}.amp:{name}" for name in (
-        "GradScaler", "autocast", "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype",
-        "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled", "set_autocast_cache_enabled",
-        "set_autocast_dtype", "set_autocast_enabled",
+        "GradScaler", "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
+        "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled",
+        "is_autocast_cpu_enabled", "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_cpu_dtype",
+        "set_autocast_cpu_enabled", "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype",
     )},
 )  # fmt: skip
 

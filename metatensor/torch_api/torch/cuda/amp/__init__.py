@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
+from metatensor.torch_api._lazy import attributes
 from metatensor.torch_api.torch import amp as _amp
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+__getattr__, __dir__ = attributes(__name__, ("autocast_mode", "common", "grad_scaler"))
 
 
 class autocast(_amp.autocast):

@@ -11,7 +11,7 @@ from metatensor.torch_api.torch import streams
 __all__ = ["Stream", "StreamContext", "current_device", "current_stream", "device_count", "is_available", "is_initialized",
            "set_device", "stream", "synchronize"]  # fmt: skip
 
-__getattr__, __dir__ = attributes(__name__, (), {"amp": "metatensor.torch_api.torch.amp"})
+__getattr__, __dir__ = attributes(__name__, ("amp",))
 
 
 class Stream:

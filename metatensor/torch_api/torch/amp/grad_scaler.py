@@ -1,0 +1,231 @@
+"""Scaling of losses and gradients against the narrow range of float16."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections import defaultdict
+from typing import Any
+
+import metatensor as mt
+from metatensor.torch_api.torch.optim.optimizer import Optimizer, _get_value
+
+__all__ = ["GradScaler", "OptState"]
+
+
+class OptState(enum.Enum):
+    """How far an optimizer has come since the last update."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+def _fresh() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found_inf_per_device": {}}
+
+
+def _has_device(device: str) -> bool:
+    """Whether there is an accelerator of a type."""
+    from metatensor import plugins
+
+    try:
+        return plugins.backend(device).is_available()
+    except RuntimeError:
+        return False
+
+
+class GradScaler:
+    """Multiplies losses by a scale and divides gradients by it; steps whose gradients overflow are left out.
+
+    It needs an accelerator, unless ``device`` is "cpu": without one it warns and is disabled, which means that `scale`
+    returns its argument and `step` only steps. Gradients without data count as finite.
+    """
+
+    def __init__(
+        self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
+        growth_interval: int = 2000, enabled: bool = True,
+    ) -> None:  # fmt: skip
+        self._device = device
+        self._enabled = enabled
+        if enabled and device != "cpu" and not _has_device(device):
+            warnings.warn(f"GradScaler: there is no {device} device here, it is disabled", stacklevel=2)
+            self._enabled = False
+        if not self._enabled:
+            return
+        if growth_factor <= 1.0:
+            raise AssertionError(f"GradScaler: growth_factor must be above 1, got {growth_factor}")
+        if backoff_factor >= 1.0:
+            raise AssertionError(f"GradScaler: backoff_factor must be below 1, got {backoff_factor}")
+        self._init_scale = init_scale
+        self._scale: Any = None
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._init_growth_tracker = 0
+        self._growth_tracker: Any = None
+        self._per_optimizer_states: defaultdict[int, dict[str, Any]] = defaultdict(_fresh)
+
+    def _lazy_init_scale_growth_tracker(self, dev: Any) -> None:
+        self._scale = mt.full((), self._init_scale, dtype=mt.float32, device=dev)
+        self._growth_tracker = mt.full((), self._init_growth_tracker, dtype=mt.int32, device=dev)
+
+    def _started(self, what: str) -> None:
+        if self._scale is None:
+            raise AssertionError(f"GradScaler.{what}: no loss has been scaled yet")
+
+    def scale(self, outputs: Any) -> Any:
+        """``outputs``, a tensor or an iterable of such, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, mt.Tensor):
+            if self._scale is None:
+                self._lazy_init_scale_growth_tracker(outputs.device)
+            return outputs * self._scale.to(outputs.device, non_blocking=True)
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)(self.scale(output) for output in outputs)
+        if hasattr(outputs, "__iter__"):
+            return map(self.scale, outputs)
+        raise ValueError(f"GradScaler.scale: expected a tensor or an iterable of tensors, got {type(outputs).__name__}")
+
+    @mt.no_grad()
+    def _unscale_grads_(self, optimizer: Optimizer, inv_scale: Any, allow_fp16: bool = False) -> dict[Any, Any]:
+        """Divide the gradients by the scale; for each device, 1.0 where one of them is not finite, else 0.0."""
+        found: dict[Any, Any] = {}
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if p.grad.dtype == mt.float16 and not allow_fp16:
+                    raise ValueError("GradScaler.unscale_: gradients in float16 cannot be unscaled; keep parameters in float32")
+                bad = mt.logical_not(mt.isfinite(p.grad).all()).to(mt.float32)
+                device = p.grad.device
+                found[device] = mt.maximum(found[device], bad) if device in found else bad
+                p.grad.mul_(inv_scale.to(device))
+        return found
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divide the gradients of an optimizer by the scale, once before its step."""
+        if not self._enabled:
+            return
+        self._started("unscale_")
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is not OptState.READY:
+            raise RuntimeError(f"GradScaler.unscale_: the optimizer has been {state['stage'].name.lower()} since the last update")
+        inverse = self._scale.double().reciprocal().float()
+        state["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse)
+        state["stage"] = OptState.UNSCALED
+
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        """Step an optimizer, unless a gradient of it is not finite; what its step returns, or None."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("GradScaler.step: a closure cannot be evaluated with scaled gradients")
+        self._started("step")
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("GradScaler.step: the optimizer has stepped since the last update")
+        if state["stage"] is OptState.READY:
+            self.unscale_(optimizer)
+        if not state["found_inf_per_device"]:
+            raise AssertionError("GradScaler.step: the optimizer has no gradients")
+        result = None if self._overflowed(state) else optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    @staticmethod
+    def _overflowed(state: dict[str, Any]) -> bool:
+        flags = state["found_inf_per_device"].values()
+        return any(flag.untyped_storage().data is not None and flag.item() for flag in flags)
+
+    def update(self, new_scale: Any = None) -> None:
+        """Make the scale smaller after an overflow, larger after ``growth_interval`` steps without; or set it."""
+        if not self._enabled:
+            return
+        self._started("update")
+        if new_scale is not None:
+            self._scale.fill_(_get_value(new_scale))
+        else:
+            states = self._per_optimizer_states.values()
+            if not any(state["found_inf_per_device"] for state in states):
+                raise AssertionError("GradScaler.update: no optimizer was unscaled or stepped since the last update")
+            if any(self._overflowed(state) for state in states):
+                self._scale.mul_(self._backoff_factor)
+                self._growth_tracker.fill_(0)
+            else:
+                self._growth_tracker.add_(1)
+                if self._get_growth_tracker() == self._growth_interval:
+                    self._scale.mul_(self._growth_factor)
+                    self._growth_tracker.fill_(0)
+        self._per_optimizer_states = defaultdict(_fresh)
+
+    def get_scale(self) -> float:
+        """The scale; 1.0 where disabled."""
+        if not self._enabled:
+            return 1.0
+        if self._scale is None or self._scale.untyped_storage().data is None:
+            return self._init_scale
+        return float(self._scale.item())
+
+    def _get_growth_tracker(self) -> int:
+        if not self._enabled:
+            return 0
+        if self._growth_tracker is None or self._growth_tracker.untyped_storage().data is None:
+            return self._init_growth_tracker
+        return int(self._growth_tracker.item())
+
+    def get_growth_factor(self) -> float:
+        """By what the scale grows."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Set by what the scale grows."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """By what the scale shrinks."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Set by what the scale shrinks."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many steps the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Set after how many steps the scale grows."""
+        self._growth_interval = new_interval
+
+    def is_enabled(self) -> bool:
+        """Whether it scales."""
+        return self._enabled
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale and what it changes by; empty where disabled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._get_growth_tracker(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a `state_dict`. RuntimeError for that of a disabled scaler."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError("GradScaler.load_state_dict: the state is empty, as that of a disabled scaler is")
+        self._init_scale = state_dict["scale"]
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._scale is not None:
+            self._scale.fill_(self._init_scale)
+            self._growth_tracker.fill_(self._init_growth_tracker)

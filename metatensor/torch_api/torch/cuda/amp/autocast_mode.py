@@ -1,0 +1,5 @@
+"""A module of `torch.cuda.amp` in PyTorch."""
+
+from metatensor.torch_api.torch.cuda.amp import autocast, custom_bwd, custom_fwd
+
+__all__ = ["autocast", "custom_bwd", "custom_fwd"]

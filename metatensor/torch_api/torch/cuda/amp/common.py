@@ -1,0 +1,10 @@
+"""Whether mixed precision on CUDA devices makes sense."""
+
+from metatensor.torch_api.torch import cuda
+
+__all__ = ["amp_definitely_not_available"]
+
+
+def amp_definitely_not_available() -> bool:
+    """Whether there is no CUDA device."""
+    return not cuda.is_available()
