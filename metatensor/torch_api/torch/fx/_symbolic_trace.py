@@ -12,6 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.op import Op
 from metatensor.torch_api.torch.fx._wrapped import WRAPPED
 from metatensor.torch_api.torch.fx.graph import Graph
 from metatensor.torch_api.torch.fx.graph_module import GraphModule
@@ -121,7 +122,9 @@ class Tracer(TracerBase):
         object.__setattr__(self.root, f"_tensor_constant{number}", tensor)
         return f"_tensor_constant{number}"
 
-    def create_args_for_root(self, fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None) -> tuple[Any, list[Any], dict[str, Any]]:
+    def create_args_for_root(
+        self, fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
+    ) -> tuple[Any, list[Any], dict[str, Any]]:
         """The function to run, and a proxy for each of its arguments."""
         fn = inspect.unwrap(fn)
         args: list[Any] = []
@@ -187,13 +190,15 @@ class Tracer(TracerBase):
                 object.__setattr__(module, "__class__", self._watched_class(type(module)))
             for namespace, name in WRAPPED:
                 self._wrap(stack, namespace, name)
-            for name, value in list(vars(torch).items()):
-                if isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):
-                    self._wrap(stack, vars(torch), name)
+            # Operators come by themselves where a proxy stands for a tensor, but not where it stands for a number.
+            for place in (torch, mt.nn.functional, mt.fft, mt.linalg, mt.special):
+                for name, value in list(vars(place).items()):
+                    if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):
+                        self._wrap(stack, vars(place), name)
             spaces = {id(space): space for space in (self._globals(one) for one in (fn, *self.root.modules())) if space}
             for space in spaces.values():
                 for name, value in list(space.items()):
-                    if id(value) in self._autowrap_functions or value is builtins.len and name == "len":
+                    if isinstance(value, Op) or id(value) in self._autowrap_functions:
                         self._wrap(stack, space, name)
             yield
 

@@ -185,7 +185,8 @@ def reduce_graph_module(body: dict[str, Any], nodes: list[Any], class_name: str)
     """The module that was pickled."""
     from metatensor.torch_api.torch.fx.node import map_aggregate
 
-    graph, made = Graph(), {}
+    graph = Graph()
+    made: dict[str, Any] = {}
     for name, op, target, args, kwargs in nodes:
         args, kwargs = map_aggregate((args, kwargs), lambda leaf: made[leaf.name] if isinstance(leaf, _Reference) else leaf)
         made[name] = graph.create_node(op, target, args, kwargs, name)

@@ -111,7 +111,7 @@ class Transformer(Interpreter):
 
     def __init__(self, module: Any) -> None:
         from metatensor.torch_api.torch.fx.graph import Graph
-        from metatensor.torch_api.torch.fx.proxy import Tracer
+        from metatensor.torch_api.torch.fx._symbolic_trace import Tracer
 
         super().__init__(module)
         self.new_graph = Graph()
@@ -149,7 +149,8 @@ class Transformer(Interpreter):
 
 def bind(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Arguments in the order of the placeholders. TypeError where they do not fit."""
-    parameters, places = [], inspect.Parameter
+    places = inspect.Parameter
+    parameters: list[inspect.Parameter] = []
     for node in graph.nodes:
         if node.op != "placeholder":
             continue

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metatensor.torch_api.torch.fx.graph import Graph
 
 __all__ = ["Argument", "BaseArgumentTypes", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
-Target = Union[Callable[..., Any], str]
-BaseArgumentTypes = Union[str, int, float, bool, complex]
+Target = Callable[..., Any] | str
+BaseArgumentTypes = str | int | float | bool | complex
 Argument = Any
 
 _impure: set[Any] = set()

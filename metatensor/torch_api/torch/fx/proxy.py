@@ -145,6 +145,8 @@ class Proxy(mt.Tensor):
 class Attribute(Proxy):
     """An attribute of a proxy: a node once it is used, and when it is called, a call of a method."""
 
+    _node: Node | None
+
     def __new__(cls, root: Proxy, attr: str) -> Any:
         made: Any = mt.Tensor._make_subclass(cls, _behind())
         made.root, made.attr, made.tracer, made._node = root, attr, root.tracer, None
@@ -153,9 +155,10 @@ class Attribute(Proxy):
     @property
     def node(self) -> Node:  # type: ignore[override]
         """The node of the attribute."""
-        if self._node is None:
-            self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
-        return self._node
+        found = self._node
+        if found is None:
+            found = self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
