@@ -110,8 +110,8 @@ class Transformer(Interpreter):
     """Makes a new module by carrying out a graph on proxies; a subclass may do something else for a kind of node."""
 
     def __init__(self, module: Any) -> None:
-        from metatensor.torch_api.torch.fx.graph import Graph
         from metatensor.torch_api.torch.fx._symbolic_trace import Tracer
+        from metatensor.torch_api.torch.fx.graph import Graph
 
         super().__init__(module)
         self.new_graph = Graph()
