@@ -1,0 +1,19 @@
+"""How trees are flattened to the shape of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["SUPPORTED_NODES", "register_pytree_flatten_spec"]
+
+SUPPORTED_NODES: dict[type, Callable[..., list[Any]]] = {}
+SUPPORTED_NODES_EXACT_MATCH: dict[type, Callable[..., bool] | None] = {}
+
+
+def register_pytree_flatten_spec(
+    cls: type, flatten_fn_spec: Callable[..., list[Any]], flatten_fn_exact_match_spec: Callable[..., bool] | None = None
+) -> None:
+    """Keep how a class is flattened to the shape of a spec."""
+    SUPPORTED_NODES[cls] = flatten_fn_spec
+    SUPPORTED_NODES_EXACT_MATCH[cls] = flatten_fn_exact_match_spec

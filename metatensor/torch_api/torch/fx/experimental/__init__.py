@@ -1,0 +1,5 @@
+"""Sizes that are symbols, which metatensor does not have, and questions about them."""
+
+from metatensor.torch_api._lazy import attributes
+
+__getattr__, __dir__ = attributes(__name__, ("symbolic_shapes",))

@@ -1,0 +1,57 @@
+"""Questions about sizes that may be symbols: here they are numbers, and every question has its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["GuardOnDataDependentSymNode", "definitely_false", "definitely_true", "free_symbols", "free_unbacked_symbols",
+           "guard_int", "guard_or_false", "guard_or_true", "guard_size_oblivious", "has_free_symbols", "hint_int", "is_concrete_bool",
+           "is_concrete_int", "statically_known_true"]  # fmt: skip
+
+
+class GuardOnDataDependentSymNode(RuntimeError):
+    """A size is needed that depends on data."""
+
+
+def guard_or_true(a: Any) -> bool:
+    """Whether ``a`` is true."""
+    return bool(a)
+
+
+guard_or_false = guard_size_oblivious = statically_known_true = definitely_true = guard_or_true
+
+
+def definitely_false(a: Any) -> bool:
+    """Whether ``a`` is false."""
+    return not a
+
+
+def guard_int(a: Any) -> int:
+    """``a`` as an int."""
+    return int(a)
+
+
+hint_int = guard_int
+
+
+def free_symbols(val: Any) -> set[Any]:
+    """No symbols."""
+    return set()
+
+
+free_unbacked_symbols = free_symbols
+
+
+def has_free_symbols(val: Any) -> bool:
+    """False."""
+    return False
+
+
+def is_concrete_int(a: Any) -> bool:
+    """Whether ``a`` is an int."""
+    return isinstance(a, int)
+
+
+def is_concrete_bool(a: Any) -> bool:
+    """Whether ``a`` is a bool."""
+    return isinstance(a, bool)
