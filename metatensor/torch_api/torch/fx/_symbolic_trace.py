@@ -54,6 +54,7 @@ class Tracer(TracerBase):
         self, autowrap_modules: tuple[ModuleType, ...] = (math,), autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:  # fmt: skip
+        self._autowrap_modules = autowrap_modules
         self._autowrap_functions = {id(fn) for fn in autowrap_functions} | {
             id(value)
             for module in autowrap_modules
@@ -124,42 +125,29 @@ class Tracer(TracerBase):
 
     def create_args_for_root(
         self, fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
-    ) -> tuple[Any, list[Any], dict[str, Any]]:
+    ) -> tuple[Any, list[Any]]:
         """The function to run, and a proxy for each of its arguments."""
         fn = inspect.unwrap(fn)
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        parameters = list(inspect.signature(fn).parameters.values())
-        if is_module:
-            args.append(self.root)
-            parameters = parameters[1:]
-        for one in parameters:
-            given = (concrete_args or {}).get(one.name, PH)
-            default = one.default if given is PH else given
-            default_args = () if default is one.empty else (default,)
-            if one.kind is one.VAR_POSITIONAL:
-                args.append(self.create_proxy("placeholder", f"*{one.name}", (), {}))
-            elif one.kind is one.VAR_KEYWORD:
-                kwargs[one.name] = self.create_proxy("placeholder", f"**{one.name}", (), {})
-            else:
-                made = self.create_proxy("placeholder", one.name, default_args, {})
-                value = made if given is PH else given
-                if one.kind is one.KEYWORD_ONLY:
-                    kwargs[one.name] = value
-                else:
-                    args.append(value)
         code = fn.__code__
-        if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
-            # The proxies of *args and **kwargs are passed as they are, under these names.
-            plain = code.replace(
-                co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
-                co_argcount=code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS) * (not code.co_kwonlyargcount),
-                co_kwonlyargcount=code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARKEYWORDS),
-            )
-            made_fn = FunctionType(plain, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-            made_fn.__kwdefaults__ = fn.__kwdefaults__
-            return made_fn, args, kwargs
-        return fn, args, kwargs
+        parameters = inspect.signature(fn).parameters
+        args: list[Any] = []
+        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+            if is_module and not args:
+                args.append(self.root)
+                continue
+            given = (concrete_args or {}).get(name, PH)
+            default = parameters[name].default if given is PH else given
+            proxy = self.create_proxy("placeholder", name, () if default is inspect.Parameter.empty else (default,), {})
+            args.append(proxy if given is PH else given)
+        stars = [kind for flag, kind in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")) if code.co_flags & flag]
+        for kind, name in zip(stars, code.co_varnames[len(args) :]):
+            args.append(self.create_proxy("placeholder", kind + name, (), {}))
+        if not stars and not code.co_kwonlyargcount:
+            return fn, args
+        # The same code with positional arguments only: what *args and **kwargs are called are then proxies too.
+        flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        plain = code.replace(co_flags=flags, co_argcount=len(args), co_posonlyargcount=0, co_kwonlyargcount=0)
+        return FunctionType(plain, fn.__globals__, fn.__name__, None, fn.__closure__), args
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> Graph:
         """The graph of what a module, or a function, does."""
@@ -169,11 +157,11 @@ class Tracer(TracerBase):
         fn = type(root).forward if is_module else root
         self.graph = Graph(tracer_cls=type(self))
         self._parameters = {}
-        fn, args, kwargs = self.create_args_for_root(fn, is_module, concrete_args)
+        fn, args = self.create_args_for_root(fn, is_module, concrete_args)
         _tracing += 1
         try:
             with self._watched(fn):
-                result = fn(*args, **kwargs)
+                result = fn(*args)
             self.create_node("output", "output", (self.create_arg(result),), {}, None, getattr(fn, "__annotations__", {}).get("return"))
         finally:
             _tracing -= 1
@@ -195,7 +183,8 @@ class Tracer(TracerBase):
                 for name, value in list(vars(place).items()):
                     if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):
                         self._wrap(stack, vars(place), name)
-            spaces = {id(space): space for space in (self._globals(one) for one in (fn, *self.root.modules())) if space}
+            found = [*map(vars, self._autowrap_modules), *(self._globals(one) for one in (fn, *self.root.modules()))]
+            spaces = {id(space): space for space in found if space}
             for space in spaces.values():
                 for name, value in list(space.items()):
                     if isinstance(value, Op) or id(value) in self._autowrap_functions:
