@@ -64,6 +64,12 @@ def _refuse(value):
             _refuse(item)
 
 
+PROPERTIES = {
+    "totalGlobalMem": 1 << 34, "major": 9, "minor": 0, "multiProcessorCount": 132, "maxThreadsPerMultiProcessor": 2048,
+    "sharedMemPerBlock": 49152, "warpSize": 32,
+}  # fmt: skip
+
+
 class Function:
     """A function of NumPy or SciPy, or a ufunc with its methods, that takes and returns arrays of the stand-in."""
 
@@ -123,6 +129,8 @@ class FakeCupy(Module):
                 CUDARuntimeError=CUDARuntimeError,
                 getDeviceCount=self._device_count,
                 getDevice=lambda: self.current,
+                setDevice=lambda index: setattr(self, "current", index),
+                getDeviceProperties=lambda index: PROPERTIES | {"name": f"Fake {index}".encode()},
                 driverGetVersion=lambda: driver,
                 runtimeGetVersion=lambda: needed,
                 memGetInfo=lambda: (1 << 30, 1 << 34),
@@ -138,7 +146,7 @@ class FakeCupy(Module):
         return FakeDevice(self, index)
 
     def get_default_memory_pool(self):
-        return SimpleNamespace(total_bytes=lambda: 4096)
+        return SimpleNamespace(total_bytes=lambda: 4096, free_all_blocks=lambda: None)
 
     def empty(self, shape, dtype="f8"):
         if np.prod(shape, dtype=object) * np.dtype(dtype).itemsize > self.limit:

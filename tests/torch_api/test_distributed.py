@@ -161,8 +161,10 @@ def test_placements_are_values():
 
     made = [Shard(1), Replicate(), Partial(), Partial("avg"), placement_types._StridedShard(0, split_factor=2)]
     expected = [theirs.Shard(1), theirs.Replicate(), theirs.Partial(), theirs.Partial("avg"), _StridedShard(0, split_factor=2)]
-    for a, b in zip(made, expected):
-        assert (repr(a), str(a), a.is_shard(), a.is_replicate(), a.is_partial()) == (repr(b), str(b), b.is_shard(), b.is_replicate(), b.is_partial())
+    for ours, theirs_ in zip(made, expected):
+        assert (repr(ours), str(ours)) == (repr(theirs_), str(theirs_))
+        for question in ("is_shard", "is_replicate", "is_partial"):
+            assert getattr(ours, question)() == getattr(theirs_, question)()
     assert len({*made, Shard(1)}) == 5 and Shard(0).is_shard(0) and not Shard(0).is_shard(1)
 
 

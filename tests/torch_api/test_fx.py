@@ -100,7 +100,7 @@ def test_wrapped_functions_and_numbers():
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: x if x.sum() > 0 else -x, lambda x: [y for y in x], lambda x: range(x), lambda x: float(x), lambda x: 1 in x,
+    lambda x: x if x.sum() > 0 else -x, lambda x: list(x), lambda x: range(x), lambda x: float(x), lambda x: 1 in x,
 ])  # fmt: skip
 def test_values_are_not_known(function):
     with pytest.raises(fx.proxy.TraceError, match="^fx: "):

@@ -82,12 +82,12 @@ def test_a_name_that_libraries_use(name):
             found = importlib.import_module(path)
 
 
-@pytest.mark.parametrize("module", ["distributed", "fx", "cuda", "backends", "onnx", "export", "ao", "testing", "sparse", "fx.experimental"])
+@pytest.mark.parametrize("module", ["distributed", "fx", "cuda", "backends", "onnx", "export", "ao", "testing", "fx.experimental"])
 def test_nothing_answers_to_any_name(module):
     found = importlib.import_module(f"metatensor.torch_api.torch.{module}")
     assert not hasattr(found, "no_such_name")
     with pytest.raises(AttributeError, match="no_such_name"):
-        found.no_such_name  # noqa: B018
+        found.no_such_name
 
 
 @pytest.mark.parametrize("name", [
@@ -109,7 +109,8 @@ def test_nothing_is_an_instance(name):
     ("distributed.fsdp.FullyShardedDataParallel", NotImplementedError), ("distributed.fsdp.fully_shard", NotImplementedError),
     ("distributed.checkpoint.save", NotImplementedError), ("distributed.rpc.init_rpc", NotImplementedError),
     ("cuda.CUDAGraph", RuntimeError), ("cuda.graph", RuntimeError), ("export.export", NotImplementedError),
-    ("export.ExportedProgram", NotImplementedError), ("onnx.export", NotImplementedError), ("nested.nested_tensor", NotImplementedError),
+    ("export.ExportedProgram", NotImplementedError), ("onnx.export", NotImplementedError),
+    ("nested.nested_tensor", NotImplementedError),
     ("sparse.mm", NotImplementedError), ("onnx.symbolic_opset11.select", NotImplementedError),
     ("ao.quantization.convert", NotImplementedError), ("package.PackageImporter", NotImplementedError),
     ("_inductor.cpp_builder.get_cpp_compiler", RuntimeError), ("_inductor.compile", NotImplementedError),
@@ -119,7 +120,7 @@ def test_what_raises_when_it_is_used(name, error):
     found = importlib.import_module("metatensor.torch_api.torch")
     for part in name.split("."):
         found = getattr(found, part)
-    with pytest.raises(error, match=f"torch.{name}: " if "absent" not in name else ""):
+    with pytest.raises(error, match=f"torch.{name}: "):
         found() if name.endswith("get_cpp_compiler") else found(None)
     assert found.__doc__
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import metatensor as mt
 from metatensor.torch_api._lazy import attributes
 from metatensor.torch_api.torch import _typed
 from metatensor.torch_api.torch._absent import kind
@@ -25,8 +24,8 @@ __all__ = [
 ]  # fmt: skip
 
 _lazy, __dir__ = attributes(
-    __name__, ("amp", "graphs", "memory", "nvtx", "random", "streams"),
-    {"OutOfMemoryError": "metatensor.devices:OutOfMemoryError"},
+    __name__, ("_utils", "amp", "graphs", "memory", "nvtx", "random", "streams"),
+    {"OutOfMemoryError": "metatensor.devices:OutOfMemoryError", "_get_device_index": f"{__name__}._utils:_get_device_index"},
 )  # fmt: skip
 
 _api = DeviceApi("cuda")
@@ -162,19 +161,3 @@ def make_graphed_callables(callables: Any, sample_args: Any, **options: Any) -> 
 
 def _lazy_init() -> None:
     init()
-
-
-def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The number of a device; -1 for the cpu where that is allowed."""
-    if isinstance(device, int):
-        return device
-    place = None if device is None else mt.device(device)
-    if place is not None and place.type == "cpu" and allow_cpu:
-        return -1
-    if place is not None and place.type != "cuda":
-        raise ValueError(f"torch.cuda: expected a cuda device, got {place}")
-    if place is None or place.index is None:
-        if not optional:
-            raise ValueError(f"torch.cuda: expected a device with a number, got {device!r}")
-        return current_device()
-    return int(place.index)

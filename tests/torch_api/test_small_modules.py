@@ -1,0 +1,170 @@
+"""futures, multiprocessing, profiler, export, onnx, higher-order operators, return_types and the compiler's settings."""
+
+import importlib
+import threading
+
+import pytest
+
+import metatensor as mt
+from metatensor.torch_api import torch as ours
+from metatensor.torch_api.torch import export, futures, multiprocessing, onnx, profiler, return_types
+
+
+def test_futures():
+    first, second = futures.Future(), futures.Future()
+    seen = []
+    first.add_done_callback(lambda future: seen.append(future.value()))
+    doubled = first.then(lambda future: future.wait() * 2)
+    both = futures.collect_all([first, second])
+    assert not first.done() and not both.done()
+    with pytest.raises(RuntimeError):
+        first.value()
+    threading.Timer(0.01, first.set_result, [3]).start()
+    assert first.wait() == 3 and doubled.wait() == 6 and seen == [3]
+    with pytest.raises(RuntimeError, match="completed once"):
+        first.set_result(4)
+    second.set_exception(KeyError("oh"))
+    assert both.wait() == [first, second] and futures.collect_all([]).wait() == []
+    with pytest.raises(KeyError):
+        futures.wait_all([first, second])
+    with pytest.raises(ZeroDivisionError):
+        first.then(lambda _: 1 / 0).wait()
+
+
+def succeed(index, queue):
+    queue.put(index)
+
+
+def fail(index, code):
+    if index == 1:
+        raise ValueError("wrong on purpose")
+    if code:
+        raise SystemExit(code)
+
+
+@pytest.mark.slow
+def test_spawned_processes():
+    queue = multiprocessing.get_context("fork").SimpleQueue()
+    multiprocessing.start_processes(succeed, (queue,), nprocs=2, start_method="fork")
+    assert sorted([queue.get(), queue.get()]) == [0, 1]
+    with pytest.raises(multiprocessing.ProcessRaisedException, match="wrong on purpose"):
+        multiprocessing.start_processes(fail, (0,), nprocs=2, start_method="fork")
+    with pytest.raises(multiprocessing.ProcessExitedException, match="code 3"):
+        multiprocessing.start_processes(fail, (3,), nprocs=1, start_method="fork")
+
+
+def test_multiprocessing_is_pythons():
+    import multiprocessing as python
+
+    assert multiprocessing.get_context is python.get_context and multiprocessing.Queue == python.Queue
+    strategy = multiprocessing.get_sharing_strategy()
+    multiprocessing.set_sharing_strategy("file_system")
+    assert multiprocessing.get_sharing_strategy() == "file_system"
+    multiprocessing.set_sharing_strategy(strategy)
+    with pytest.raises(AssertionError):
+        multiprocessing.set_sharing_strategy("by pigeon")
+
+
+@pytest.mark.torch
+def test_schedules():
+    import torch.profiler
+
+    for options in ({"wait": 1, "warmup": 1, "active": 2}, {"wait": 0, "warmup": 0, "active": 1, "repeat": 2},
+                    {"wait": 2, "warmup": 1, "active": 3, "repeat": 2, "skip_first": 3},
+                    {"wait": 2, "warmup": 1, "active": 1, "skip_first": 1, "skip_first_wait": 1}):  # fmt: skip
+        mine, theirs = profiler.schedule(**options), torch.profiler.schedule(**options)
+        assert [mine(step).name for step in range(20)] == [theirs(step).name for step in range(20)], options
+
+
+def test_profiling_records_nothing():
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as made, profiler.record_function("name"):
+        made.step()
+    assert made.step_num == 1
+    with pytest.raises(NotImplementedError, match="records no times"):
+        made.key_averages()
+    assert profiler.record_function("name")(lambda: 3)() == 3
+
+
+@pytest.mark.torch
+def test_dimensions():
+    import torch.export
+
+    def texts(module):
+        dim = module.Dim("batch", min=3, max=8)
+        return [repr(dim), (2 * dim).__name__, (dim + 1).__name__, (dim - 1).__name__, repr(module.Dim.AUTO), dim.min, dim.max,
+                (2 * dim).max, [one.__name__ for one in module.dims("a", "b")]]  # fmt: skip
+
+    assert texts(export) == texts(torch.export)
+    for wrong in (lambda: export.Dim("a", min=3, max=3), lambda: export.Dim("not a name")):
+        with pytest.raises(AssertionError):
+            wrong()
+
+
+def test_onnx_keeps_what_is_registered():
+    onnx.register_custom_op_symbolic("mine::op", print, 11)
+    assert onnx._symbolics["mine::op", 11] is print
+    onnx.unregister_custom_op_symbolic("mine::op", 11)
+    assert not onnx._symbolics and not onnx.is_in_onnx_export()
+    with pytest.raises(onnx.OnnxExporterError):
+        onnx.register_custom_op_symbolic("op", print, 11)
+    assert onnx.symbolic_helper.cast_pytorch_to_onnx["Long"] == onnx.TensorProtoDataType.INT64 == 7
+    assert onnx.symbolic_helper.parse_args("v", "i")(test_futures) is test_futures
+    assert onnx.operators.shape_as_tensor(mt.empty(2, 3, device="meta")).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_associative_scan(reverse):
+    scan = importlib.import_module("metatensor.torch_api.torch._higher_order_ops.associative_scan").associative_scan
+    x = mt.arange(12.0).reshape(3, 4)
+    expected = mt.cumsum(x.flip(1), 1).flip(1) if reverse else mt.cumsum(x, 1)
+    assert scan(lambda a, b: a + b, x, 1, reverse).tolist() == expected.tolist()
+
+    def combine(left, right):
+        return {"a": left["a"] * right["a"], "b": right["a"] * left["b"] + right["b"]}
+
+    decay = mt.full((3, 4), 0.5)
+    state, states = mt.zeros(3), []
+    for index in reversed(range(4)) if reverse else range(4):
+        state = 0.5 * state + x[:, index]
+        states.append(state.tolist())
+    got = scan(combine, {"a": decay, "b": x}, dim=1, reverse=reverse)["b"].T.tolist()
+    assert got == (states[::-1] if reverse else states)
+    assert scan(lambda a, b: a + b, mt.empty(2, 3, device="meta"), 0).shape == (2, 3)
+    with pytest.raises(RuntimeError):
+        scan(lambda a, b: (a, b), x, 0)
+    for args in ((None, x, 0), (max, [x, x.T], 0), (max, x, 0, False, "?")):
+        with pytest.raises(ValueError):
+            scan(*args)
+
+
+def test_scan_and_control_flow():
+    from metatensor.torch_api.torch import _higher_order_ops as higher
+
+    state, outputs = higher.scan(lambda s, x: (s + x, s * x), mt.tensor(1.0), mt.arange(4.0))
+    assert state.item() == 7 and outputs.tolist() == [0, 1, 4, 12]
+    assert higher.cond(mt.tensor(True), lambda x: x + 1, lambda x: x - 1, (1,)) == 2
+    assert higher.while_loop(lambda n: n < 5, lambda n: (n + 2,), (0,)) == (6,)
+
+
+@pytest.mark.parametrize("name", dir(return_types))
+def test_return_types(name):
+    assert issubclass(getattr(return_types, name), tuple)
+
+
+def test_results_are_of_the_return_types():
+    x = mt.randn(3, 3)
+    for made, name in ((x.max(0), "max"), (x.sort(), "sort"), (mt.linalg.svd(x), "linalg_svd"), (mt.topk(x, 2), "topk")):
+        assert isinstance(made, getattr(return_types, name))
+
+
+def test_settings_of_the_compiler():
+    config = importlib.import_module("metatensor.torch_api.torch._dynamo.config")
+    with config.patch(suppress_errors=True, cache_size_limit=99):
+        assert config.suppress_errors and config.cache_size_limit == 99
+    assert not config.suppress_errors and config.cache_size_limit == 8
+    inductor = ours._inductor.config
+    inductor.triton.cudagraphs = True
+    assert inductor.triton.cudagraphs and not ours._dynamo.utils.is_compile_supported("cpu")
+    inductor.triton.cudagraphs = False
+    with ours._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex():
+        assert mt.arange(3)[mt.tensor(1)].item() == 1
