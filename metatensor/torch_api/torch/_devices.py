@@ -11,13 +11,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import metatensor as mt
-from metatensor import plugins
 
 __all__ = ["DeviceApi", "backend", "device_context"]
 
 
 def backend(type: str) -> Any:
     """The backend of a device type, or None where no plugin provides it, or its plugin is blocked or broken."""
+    from metatensor import plugins  # imported here, as a module may be imported and never asked
+
     if type not in plugins.device_types():
         return None
     try:
@@ -37,6 +38,8 @@ class DeviceApi:
         found = backend(self.type)
         if found is not None and found.is_available():
             return found
+        from metatensor import plugins
+
         try:
             reason = plugins.backend(self.type).unavailable_reason()
         except RuntimeError as failure:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor import plugins
 from metatensor.torch_api.torch import streams
 from metatensor.torch_api.torch._devices import DeviceApi, backend
 
@@ -19,6 +18,8 @@ _KNOWN = ("cuda", "xpu", "mps", "mtia", "hpu", "npu", "privateuseone")
 
 
 def _found() -> str | None:
+    from metatensor import plugins
+
     there = plugins.device_types()
     for kind in _KNOWN:
         if kind in there:

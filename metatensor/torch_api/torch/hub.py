@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import importlib.util
 import os
 import re
 import sys
-import uuid
-import zipfile
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlparse
-from urllib.request import Request, urlopen
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
@@ -50,6 +46,11 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
 
     RuntimeError where the SHA-256 of what came does not begin with ``hash_prefix``.
     """
+    # Imported here, as many import this module for its names alone.
+    import hashlib
+    import uuid
+    from urllib.request import Request, urlopen
+
     dst = os.path.expanduser(dst)
     part = f"{dst}.{uuid.uuid4().hex}.partial"
     digest = hashlib.sha256()
@@ -87,6 +88,8 @@ def load_state_dict_from_url(
 
     With ``check_hash`` the file's name says how its SHA-256 begins: ``name-<digits>.ext``.
     """
+    import zipfile
+
     from metatensor.torch_api.torch import serialization
 
     if model_dir is None:

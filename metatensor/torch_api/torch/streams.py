@@ -6,16 +6,19 @@ import time
 from typing import Any
 
 import metatensor as mt
-from metatensor import plugins
 
 __all__ = ["Event", "Stream"]
 
 
 def _wait(device: Any) -> None:
+    from metatensor import plugins
+
     plugins.backend(device.type).synchronize(device.index)
 
 
 def _place(device: Any, default: str = "cpu") -> Any:
+    from metatensor import plugins
+
     place = mt.device(default if device is None else device)
     plugins.backend(place.type).check_index(place.index or 0)
     return place

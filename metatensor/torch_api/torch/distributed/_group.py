@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
-from urllib.parse import parse_qs, urlparse
 
 __all__ = [
     "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "ProcessGroup", "ReduceOp",
@@ -187,6 +186,8 @@ def init_process_group(
     """Make this process a world of its own. Without ``world_size`` and ``rank``, the URL or the environment must say them."""
     if is_initialized():
         raise ValueError("torch.distributed.init_process_group: there is a default process group already")
+    from urllib.parse import parse_qs, urlparse
+
     said = {name: values[0] for name, values in parse_qs(urlparse(init_method or "").query).items()}
     if world_size < 0:
         world_size = _said("WORLD_SIZE", said)
