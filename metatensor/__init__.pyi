@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
 from metatensor import (
+    amp as amp,
     analysis as analysis,
     autograd as autograd,
     checkpoint as checkpoint,

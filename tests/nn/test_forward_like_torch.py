@@ -220,6 +220,7 @@ def test_cases_are_varied():
     once = {
         name
         for name, texts in calls.items()
-        if len(texts) < 2 and any(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in inspect.signature(getattr(nn, name)).parameters.values())
+        if len(texts) < 2
+        and any(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in inspect.signature(getattr(nn, name)).parameters.values())
     }
     assert once <= {"Softmax2d", "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "DataParallel"}

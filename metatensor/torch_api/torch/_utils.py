@@ -123,5 +123,5 @@ def _get_available_device_type() -> str | None:
     """The type of the accelerator, or None."""
     from metatensor.torch_api.torch import accelerator
 
-    found = accelerator.current_accelerator()
+    found = accelerator.current_accelerator()  # type: ignore[attr-defined]
     return None if found is None else found.type
