@@ -38,7 +38,8 @@ def losses(calls, *inputs):
 
 ACTIVATIONS = {
     "Identity": ["()"], "ReLU": ["()", "(inplace=True)"], "ReLU6": ["()", "(True)"], "Sigmoid": ["()"], "Tanh": ["()"],
-    "Hardsigmoid": ["()", "(True)"], "Hardtanh": ["()", "(-2, 0.5)", "(-0.1, 0.1, True)"], "SiLU": ["()", "(True)"], "Mish": ["()", "(True)"],
+    "Hardsigmoid": ["()", "(True)"], "Hardtanh": ["()", "(-2, 0.5)", "(-0.1, 0.1, True)"], "SiLU": ["()", "(True)"],
+    "Mish": ["()", "(True)"],
     "Hardswish": ["()", "(True)"], "ELU": ["()", "(0.5)", "(2, True)"], "CELU": ["()", "(0.5, True)"], "SELU": ["()", "(True)"],
     "GELU": ["()", "('tanh')"], "Hardshrink": ["()", "(0.3)"], "LeakyReLU": ["()", "(0.2, True)"], "LogSigmoid": ["()"],
     "Softplus": ["()", "(2, 1)"], "Softshrink": ["()", "(0.1)"], "Softsign": ["()"], "Tanhshrink": ["()"],

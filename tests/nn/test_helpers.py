@@ -157,13 +157,31 @@ def test_boolean_dispatch():
     assert (chosen.__name__, chosen.__module__) == ("chosen", "a.module")
 
 
+def test_scaled_products(torch):
+    found = []
+    for t in (mt, torch):
+        a = (t.arange(16 * 32).reshape(16, 32) % 7).float().to(t.float8_e4m3fn)
+        kind = t.nn.functional.ScalingType.TensorWise
+        one = t.tensor(0.5)
+        found.append(t.nn.functional.scaled_mm(a, a.t(), one, kind, [one], [kind], output_dtype=t.float32))
+    assert found[0].tolist() == found[1].tolist()
+    F_ = mt.nn.functional
+    assert list(F_.ScalingType.__members__) == list(torch.nn.functional.ScalingType.__members__)
+    assert list(F_.SwizzleType.__members__) == list(torch.nn.functional.SwizzleType.__members__)
+    with pytest.raises(NotImplementedError):
+        F_.scaled_mm(a, a, one, F_.ScalingType.BlockWise1x16, one, F_.ScalingType.TensorWise)
+    with pytest.raises(NotImplementedError):
+        F_.scaled_grouped_mm(a, a, one, None, one, None)
+
+
 # Files and classes -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_reductions(torch):
-    from metatensor.nn import _reduction as ours
     from torch.nn import _reduction as theirs
+
+    from metatensor.nn import _reduction as ours
 
     for reduction in ("none", "mean", "sum", "elementwise_mean", "max"):
         assert outcome(ours.get_enum, reduction) == outcome(theirs.get_enum, reduction)
@@ -174,8 +192,9 @@ def test_reductions(torch):
 
 
 def test_common_types(torch):
-    from metatensor.nn import common_types as ours
     from torch.nn import common_types as theirs
+
+    from metatensor.nn import common_types as ours
 
     for name in vars(theirs):
         if name.endswith("_t"):
@@ -184,8 +203,9 @@ def test_common_types(torch):
 
 
 def test_transformer_helpers(torch):
-    from metatensor.nn.modules import transformer as ours
     from torch.nn.modules import transformer as theirs
+
+    from metatensor.nn.modules import transformer as ours
 
     assert ours._get_activation_fn("gelu") is F.gelu
     assert outcome(ours._get_activation_fn, "tanh") is outcome(theirs._get_activation_fn, "tanh") is RuntimeError
@@ -242,8 +262,9 @@ def test_parallel():
 
 
 def test_named_members(torch):
-    from metatensor.nn.utils._named_member_accessor import NamedMemberAccessor as Ours
     from torch.nn.utils._named_member_accessor import NamedMemberAccessor as Theirs
+
+    from metatensor.nn.utils._named_member_accessor import NamedMemberAccessor as Ours
 
     def run(t, accessor):
         net = t.nn.Sequential(t.nn.Linear(2, 3), t.nn.BatchNorm1d(3))
@@ -277,4 +298,4 @@ def test_named_members(torch):
 def test_submodules_of_attention(name):
     assert getattr(nn.attention, name).__name__ == f"metatensor.nn.attention.{name}"
     with pytest.raises(AttributeError):
-        nn.attention.nothing  # noqa: B018
+        nn.attention.nothing

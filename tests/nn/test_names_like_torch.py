@@ -62,11 +62,6 @@ MODULES = [
 # What PyTorch has and we do not, or need not, with the reason.
 MISSING = {
     "functional": {
-        "ScalingType": "scaled products of float8 blocks",
-        "SwizzleType": "scaled products of float8 blocks",
-        "grouped_mm": "products of ragged groups",
-        "scaled_grouped_mm": "products of ragged groups",
-        "scaled_mm": "scaled products of float8 blocks",
         "conv_tbc": "the operator is metatensor.conv_tbc",
     },
     "utils.parametrize": {
@@ -148,6 +143,8 @@ def default_of(parameter):
     default = parameter.default
     if default is inspect.Parameter.empty:
         return "required"
+    if type(default).__name__ in ("dtype", "DType"):
+        return str(default).rpartition(".")[2]
     name = getattr(default, "__name__", None) or getattr(default, "name", None)
     return name.rpartition(".")[2] if isinstance(name, str) else default
 
