@@ -268,6 +268,8 @@ def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, one
     """Transforms of real numbers: all results, or in the last dimension just the half that tells the other."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
     """A tensor of bytes that are on the host."""
+def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
+    """Products of groups of rows, columns or both, that end at `offs`, with a matrix each."""
 @overload
 def _histogramdd_bin_edges(input: Tensor, bins: Sequence[_int], *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]:
     """The edges of bins of equal width for each column of points."""

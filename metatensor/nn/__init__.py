@@ -1,6 +1,6 @@
 """Neural networks: `Module`, its subclasses the layers, `Parameter`, `functional` and `init`."""
 
-from metatensor.nn import attention, functional, init, modules, parallel, quantized, utils
+from metatensor.nn import attention, common_types, functional, grad, init, modules, parallel, quantized, utils
 from metatensor.nn.module import Module
 from metatensor.nn.modules import (
     CELU,
@@ -178,8 +178,10 @@ __all__ = [
     "UninitializedBuffer",
     "UninitializedParameter",
     "attention",
+    "common_types",
     "factory_kwargs",
     "functional",
+    "grad",
     "init",
     "modules",
     "parallel",

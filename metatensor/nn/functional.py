@@ -4,6 +4,7 @@ They are operators, declared in `metatensor.ops` under "nn.functional.*", not Py
 module only gives them a place. One that is declared later (a plugin's) is found when first asked for.
 """
 
+from importlib import import_module
 from typing import Any
 
 from metatensor._core.op import namespace as _namespace
@@ -11,8 +12,21 @@ from metatensor._core.op import op_by_name as _op_by_name
 
 globals().update(_namespace("nn.functional"))
 
+# Functions in Python beside the operators: loaded when first asked for, as they need the layers.
+_HELPERS = dict.fromkeys((
+    "_canonical_mask", "_check_key_padding_mask", "_get_softmax_dim", "_in_projection", "_in_projection_packed", "_is_integer",
+    "_list_with_default", "_mha_shape_check", "_no_grad_embedding_renorm_", "_none_or_dtype", "_pair", "_single", "_triple",
+    "_unpool_output_size", "_verify_batch_size", "_verify_spatial_size", "assert_int_or_pair", "boolean_dispatch",
+    "handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
+), "metatensor.nn._functional_helpers") | dict.fromkeys((
+    "ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm",
+), "metatensor.nn._scaled")  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
+    if name in _HELPERS:
+        found = globals()[name] = getattr(import_module(_HELPERS[name]), name)
+        return found
     try:
         op = _op_by_name(f"nn.functional.{name}")
     except AttributeError:
@@ -22,4 +36,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_namespace("nn.functional")})
+    return sorted({*globals(), *_namespace("nn.functional"), *_HELPERS})

@@ -150,6 +150,8 @@ def grid_sample(input: Tensor, grid: Tensor, mode: _str = 'bilinear', padding_mo
     """The image (N, C, spatial...) at the places in grid (N, ..., 2 or 3), which run from -1 to 1."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
     """Mean 0 and variance 1 for each group of channels, then times `weight` plus `bias` by channel."""
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
+    """Products of groups of rows, columns or both, that end at `offs`, with a matrix each."""
 def gumbel_softmax(logits: Tensor, tau: _float = 1.0, hard: _bool = False, eps: _float = 1e-10, dim: _int = -1, *, generator: _Generator | None = None) -> Tensor:
     """A draw from the categories of the logits along dim, soft at temperature tau or one-hot."""
 def hardshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:

@@ -60,3 +60,23 @@ def to_copy(input: Any, *options: Any) -> Any:
     dtype = options[0] if len(options) == 4 else input.dtype
     device, memory_format = options[-3], options[-1]
     return metatensor.empty_like(input, dtype=dtype, device=device or input.device, memory_format=memory_format).copy_(input)
+
+
+@decomposition("_grouped_mm")
+def grouped_mm(input: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """One product for each group; rows and columns that are in none are 0."""
+    import metatensor
+
+    if offs is None:
+        return input @ mat2
+    ends = offs.tolist()
+    spans = list(zip([0, *ends[:-1]], ends, strict=True))
+    if input.dim() == mat2.dim():
+        return metatensor.stack([input[:, start:end] @ mat2[start:end] for start, end in spans])
+    out = input.new_zeros((input.shape[-2], mat2.shape[-1]))
+    for group, (start, end) in enumerate(spans):
+        if input.dim() == 2:
+            out[start:end] = input[start:end] @ mat2[group]
+        else:
+            out[:, start:end] = input[group] @ mat2[:, start:end]
+    return out

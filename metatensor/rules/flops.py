@@ -121,6 +121,13 @@ def conv_tbc(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
     return 2 * out.numel() * weight.shape[0] * weight.shape[1]
 
 
+def grouped(out: Any, input: Any, mat2: Any, *_: Any, **__: Any) -> int:
+    """Each row of the groups times one matrix; of two matrices each column times one row, in one group."""
+    if input.dim() == 2 == mat2.dim():
+        return 2 * input.numel() * mat2.shape[-1]
+    return 2 * out.numel() * input.shape[-1]
+
+
 def attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
     """Scores (..., l, s) and their product with the values; a causal mask does not make it less."""
     return 2 * prod(out.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
@@ -142,6 +149,7 @@ FLOPS: dict[str, Rule] = {
     "mm": mm,
     "_scaled_mm": mm,
     "_int_mm": mm,
+    "_grouped_mm": grouped,
     "bmm": bmm,
     "matmul": matmul,
     "addmm": addmm,

@@ -13,12 +13,38 @@ MODULES = [
     None,
     "functional",
     "init",
+    "_reduction",
+    "attention",
+    "attention.bias",
+    "attention.flex_attention",
+    "common_types",
+    "grad",
     "modules",
+    "modules.activation",
+    "modules.batchnorm",
+    "modules.channelshuffle",
+    "modules.container",
+    "modules.conv",
+    "modules.instancenorm",
+    "modules.lazy",
+    "modules.linear",
+    "modules.loss",
     "modules.module",
+    "modules.normalization",
+    "modules.padding",
+    "modules.pixelshuffle",
+    "modules.pooling",
+    "modules.rnn",
+    "modules.sparse",
+    "modules.transformer",
+    "modules.upsampling",
     "modules.utils",
     "parallel",
+    "parallel.data_parallel",
+    "parallel.distributed",
     "parameter",
     "utils",
+    "utils._named_member_accessor",
     "utils.clip_grad",
     "utils.convert_parameters",
     "utils.fusion",
@@ -36,27 +62,7 @@ MODULES = [
 # What PyTorch has and we do not, or need not, with the reason.
 MISSING = {
     "functional": {
-        "ScalingType": "scaled products of float8 blocks",
-        "SwizzleType": "scaled products of float8 blocks",
-        "grouped_mm": "products of ragged groups",
-        "scaled_grouped_mm": "products of ragged groups",
-        "scaled_mm": "scaled products of float8 blocks",
         "conv_tbc": "the operator is metatensor.conv_tbc",
-        "assert_int_or_pair": "a helper of PyTorch's own",
-        "boolean_dispatch": "a helper of PyTorch's own",
-        "handle_torch_function": "a helper of PyTorch's own",
-        "has_torch_function": "a helper of PyTorch's own",
-        "has_torch_function_unary": "a helper of PyTorch's own",
-        "has_torch_function_variadic": "a helper of PyTorch's own",
-    },
-    "parallel": {
-        "DistributedDataParallel": "several processes",
-        "DistributedDataParallelCPU": "several processes",
-        "data_parallel": "several devices",
-        "gather": "several devices",
-        "parallel_apply": "several devices",
-        "replicate": "several devices",
-        "scatter": "several devices",
     },
     "utils.parametrize": {
         "OpaqueBase": "a class of PyTorch's compiler",
@@ -64,11 +70,10 @@ MISSING = {
         "is_opaque_reference_type": "a helper of PyTorch's compiler",
         "is_traceable_wrapper_subclass": "a helper of PyTorch's compiler",
     },
-    "modules.module": {
-        "BackwardHook": "there is no backward pass",
-        "Buffer": "imported there, not public",
-        "Parameter": "imported there, not public",
-        "is_traceable_wrapper_subclass": "a helper of PyTorch's compiler",
+    "attention": {
+        "SDPAParams": "imported there, not public",
+        "can_use_efficient_attention": "imported there, not public",
+        "can_use_flash_attention": "imported there, not public",
     },
     "utils.rnn": {
         "PackedSequence_": "the tuple below PackedSequence",
@@ -87,6 +92,10 @@ MISSING = {
 HIDDEN = {"Container", "NLLLoss2d"}
 
 
+# Of the files below these only what they define is compared, not what they import.
+OWN_ONLY = {"attention", "modules", "parallel"}
+
+
 def both(name):
     pytest.importorskip("torch")
     suffix = "" if name is None else f".{name}"
@@ -99,7 +108,10 @@ def public(module):
     for name, value in sorted(vars(module).items()):
         if name.startswith("_") or isinstance(value, types.ModuleType) or not callable(value):
             continue
-        if (getattr(value, "__module__", None) or "torch").split(".")[0] == "torch" and name not in ("Tensor", "device", "dtype"):
+        home = getattr(value, "__module__", None) or "torch"
+        if module.__name__.count(".") > 2 and module.__name__.split(".")[2] in OWN_ONLY and home != module.__name__:
+            continue
+        if home.split(".")[0] == "torch" and name not in ("Tensor", "device", "dtype"):
             yield name, value
 
 
@@ -131,6 +143,8 @@ def default_of(parameter):
     default = parameter.default
     if default is inspect.Parameter.empty:
         return "required"
+    if type(default).__name__ in ("dtype", "DType"):
+        return str(default).rpartition(".")[2]
     name = getattr(default, "__name__", None) or getattr(default, "name", None)
     return name.rpartition(".")[2] if isinstance(name, str) else default
 

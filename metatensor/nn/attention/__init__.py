@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from importlib import import_module
 from typing import Any
 
 __all__ = [
@@ -24,6 +25,12 @@ __all__ = [
 ]
 
 WARN_FOR_UNFUSED_KERNELS = False
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("bias", "flex_attention"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class SDPBackend(IntEnum):

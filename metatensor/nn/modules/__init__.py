@@ -1,5 +1,7 @@
 """The layers, one file a family."""
 
+from typing import Any
+
 from metatensor.nn.modules.activation import (
     CELU,
     ELU,
@@ -33,6 +35,7 @@ from metatensor.nn.modules.activation import (
 from metatensor.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from metatensor.nn.modules.attention import MultiheadAttention
 from metatensor.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
+from metatensor.nn.modules.channelshuffle import ChannelShuffle
 from metatensor.nn.modules.container import Container, ModuleDict, ModuleList, Sequential
 from metatensor.nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from metatensor.nn.modules.distance import CosineSimilarity, PairwiseDistance
@@ -56,7 +59,8 @@ from metatensor.nn.modules.lazy import (
     LazyLinear,
 )
 from metatensor.nn.modules.linear import Bilinear, Identity, Linear
-from metatensor.nn.modules.linear_cross_entropy import LinearCrossEntropyLoss, LinearCrossEntropyOptions
+from metatensor.nn.modules.linear_cross_entropy import LinearCrossEntropyLoss
+from metatensor.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from metatensor.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -101,6 +105,7 @@ from metatensor.nn.modules.padding import (
     ZeroPad3d,
 )
 from metatensor.nn.modules.parameters import ParameterDict, ParameterList
+from metatensor.nn.modules.pixelshuffle import PixelShuffle, PixelUnshuffle
 from metatensor.nn.modules.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -133,14 +138,7 @@ from metatensor.nn.modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from metatensor.nn.modules.upsampling import (
-    ChannelShuffle,
-    PixelShuffle,
-    PixelUnshuffle,
-    Upsample,
-    UpsamplingBilinear2d,
-    UpsamplingNearest2d,
-)
+from metatensor.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -307,3 +305,61 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
 ]
+
+
+def _at_home() -> None:
+    """Put names of files of ours under the names of the files in which PyTorch has them, too."""
+    from metatensor.nn import common_types
+    from metatensor.nn.modules import (
+        activation,
+        attention,
+        batchnorm,
+        container,
+        conv,
+        fold,
+        instancenorm,
+        lazy,
+        linear,
+        linear_cross_entropy,
+        loss,
+        module,
+        padding,
+        parameters,
+        pooling,
+        rnn,
+        rnn_cells,
+        upsampling,
+        utils,
+    )
+    from metatensor.nn.utils.rnn import PackedSequence
+
+    lazy_norms = [f"Lazy{kind}Norm{d}d" for kind in ("Batch", "Instance") for d in (1, 2, 3)]
+    lazy_convs = [f"Lazy{kind}{d}d" for kind in ("Conv", "ConvTranspose") for d in (1, 2, 3)]
+    sizes = [name for name in vars(common_types) if name.startswith(("_size", "_ratio"))]
+    moved: list[tuple[Any, Any, list[str]]] = [
+        (activation, attention, ["MultiheadAttention"]),
+        (activation, linear, ["NonDynamicallyQuantizableLinear"]),
+        (batchnorm, lazy, lazy_norms[:3]),
+        (instancenorm, lazy, lazy_norms[3:]),
+        (instancenorm, batchnorm, ["_NormBase"]),
+        (conv, lazy, lazy_convs),
+        (linear, lazy, ["LazyLinear"]),
+        (container, parameters, ["ParameterList", "ParameterDict"]),
+        (container, module, ["_addindent"]),
+        (loss, linear_cross_entropy, ["LinearCrossEntropyLoss"]),
+        (rnn, rnn_cells, ["RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]),
+        *((place, common_types, sizes) for place in (conv, fold, padding, pooling, upsampling)),
+        *((place, utils, ["_single", "_pair", "_triple"]) for place in (conv, pooling)),
+        (padding, utils, ["_pair", "_quadruple", "_ntuple"]),
+    ]
+    for place, source, names in moved:
+        for name in names:
+            vars(place).setdefault(name, getattr(source, name))
+    lazy_norm: Any = vars(lazy)["_LazyNorm"]
+    for place in (batchnorm, instancenorm):
+        vars(place)["_LazyNormBase"] = lazy_norm
+    vars(conv)["_LazyConvXdMixin"] = vars(lazy)["_LazyConvNd"]
+    vars(rnn)["PackedSequence"] = PackedSequence
+
+
+_at_home()

@@ -1,5 +1,7 @@
 """`Module` and the hooks of all modules, where PyTorch has them."""
 
+from typing import Any, NoReturn
+
 from metatensor.nn._hooks import (
     RemovableHandle,
     register_module_backward_hook,
@@ -11,6 +13,7 @@ from metatensor.nn._hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from metatensor.nn._state_dict import _EXTRA_STATE, _IncompatibleKeys  # noqa: F401
 from metatensor.nn.module import Module
 
 __all__ = [
@@ -25,3 +28,15 @@ __all__ = [
     "register_module_module_registration_hook",
     "register_module_parameter_registration_hook",
 ]
+
+_EXTRA_STATE_KEY_SUFFIX = _EXTRA_STATE
+
+
+def _addindent(s_: str, numSpaces: int) -> str:
+    """All lines but the first indented."""
+    return s_.replace("\n", "\n" + " " * numSpaces)
+
+
+def _forward_unimplemented(self: Any, *input: Any) -> NoReturn:
+    """NotImplementedError: the class has no forward()."""
+    raise NotImplementedError(f"{type(self).__name__} has no forward()")

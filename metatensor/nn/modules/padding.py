@@ -86,7 +86,19 @@ class _CircularPadNd(_PadNd):
         return super().forward(input)
 
 
-def _family(base: type, name: str, what: str, mode: str | None = None) -> list[Any]:
+class _ReflectionPadNd(_PadNd):
+    """Pads by mirroring at the edge element."""
+
+    _mode = "reflect"
+
+
+class _ReplicationPadNd(_PadNd):
+    """Pads by repeating the edge element."""
+
+    _mode = "replicate"
+
+
+def _family(base: type, name: str, what: str) -> list[Any]:
     """The three classes of one way of padding, for 1, 2 and 3 dimensions."""
     made = []
     for n in (1, 2, 3):
@@ -96,8 +108,6 @@ def _family(base: type, name: str, what: str, mode: str | None = None) -> list[A
             "__doc__": f"Enlarge the last {n} dimension(s) {what}.\n\n    ``padding`` is one size or {sizes}.",
             "_dims": n,
         }
-        if mode is not None:
-            fields["_mode"] = mode
         made.append(type(f"{name}Pad{n}d", (base,), fields))
     return made
 
@@ -105,9 +115,7 @@ def _family(base: type, name: str, what: str, mode: str | None = None) -> list[A
 ConstantPad1d, ConstantPad2d, ConstantPad3d = _family(_ConstantPadNd, "Constant", "with ``value``")
 ZeroPad1d, ZeroPad2d, ZeroPad3d = _family(_ZeroPadNd, "Zero", "with zeros")
 ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _family(
-    _PadNd, "Reflection", "by mirroring at the edge element, which is not repeated", "reflect"
+    _ReflectionPadNd, "Reflection", "by mirroring at the edge element, which is not repeated"
 )
-ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _family(
-    _PadNd, "Replication", "by repeating the edge element", "replicate"
-)
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _family(_ReplicationPadNd, "Replication", "by repeating the edge element")
 CircularPad1d, CircularPad2d, CircularPad3d = _family(_CircularPadNd, "Circular", "with values from the other side")

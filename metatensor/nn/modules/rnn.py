@@ -214,6 +214,11 @@ class RNNBase(Module):
         return text
 
 
+def apply_permutation(tensor: mt.Tensor, permutation: mt.Tensor, dim: int = 1) -> mt.Tensor:
+    """Parts of a tensor along ``dim`` in another order: ``tensor.index_select(dim, permutation)``."""
+    return tensor.index_select(dim, permutation)
+
+
 def _check_arguments(
     name: str, input_size: Any, hidden_size: Any, num_layers: int, bias: Any, batch_first: Any, dropout: Any, proj_size: int
 ) -> None:

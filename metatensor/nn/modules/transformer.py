@@ -36,8 +36,14 @@ def _activation(given: Activation) -> Any:
     return F.relu if given == "relu" else F.gelu
 
 
-def _clones(layer: Any, n: int) -> ModuleList:
-    return ModuleList([copy.deepcopy(layer) for _ in range(n)])
+def _get_activation_fn(activation: str) -> Any:
+    if not isinstance(activation, str):
+        raise RuntimeError(f"activation must be 'relu' or 'gelu', not {activation!r}")
+    return _activation(activation)
+
+
+def _get_clones(module: Any, N: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(N)])
 
 
 def _additive(mask: mt.Tensor | None, name: str, dtype: mt.dtype) -> mt.Tensor | None:
@@ -47,6 +53,26 @@ def _additive(mask: mt.Tensor | None, name: str, dtype: mt.dtype) -> mt.Tensor |
     if mask.dtype != mt.bool:
         raise AssertionError(f"{name} must be bool or floating-point, not {mask.dtype}")
     return mt.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
+
+
+def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> mt.Tensor:
+    """A mask (sz, sz) with which a position sees itself and those before it: 0 there, minus infinity elsewhere."""
+    return mt.triu(mt.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
+
+
+def _get_seq_len(src: mt.Tensor, batch_first: bool) -> int:
+    """The length of (S, E), (N, S, E) or (S, N, E)."""
+    return src.shape[1 if src.dim() == 3 and batch_first else 0]
+
+
+def _detect_is_causal_mask(mask: mt.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """``is_causal`` where it says so; otherwise whether a mask is the causal one. On meta nobody knows: False."""
+    if is_causal is not None or mask is None:
+        return bool(is_causal)
+    causal = _generate_square_subsequent_mask(mask.size(-2) if size is None else size, mask.device, mask.dtype)
+    if mask.size() != causal.size() or mask.untyped_storage().data is None:
+        return False
+    return bool((mask == causal).all())
 
 
 class _Layer(Module):
@@ -190,7 +216,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = _clones(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
@@ -218,7 +244,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = _clones(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
@@ -323,4 +349,4 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> mt.Tensor:
         """A mask (sz, sz) with which a position sees itself and those before it: 0 there, minus infinity elsewhere."""
-        return mt.triu(mt.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
+        return _generate_square_subsequent_mask(sz, device, dtype)

@@ -1,4 +1,4 @@
-"""Layers that enlarge images, and layers that trade channels for space."""
+"""Layers that enlarge images."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from metatensor.nn import functional as F
 from metatensor.nn.module import Module
 
 __all__ = [
-    "ChannelShuffle",
-    "PixelShuffle",
-    "PixelUnshuffle",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -77,51 +74,3 @@ class UpsamplingBilinear2d(Upsample):
         self, size: int | tuple[int, int] | None = None, scale_factor: float | tuple[float, float] | None = None
     ) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
-
-
-class PixelShuffle(Module):
-    """(..., C r^2, H, W) to (..., C, H r, W r), with r = ``upscale_factor``."""
-
-    __constants__ = ["upscale_factor"]
-
-    def __init__(self, upscale_factor: int) -> None:
-        super().__init__()
-        self.upscale_factor = upscale_factor
-
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
-        return F.pixel_shuffle(input, self.upscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
-
-
-class PixelUnshuffle(Module):
-    """(..., C, H r, W r) to (..., C r^2, H, W), with r = ``downscale_factor``."""
-
-    __constants__ = ["downscale_factor"]
-
-    def __init__(self, downscale_factor: int) -> None:
-        super().__init__()
-        self.downscale_factor = downscale_factor
-
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
-        return F.pixel_unshuffle(input, self.downscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
-
-
-class ChannelShuffle(Module):
-    """Interleave the channels of ``groups`` groups: (N, C, ...), to the same shape."""
-
-    __constants__ = ["groups"]
-
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, input: mt.Tensor) -> mt.Tensor:
-        return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"

@@ -30,7 +30,7 @@ _IN_PLACE = frozenset(
 )
 
 _PRIVATE = frozenset((
-    "_conj", "_fft_c2c", "_fft_c2r", "_fft_r2c", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts",
+    "_conj", "_fft_c2c", "_fft_c2r", "_fft_r2c", "_grouped_mm", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts",
     "_histogramdd_from_bin_tensors", "_int_mm", "_native_batch_norm_legit", "_neg_view", "_scaled_mm",
 ))  # fmt: skip
 

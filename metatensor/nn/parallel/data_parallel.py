@@ -7,7 +7,7 @@ from typing import Any
 
 from metatensor.nn.module import Module
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "data_parallel"]
 
 
 class DataParallel(Module):
@@ -28,3 +28,18 @@ class DataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
+
+
+def data_parallel(
+    module: Module,
+    inputs: Any,
+    device_ids: Sequence[Any] | None = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """A call of the module, wherever that is. ValueError for more than one device."""
+    if device_ids is not None and len(device_ids) > 1:
+        raise ValueError(f"data_parallel: batches are not split over devices, got device_ids={list(device_ids)}")
+    given = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+    return module(*given, **(module_kwargs or {}))

@@ -1,0 +1,79 @@
+"""Products of groups of rows or columns, of different sizes, with a matrix each: layers of experts."""
+from metatensor._core.dtype cimport BF16, F16, F32, I32
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTION_ONLY, Call, arg, call, define, dtype_arg, is_none, op_name, result_device, tensor_arg,
+)
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport dim_t
+
+
+cdef int refuse(Call* c, str message) except -1:
+    raise RuntimeError(f"{op_name(c)}(): {message}")
+
+
+cdef int check_factor(Call* c, Tensor t, str name) except -1:
+    """2 or 3 dimensions, one of the last two dense, and steps of whole 16 bytes along the other."""
+    cdef int n = t.ndim
+    cdef dim_t rows, columns
+    if n != 2 and n != 3:
+        refuse(c, f"{name} must have 2 or 3 dimensions, got shape {shape_str(t)}")
+    if t.dtype.code != BF16 and t.dtype.code != F16 and t.dtype.code != F32:
+        refuse(c, f"{name} must be bfloat16, float16 or float32, got {t.dtype.name}")
+    rows, columns = t.strides[n - 2], t.strides[n - 1]
+    if not (columns == 1 and rows >= max(1, t.sizes[n - 1]) or rows == 1 and columns >= max(1, t.sizes[n - 2])):
+        refuse(c, f"{name} must be dense along one of its last two dimensions, got strides {t.stride()}")
+    if (rows if columns == 1 else columns) * t.dtype.itemsize % 16:
+        refuse(c, f"the strides of {name} must be multiples of 16 bytes, got {t.stride()} elements of {t.dtype.itemsize}")
+    return 0
+
+
+cdef int check_offsets(Call* c, Tensor a, Tensor b, Tensor offs) except -1:
+    """The end of each group, as int32."""
+    cdef Tensor groups = a if a.ndim == 3 else b
+    if offs.ndim != 1:
+        refuse(c, f"offs must have one dimension, got shape {shape_str(offs)}")
+    if offs.dtype.code != I32:
+        refuse(c, f"offs must be int32, got {offs.dtype.name}")
+    if groups.ndim == 3 and groups.sizes[0] != offs.sizes[0]:
+        refuse(c, f"offs must have an element for each of {groups.sizes[0]} matrices, got {offs.sizes[0]}")
+    return 0
+
+
+cdef object grouped_meta(Call* c):
+    """(input, mat2, offs, bias, out_dtype): where one has 2 dimensions, its rows (columns; of two: both) are groups."""
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef dim_t sizes[3]
+    cdef int n = 0
+    check_factor(c, a, "mat_a")
+    check_factor(c, b, "mat_b")
+    if a.dtype is not b.dtype:
+        refuse(c, f"mat_a and mat_b must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+    if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 2]:
+        refuse(c, f"mat_a of shape {shape_str(a)} and mat_b of shape {shape_str(b)} have no product")
+    if a.ndim == 3 and b.ndim == 3 and a.sizes[0] != b.sizes[0]:
+        refuse(c, f"mat_a and mat_b must have as many matrices, got shapes {shape_str(a)} and {shape_str(b)}")
+    if (a.ndim == 3 and b.ndim == 3) != is_none(c, 2):
+        refuse(c, "offs is needed where a factor has 2 dimensions, and only there")
+    if not is_none(c, 2):
+        check_offsets(c, a, b, tensor_arg(c, 2))
+    if not is_none(c, 3):
+        refuse(c, "a bias is not supported")
+    if dtype_arg(c, 4, a.dtype) is not a.dtype:
+        refuse(c, f"out_dtype must be that of the factors, {a.dtype.name}")
+    if a.ndim == b.ndim:
+        sizes[0] = a.sizes[0] if a.ndim == 3 else tensor_arg(c, 2).sizes[0]
+        n = 1
+    sizes[n] = a.sizes[a.ndim - 2]
+    sizes[n + 1] = b.sizes[b.ndim - 1]
+    return new_contiguous(n + 2, sizes, a.dtype, result_device(c))
+
+
+cdef object grouped_body(Call* c):
+    return call("_grouped_mm", (tensor_arg(c, 0), tensor_arg(c, 1), arg(c, 2), arg(c, 3), arg(c, 4)))
+
+
+define("_grouped_mm(Tensor input, Tensor mat2, Tensor? offs=None, Tensor? bias=None, dtype? out_dtype=None) -> Tensor",
+       grouped_meta, FUNCTION_ONLY, "Products of groups of rows, columns or both, that end at `offs`, with a matrix each.")
+define("nn.functional.grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, "
+       "dtype? out_dtype=None) -> Tensor", grouped_body, COMPOSITE | FUNCTION_ONLY,
+       "Products of groups of rows, columns or both, that end at `offs`, with a matrix each.")
