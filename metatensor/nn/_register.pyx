@@ -181,7 +181,7 @@ cdef int store_parameter(ModuleBase self, object members, object name, object pa
             f"cannot register '{key}' of {type(self).__name__}: a parameter must be a leaf, not the result "
             "of an operation; compute it in forward() from parameters instead"
         )
-    members[key] = run_hooks(parameter_hooks, self, key, param)
+    members[key] = None if param is None else run_hooks(parameter_hooks, self, key, param)
     return 0
 
 
