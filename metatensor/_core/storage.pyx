@@ -61,6 +61,38 @@ cdef class Storage:
         resize_storage(self, nbytes)
         return self
 
+    @staticmethod
+    def from_file(filename, shared=False, nbytes=0):
+        """A storage on cpu over the first `nbytes` bytes of a file; writes reach the file where `shared` is true."""
+        from metatensor._storages import from_file
+        return from_file(filename, shared, nbytes)
+
+    def __getitem__(self, index):
+        """A byte, or for a slice a storage over the same memory."""
+        from metatensor._storages import item
+        return item(self, index)
+
+    def tolist(self):
+        """The bytes, as ints."""
+        return list(storage_bytes(self))
+
+    def clone(self):
+        """A storage of its own with the same bytes."""
+        return copy_storage(self)
+
+    def cpu(self):
+        """The bytes on cpu: this storage where it is there."""
+        from metatensor._storages import on_cpu
+        return on_cpu(self)
+
+    def untyped(self):
+        """This storage."""
+        return self
+
+    def element_size(self):
+        """1: elements are bytes."""
+        return 1
+
     def __reduce__(self):
         """Pickled with its bytes; tensors that share it share it again afterwards."""
         data = None if self.data is None else storage_bytes(self)

@@ -9,6 +9,7 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, as_declared, bool_arg, define, dims_arg, is_none,
     op_name, result_device, tensor_arg,
 )
+from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
@@ -227,7 +228,10 @@ cdef object asarray_body(Call* c):
     if copy is True:
         t = tensor_of(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
     else:
-        if not isinstance(data, Tensor) and hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+        if isinstance(data, Storage):
+            from metatensor._storages import as_bytes
+            data = as_bytes(data)
+        elif not isinstance(data, Tensor) and hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
             from metatensor._interchange import from_dlpack
             data = from_dlpack(data)
         t = _converted(data, _dtype_or_none(c, 1), _device_or_none(c, 2))

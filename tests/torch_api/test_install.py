@@ -1,18 +1,8 @@
 """`install`: what ``import torch`` gives in a process of its own."""
 
-import os
-import subprocess
-import sys
 import textwrap
 
-
-def run(code, **env):
-    """Run code in a fresh interpreter; its output."""
-    path = os.pathsep.join(p for p in sys.path if p)
-    result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
-                            env={**os.environ, "PYTHONPATH": path, **env})  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout.strip()
+from torch_api.process import run
 
 
 def test_import_torch():

@@ -1,0 +1,15 @@
+"""Code in an interpreter of its own: where PyTorch is not imported, so that metatensor can take its place."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+
+def run(code, **env):
+    """Run code in a fresh interpreter; its output."""
+    path = os.pathsep.join(p for p in sys.path if p)
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
+                            env={**os.environ, "PYTHONPATH": path, **env})  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
