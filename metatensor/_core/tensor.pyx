@@ -420,9 +420,7 @@ cdef class Tensor:
         return tensor_str(self)
 
     def __format__(self, spec):
-        # as PyTorch: one number is written as a number, f"{x}" of a subclass or of a fake tensor as what it is
-        if self.ndim == 0 and self.storage.device is not META \
-                and (spec or type(self) is Tensor and self.storage.data is not None):
+        if self.ndim == 0 and (spec or type(self) is Tensor) and self.storage.data is not None:
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
