@@ -420,7 +420,7 @@ cdef class Tensor:
         return tensor_str(self)
 
     def __format__(self, spec):
-        if self.ndim == 0 and self.storage.device is not META and spec:
+        if self.ndim == 0 and (spec or type(self) is Tensor) and self.storage.data is not None:
             return format(self.item(), spec)
         return object.__format__(self, spec)
 

@@ -54,9 +54,9 @@ ACCELERATOR = {
     "lower": _BOTH_LOWER
     + " addmv addr chain_matmul convolution einsum gru gru_cell linalg.multi_dot lstm_cell mv",
     "float32": _BOTH_FLOAT32
-    + " acos asin cosh cosine_similarity dist div:input=number erfinv exp expm1 gaussian_nll_loss group_norm layer_norm log "
-    "log10 log1p log2 logsumexp native_layer_norm normalize pairwise_distance pdist pow reciprocal renorm rms_norm rsqrt sinh softplus "
-    "square tan interpolate:mode=nearest,linear,bilinear,bicubic,trilinear,nearest-exact",
+    + " acos asin cosh cosine_similarity dist div:input=number erfinv exp expm1 gaussian_nll_loss group_norm layer_norm "
+    "log log10 log1p log2 logsumexp native_layer_norm normalize pairwise_distance pdist pow reciprocal renorm "
+    "rms_norm rsqrt sinh softplus square tan interpolate:mode=nearest,linear,bilinear,bicubic,trilinear,nearest-exact",
     "dtype": "cumprod cumsum linalg.matrix_norm linalg.vector_norm log_softmax norm prod softmax softmin sum",
     "promote": "addcdiv addcmul atan2 bilinear cat cross dot grid_sample grid_sampler index_put inner linalg.cross scatter_add stack "
     "tensordot vdot",

@@ -201,3 +201,10 @@ def test_reflected_methods_apply_to_anything():
         mt.Tensor.__rdiv__(2, t)
     with pytest.raises(TypeError):
         "x" - t
+
+
+def test_format():
+    number = mt.tensor(1.5)
+    assert f"{number} {number:.3f}" == "1.5 1.500" and f"{mt.tensor([1.5])}" == "tensor([1.5000])"
+    assert f"{mt.nn.Parameter(number)}".startswith("Parameter containing")
+    assert f"{mt.empty((), device='meta')}" == repr(mt.empty((), device="meta"))
