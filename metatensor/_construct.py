@@ -1,11 +1,24 @@
 """The legacy constructor: ``Tensor(2, 3)`` and ``Tensor([1, 2])``."""
 
+from metatensor import plugins
+from metatensor._core.device import Device, get_default_device
 from metatensor._core.dtype import get_default_dtype
 from metatensor._core.op import op_by_name
 from metatensor._core.size import Size
 from metatensor._core.tensor import Tensor
 
 __all__ = ["legacy_tensor"]
+
+
+def _with_values():
+    """The default device; cpu where that is meta, for the values are given, and code that gives them here reads them.
+
+    PyTorch's constructor does not heed the default device at all.
+    """
+    default = get_default_device()
+    if default.type == "meta" and "cpu" in plugins.device_types():
+        return Device("cpu")
+    return default
 
 
 def legacy_tensor(*args, device=None):
@@ -27,5 +40,5 @@ def legacy_tensor(*args, device=None):
         if not hasattr(first, "__index__") or hasattr(first, "__setitem__"):  # arrays have both
             if isinstance(first, (str, bytes)) or not hasattr(first, "__len__"):
                 raise TypeError(f"Tensor(): data must be a sequence, got {type(first).__name__}")
-            return make(first, dtype=dtype, device=device)
+            return make(first, dtype=dtype, device=_with_values() if device is None else device)
     return empty(args, dtype=dtype, device=device)
