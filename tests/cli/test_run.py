@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+
 from cli.test_process import python
 
 pytest.importorskip("click")

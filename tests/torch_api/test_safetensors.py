@@ -1,6 +1,7 @@
 """The Python interface of safetensors, written for PyTorch, on metatensor."""
 
 import pytest
+
 from torch_api.process import run
 
 pytest.importorskip("safetensors")
