@@ -291,13 +291,53 @@ def storage_type(self):
     return TypedStorage
 
 
+def _typed_storage(self):
+    """`storage`, without a warning."""
+    return self.storage()
+
+
+def is_coalesced(Tensor self not None):
+    """False: no tensor is sparse."""
+    return False
+
+
+def resize(self, *sizes):
+    """Another tensor on the same storage, of other sizes; deprecated in PyTorch, and no more than a view here."""
+    return self.view(*sizes)
+
+
+def resize_as(self, tensor):
+    """Another tensor on the same storage, with the sizes of ``tensor``; deprecated in PyTorch, and no more than a view."""
+    return self.view(tensor.size())
+
+
+# Methods of tensors that metatensor does not have, and methods that PyTorch removed: they are there to be looked up.
+cdef dict _refusals = {
+    "metatensor has strided tensors only": (NotImplementedError, (
+        "coalesce sparse_mask to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr")),
+    "the tensor is strided, not sparse": (RuntimeError, "ccol_indices col_indices crow_indices indices row_indices values"),
+    "the tensor is not quantised": (
+        RuntimeError, "dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme"),
+    "PyTorch removed it; there is one in linalg": (RuntimeError, "eig lstsq solve symeig"),
+}
+
+
+def _refusal(name, error, why):
+    def refused(self, *args, **kwargs):
+        raise error(f"{name}(): {why}")
+
+    refused.__name__ = refused.__qualname__ = name
+    refused.__doc__ = f"{error.__name__}: {why}."
+    return refused
+
+
 cdef tuple _methods = (
     element_size, data_ptr, is_floating_point, is_complex, is_signed, is_conj, is_neg, is_inference,
     get_device, dense_dim, sparse_dim, is_distributed, __reversed__, _is_view, as_subclass, requires_grad_, retain_grad,
     backward, numpy, __array__, __array_wrap__, __dlpack__,
     __dlpack_device__, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
     register_post_accumulate_grad_hook, record_stream, to_dense, storage,
-    storage_type,
+    storage_type, _typed_storage, is_coalesced, resize, resize_as,
 )
 
 type_set(Tensor, "__torch_function__", classmethod(__torch_function__))
@@ -305,6 +345,9 @@ type_set(Tensor, "_make_subclass", staticmethod(_make_subclass))
 
 for _f in _methods:
     type_set(Tensor, _f.__name__, _f)
+for _why, (_error, _refused) in _refusals.items():
+    for _name in _refused.split():
+        type_set(Tensor, _name, _refusal(_name, _error, _why))
 
 for _name, _property in {
     "is_sparse": property(lambda self: False, doc="Whether the layout is a sparse one."),
@@ -323,6 +366,8 @@ for _name, _property in {
     "names": property(_names, doc="Names of the dimensions: None for each."),
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),
     "grad_fn": property(_grad_fn, doc="None for a leaf; else what stands for the op that made the tensor."),
+    "output_nr": property(lambda self: 0, doc="0: nothing is recorded that could have several results."),
+    "volatile": property(lambda self: False, doc="False (removed from PyTorch)."),
     "retains_grad": property(_retains_grad, doc="Whether `grad` is kept although this is no leaf."),
     "data": property(_get_data, _set_data, doc="A tensor on the same storage that autograd does not see."),
 }.items():

@@ -111,6 +111,28 @@ def _trunc_normal(
     return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(a, b)
 
 
+def _no_grad_uniform_(tensor: mt.Tensor, a: float, b: float, generator: mt.Generator | None = None) -> mt.Tensor:
+    return uniform_(tensor, a, b, generator)
+
+
+def _no_grad_normal_(tensor: mt.Tensor, mean: float, std: float, generator: mt.Generator | None = None) -> mt.Tensor:
+    return normal_(tensor, mean, std, generator)
+
+
+def _no_grad_trunc_normal_(
+    tensor: mt.Tensor, mean: float, std: float, a: float, b: float, generator: mt.Generator | None = None
+) -> mt.Tensor:
+    return trunc_normal_(tensor, mean, std, a, b, generator)
+
+
+def _no_grad_fill_(tensor: mt.Tensor, val: float) -> mt.Tensor:
+    return constant_(tensor, val)
+
+
+def _no_grad_zero_(tensor: mt.Tensor) -> mt.Tensor:
+    return constant_(tensor, 0.0)
+
+
 def constant_(tensor: mt.Tensor, val: float) -> mt.Tensor:
     """``val`` everywhere."""
     return fill(_fill_, tensor, val)

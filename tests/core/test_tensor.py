@@ -208,3 +208,19 @@ def test_format():
     assert f"{number} {number:.3f}" == "1.5 1.500" and f"{mt.tensor([1.5])}" == "tensor([1.5000])"
     assert f"{mt.nn.Parameter(number)}".startswith("Parameter containing")
     assert f"{mt.empty((), device='meta')}" == repr(mt.empty((), device="meta"))
+
+
+@pytest.mark.parametrize("name, error, text", [
+    ("to_sparse", NotImplementedError, "strided tensors only"), ("values", RuntimeError, "not sparse"),
+    ("dequantize", RuntimeError, "not quantised"), ("solve", RuntimeError, "removed"),
+])  # fmt: skip
+def test_methods_of_other_kinds_of_tensors(name, error, text):
+    with pytest.raises(error, match=rf"{name}\(\): .*{text}"):
+        getattr(mt.empty(2, device="meta"), name)()
+    assert getattr(mt.Tensor, name).__doc__
+
+
+def test_what_old_code_asks_a_tensor():
+    x = mt.empty(2, 3, device="meta")
+    assert x.output_nr == 0 and x.volatile is False and x.is_coalesced() is False
+    assert x.resize(3, 2).shape == (3, 2) and x.resize_as(x.t()).shape == (3, 2)

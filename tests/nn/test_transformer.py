@@ -97,3 +97,18 @@ def test_adaptive_softmax_by_all_ways(device):
     meta = layer.to("meta")
     assert meta.log_prob(mt.empty(6, 8, device="meta")).shape == (6, 10)
     assert meta.predict(mt.empty(6, 8, device="meta")).shape == (6,) and meta.reset_parameters() is None
+
+
+def test_the_blocks_of_layers_can_be_called_and_replaced():
+    class Scaled(mt.nn.TransformerEncoderLayer):
+        def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+            return 0 * super()._sa_block(x, attn_mask, key_padding_mask, is_causal)
+
+        def _ff_block(self, x):
+            return 0 * super()._ff_block(x)
+
+    x = mt.randn(3, 2, 8)
+    assert (Scaled(8, 2, norm_first=True).eval()(x) == x).all()
+    layer = mt.nn.TransformerDecoderLayer(8, 2).to("meta")
+    y = x.to("meta")
+    assert layer._mha_block(y, y, None, None).shape == layer._sa_block(y, None, None).shape == layer._ff_block(y).shape == y.shape

@@ -122,13 +122,22 @@ class _Layer(Module):
 
     def _sublayer(self, x: mt.Tensor, i: int, block: Callable[[mt.Tensor], mt.Tensor]) -> mt.Tensor:
         """``x`` plus what a block makes of it, normalised before the block or after the sum."""
-        norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
-        if self.norm_first:
-            return x + dropout(block(norm(x)))
-        return norm(x + dropout(block(x)))
+        norm = getattr(self, f"norm{i}")
+        return x + block(norm(x)) if self.norm_first else norm(x + block(x))
 
-    def _feed_forward(self, x: mt.Tensor) -> mt.Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+    # The blocks under PyTorch's names, each with its dropout at the end: subclasses call and replace them.
+
+    def _ff_block(self, x: mt.Tensor) -> mt.Tensor:
+        x = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return getattr(self, f"dropout{len(self._attentions) + 1}")(x)
+
+    def _sa_block(
+        self, x: mt.Tensor, attn_mask: mt.Tensor | None, key_padding_mask: mt.Tensor | None, is_causal: bool = False
+    ) -> mt.Tensor:
+        x = self.self_attn(
+            x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
+        )[0]
+        return self.dropout1(x)
 
 
 class TransformerEncoderLayer(_Layer):
@@ -158,11 +167,9 @@ class TransformerEncoderLayer(_Layer):
         mask = _additive(src_mask, "src_mask", src.dtype)
 
         def attend(x: mt.Tensor) -> mt.Tensor:
-            return self.self_attn(
-                x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
-            )[0]
+            return self._sa_block(x, mask, padding, is_causal=is_causal)
 
-        return self._sublayer(self._sublayer(src, 1, attend), 2, self._feed_forward)
+        return self._sublayer(self._sublayer(src, 1, attend), 2, self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
@@ -171,6 +178,15 @@ class TransformerDecoderLayer(_Layer):
     _attentions = ("self_attn", "multihead_attn")
     self_attn: MultiheadAttention
     multihead_attn: MultiheadAttention
+
+    def _mha_block(
+        self, x: mt.Tensor, mem: mt.Tensor, attn_mask: mt.Tensor | None, key_padding_mask: mt.Tensor | None,
+        is_causal: bool = False,
+    ) -> mt.Tensor:  # fmt: skip
+        x = self.multihead_attn(
+            x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
+        )[0]
+        return self.dropout2(x)
 
     def forward(
         self,
@@ -184,19 +200,13 @@ class TransformerDecoderLayer(_Layer):
         memory_is_causal: bool = False,
     ) -> mt.Tensor:
         def attend_self(x: mt.Tensor) -> mt.Tensor:
-            return self.self_attn(
-                x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal,
-                need_weights=False,
-            )[0]  # fmt: skip
+            return self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
         def attend_memory(x: mt.Tensor) -> mt.Tensor:
-            return self.multihead_attn(
-                x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
-                is_causal=memory_is_causal, need_weights=False,
-            )[0]  # fmt: skip
+            return self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
 
         x = self._sublayer(self._sublayer(tgt, 1, attend_self), 2, attend_memory)
-        return self._sublayer(x, 3, self._feed_forward)
+        return self._sublayer(x, 3, self._ff_block)
 
 
 class TransformerEncoder(Module):

@@ -103,6 +103,59 @@ class Node:
     """A step of a TorchScript graph; nothing is an instance."""
 
 
+def __getattr__(name: str) -> Any:
+    if name.endswith("Type") or name == "CompilationUnit":
+        from metatensor.torch_api.torch import _corners
+
+        if name in vars(_corners):
+            return vars(_corners)[name]
+    raise AttributeError(f"module 'torch._C' has no attribute {name!r} (metatensor stands in the place of PyTorch)")
+
+
+def _set_grad_enabled(enabled: bool) -> None:
+    """`torch.set_grad_enabled`, as a function only."""
+    import metatensor as mt
+
+    mt.set_grad_enabled(enabled)
+
+
+def _is_tracing() -> bool:
+    """False: nothing is traced."""
+    return False
+
+
+def _jit_set_autocast_mode(enabled: bool) -> bool:
+    """False, what it was before: there is no TorchScript to cast in."""
+    return False
+
+
+def _jit_set_texpr_fuser_enabled(enabled: bool) -> None:
+    """No effect: there is no TorchScript."""
+
+
+def _jit_set_profiling_mode(enabled: bool) -> bool:
+    """False, what it was before: there is no TorchScript."""
+    return False
+
+
+def _jit_set_profiling_executor(enabled: bool) -> bool:
+    """False, what it was before: there is no TorchScript."""
+    return False
+
+
+def _jit_override_can_fuse_on_cpu(enabled: bool) -> None:
+    """No effect: there is no TorchScript."""
+
+
+def _jit_override_can_fuse_on_gpu(enabled: bool) -> None:
+    """No effect: there is no TorchScript."""
+
+
+def _jit_set_nvfuser_enabled(enabled: bool) -> bool:
+    """False, what it was before: there is no TorchScript."""
+    return False
+
+
 def _get_tracing_state() -> None:
     """None: nothing is traced."""
     return None

@@ -51,7 +51,7 @@ for _module in (_foreach, _functions, _settings, _typed):
 _lazy, _names = _attributes(
     __name__,
     (
-        "_C", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
+        "_C", "_VF", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
         "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
         "distributed", "distributions", "export", "functional", "futures", "fx", "hub", "jit", "library", "mps", "mtia",
         "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",
@@ -61,6 +61,21 @@ _lazy, _names = _attributes(
     | {name: f"metatensor:{name}" for name in (
         "Generator", "default_generator", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_rng_state", "iinfo",
         "initial_seed", "manual_seed", "seed", "set_printoptions", "set_rng_state",
+    )}
+    | {name: f"{__name__}._corners:{name}" for name in (
+        "AnyType", "AwaitType", "BFloat16Storage", "BoolStorage", "BoolType", "ByteStorage", "CharStorage", "ClassType",
+        "CompilationUnit", "ComplexDoubleStorage", "ComplexFloatStorage", "ComplexType", "DeviceObjType", "DictType",
+        "DoubleStorage", "EnumType", "FloatStorage", "FloatType", "FutureType", "HalfStorage", "InferredType", "IntStorage",
+        "IntType", "InterfaceType", "JITException", "ListType", "LongStorage", "NoneType", "NumberType", "OptionalType",
+        "PyObjectType", "RRefType", "ScriptFunction", "ShortStorage", "StreamObjType", "StringType", "SymBoolType",
+        "SymIntType", "TensorType", "TupleType", "UnionType", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
+        "_has_compatible_shallow_copy_type", "_make_per_tensor_quantized_tensor", "_softmax_backward_data", "_weight_norm",
+        "dequantize", "dsmm", "eig", "fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine",
+        "fork", "frobenius_norm", "has_cuda", "has_lapack", "has_mkl", "has_mps", "has_openmp", "has_spectral", "hsmm", "hspmm",
+        "import_ir_module", "int_repr", "lstsq", "matrix_rank", "nuclear_norm", "parse_ir", "parse_schema", "q_scale",
+        "q_zero_point", "quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic", "saddmm", "smm", "solve",
+        "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor",
+        "sparse_csr_tensor", "spmm", "sspaddmm", "symeig", "wait",
     )}
     | {"torch": __name__, "ops": f"{__name__}._ops:ops", "classes": f"{__name__}._ops:classes"}
     | {name: f"{__name__}.serialization:{name}" for name in ("load", "save")}

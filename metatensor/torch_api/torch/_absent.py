@@ -23,7 +23,7 @@ def function(name: str, why: str, error: type[Exception] = NotImplementedError) 
 
 def functions(module: str, names: str, why: str, error: type[Exception] = NotImplementedError) -> dict[str, Any]:
     """Several of them, for a module's namespace: ``names`` are separated by spaces."""
-    return {name: function(f"{module}.{name}", why, error) for name in names.split()}
+    return {name: function(f"{module}.{name}".lstrip("."), why, error) for name in names.split()}
 
 
 def kind(name: str, why: str, *bases: type, error: type[Exception] = NotImplementedError, **members: Any) -> Any:

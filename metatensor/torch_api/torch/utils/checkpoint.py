@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,8 +12,8 @@ import metatensor as mt
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "DefaultDeviceType", "SelectiveCheckpointContext",
-    "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts", "noop_context_fn",
-    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+    "check_backward_validity", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable",
+    "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 
 
@@ -51,6 +52,52 @@ class DefaultDeviceType:
     def get_device_type() -> str:
         """Get it."""
         return DefaultDeviceType._default
+
+
+def _accelerated(value: Any) -> list[Any]:
+    """The devices, neither cpu nor meta, of the tensors in a structure of lists, tuples and dicts."""
+    if isinstance(value, mt.Tensor):
+        return [] if value.device.type in ("cpu", "meta") else [value.device]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [device for part in value for device in _accelerated(part)]
+
+
+def _generator(device_type: str, index: int) -> mt.Generator:
+    from metatensor import plugins
+
+    made: mt.Generator = plugins.backend(device_type).generator(index)
+    return made
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[mt.Tensor]]:
+    """The indices of the accelerators that tensors among the arguments are on, and the states of their generators."""
+    found = {device.index: device.type for device in _accelerated(args)}
+    return list(found), [_generator(kind, index).get_state() for index, kind in found.items()]
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[mt.Tensor], *, device_type: str | None = None) -> None:
+    """Set the states of accelerators' generators, as `get_device_states` gave them."""
+    kind = device_type or DefaultDeviceType.get_device_type()
+    for index, state in zip(devices, states, strict=True):
+        _generator(kind, index).set_state(state)
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, tensors among them detached with their ``requires_grad`` kept. RuntimeError unless it is a tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"detach_variable: expected a tuple of arguments, got {type(inputs).__name__}")
+    return tuple(
+        value.detach().requires_grad_(value.requires_grad) if isinstance(value, mt.Tensor) else value for value in inputs
+    )
+
+
+def check_backward_validity(inputs: Any) -> None:
+    """Warn where no tensor among the arguments requires a gradient."""
+    if not any(isinstance(value, mt.Tensor) and value.requires_grad for value in inputs):
+        warnings.warn("checkpoint: none of the inputs requires a gradient; gradients will be None", stacklevel=2)
 
 
 def noop_context_fn() -> tuple[Any, Any]:

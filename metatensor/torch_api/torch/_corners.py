@@ -1,0 +1,124 @@
+"""The far corners of PyTorch's top module: old spellings, what it removed, and what metatensor does not have.
+
+A function that PyTorch removed raises RuntimeError, as there; one of sparse, quantised or oneDNN tensors NotImplementedError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor._typed_storage import TypedStorage
+from metatensor.torch_api.torch._absent import functions, kind
+from metatensor.torch_api.torch._typed import DTYPES
+
+_STRIDED = "metatensor has strided tensors only"
+_PLAIN = "metatensor has no quantised tensors"
+_REMOVED = {
+    "eig": "torch.linalg.eig", "lstsq": "torch.linalg.lstsq", "matrix_rank": "torch.linalg.matrix_rank",
+    "solve": "torch.linalg.solve", "symeig": "torch.linalg.eigh",
+}  # fmt: skip
+
+has_lapack = has_mkl = has_openmp = has_spectral = has_cuda = has_mps = False
+
+
+def _removed(name: str, instead: str) -> Any:
+    made = functions("", name, f"PyTorch removed it; use {instead}", RuntimeError)[name]
+    made.__module__ = "torch"
+    return made
+
+
+def dsmm(input: Any, mat2: Any) -> Any:
+    """The product of two matrices."""
+    return mt.mm(input, mat2)
+
+
+def spmm(input: Any, mat2: Any) -> Any:
+    """The product of two matrices."""
+    return mt.mm(input, mat2)
+
+
+def frobenius_norm(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    """The square root of the sum of squares, over all dimensions or those in ``dim``."""
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    return mt.linalg.vector_norm(input, 2.0, dims or None, keepdim)
+
+
+def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
+    """The sum of the singular values of matrices."""
+    return mt.linalg.matrix_norm(input, "nuc", tuple(dim), keepdim)
+
+
+def _adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """Means over areas that make the output this large."""
+    return mt.nn.functional.adaptive_avg_pool2d(input, output_size)
+
+
+def _adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+    """Means over volumes that make the output this large."""
+    return mt.nn.functional.adaptive_avg_pool3d(input, output_size)
+
+
+def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    """``g`` times ``v`` with its norm over all dimensions but ``dim`` made one; over all for -1."""
+    over = [i for i in range(v.dim()) if i != dim % v.dim()] if dim != -1 else None
+    return v * (g / mt.linalg.vector_norm(v, 2.0, over, over is not None))
+
+
+def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """The gradient of a softmax's input, from that of its output."""
+    weighted = grad_output * output
+    return (weighted - output * weighted.sum(dim, keepdim=True)).to(input_dtype)
+
+
+def _has_compatible_shallow_copy_type(input: Any, from_: Any) -> bool:
+    """True: all tensors are of one kind."""
+    return True
+
+
+class _StorageType(type):
+    """The class of `FloatStorage` and its like: an instance is any typed storage of the dtype."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        return TypedStorage(*args, dtype=cls.dtype, **options)
+
+
+_STORAGES = {f"{name}Storage": _StorageType(f"{name}Storage", (), {
+    "dtype": dtype, "__module__": "torch", "__doc__": f"Storages seen as elements of {dtype.name} (deprecated in PyTorch).",
+}) for name, dtype in DTYPES.items()}  # fmt: skip
+
+_TYPES = (
+    "AnyType AwaitType BoolType ClassType ComplexType DeviceObjType DictType EnumType FloatType FutureType InferredType IntType "
+    "InterfaceType ListType NoneType NumberType OptionalType PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType "
+    "TensorType TupleType UnionType"
+).split()
+
+_ABSENT = {
+    _STRIDED: "hsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor "
+              "sparse_csc_tensor sparse_csr_tensor sspaddmm",
+    _PLAIN: "dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine int_repr q_scale q_zero_point "
+            "quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic _make_per_tensor_quantized_tensor",
+    "there is no TorchScript": "fork wait import_ir_module parse_ir parse_schema",
+}  # fmt: skip
+
+_JIT = {name: kind(name, "there is no TorchScript") for name in (*_TYPES, "CompilationUnit", "ScriptFunction")}
+_GONE = {name: _removed(name, instead) for name, instead in _REMOVED.items()}
+_LACKING = {name: made for why, names in _ABSENT.items() for name, made in functions("", names, why).items()}
+
+
+class JITException(RuntimeError):
+    """What TorchScript raises; nothing here does."""
+
+
+globals().update({**_STORAGES, **_JIT, **_GONE, **_LACKING})
+
+__all__ = [
+    "JITException", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_has_compatible_shallow_copy_type", "_softmax_backward_data",
+    "_weight_norm", "dsmm", "frobenius_norm", "has_cuda", "has_lapack", "has_mkl", "has_mps", "has_openmp",
+    "has_spectral", "nuclear_norm", "spmm", *_STORAGES, *_JIT, *_GONE, *_LACKING,
+]  # fmt: skip
