@@ -51,6 +51,8 @@ class Format(Protocol):
 # A test of the first bytes that costs nothing, and the module (its FORMAT) that knows more.
 BUILTIN: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (lambda head: head[8:9] == b"{", "metatensor.checkpoint.safetensors"),
+    (lambda head: head[:2] == b"PK", "metatensor.checkpoint.zips"),
+    (lambda head: head[:1] == b"\x80" or b"ustar" in head[250:270], "metatensor.checkpoint.torch_legacy"),
 )
 
 

@@ -18,7 +18,9 @@ class TensorInfo(NamedTuple):
     shape: tuple[int, ...]
     nbytes: int
     offset: int
-    """Where its data begin, in bytes from the beginning of the file."""
+    """Where its data begin, in bytes from the beginning of the file; -1 where they are compressed."""
+    storage: str = ""
+    """The key of the storage it views, for formats where tensors may share one; tensors with the same key do."""
 
 
 @dataclass(frozen=True)
