@@ -34,3 +34,4 @@ cdef class Machine(Stack):
     cdef int old_object(self, unsigned char op) except -1
     cdef object run(self)
     cdef int seldom(self, unsigned char op) except -1
+    cdef bint is_part(self)

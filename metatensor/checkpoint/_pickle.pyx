@@ -13,7 +13,7 @@ from cpython.list cimport PyList_Append
 from cpython.object cimport PyObject
 from libc.string cimport memchr
 from metatensor.checkpoint._stack cimport Stack
-from metatensor.checkpoint._values cimport Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
+from metatensor.checkpoint._values cimport Empty, Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
 from metatensor.checkpoint._stack import MAX_DIGITS, Truncated
 from metatensor.checkpoint.errors import CheckpointError
 
@@ -168,6 +168,8 @@ cdef class Machine(Stack):
         """What a marker means that is a value of the result."""
         if isinstance(marker, Inert):
             return marker
+        if isinstance(marker, Empty):
+            return self.call((<Empty>marker).known, (), False)
         if isinstance(marker, Known) and isinstance((<Known>marker).value, type):
             return (<Known>marker).value
         raise self.wrong(f"{describe(marker)} is among its values, where it means nothing")
@@ -353,6 +355,7 @@ cdef class Machine(Stack):
     cdef int appends(self, Py_ssize_t height) except -1:
         """APPENDS: what is above a height, to the list below it."""
         cdef object target
+        cdef Py_ssize_t i
         if height <= self.fence:
             raise self.wrong("stack underflow: an opcode takes more than there is")
         target = <object>self.stack[height - 1]
@@ -366,6 +369,7 @@ cdef class Machine(Stack):
 
     cdef int add_items(self, Py_ssize_t height) except -1:
         cdef object target
+        cdef Py_ssize_t i
         if height <= self.fence:
             raise self.wrong("stack underflow: an opcode takes more than there is")
         target = <object>self.stack[height - 1]
@@ -376,6 +380,7 @@ cdef class Machine(Stack):
         return self.drop(height)
 
     cdef int fill_set(self, object target, Py_ssize_t height) except -1:
+        cdef Py_ssize_t i
         for i in range(height, self.top):
             self.check_key(<object>self.stack[i])
             self.crowd(target, <object>self.stack[i])
@@ -432,7 +437,10 @@ cdef class Machine(Stack):
             elif op == b'R':                            # REDUCE
                 a = self.pop()
                 b = self.pop()
-                self.push(self.call(b, a, False))
+                if type(b) is Known and (<Known>b).part is not None and a == () and self.is_part():
+                    self.push((<Known>b).part)
+                else:
+                    self.push(self.call(b, a, False))
             elif op == b'Q':                            # BINPERSID
                 self.push(self.persistent(self.pop()))
             elif op == b'c':                            # GLOBAL
@@ -492,6 +500,19 @@ cdef class Machine(Stack):
                 return a
             else:
                 self.seldom(op)
+
+    cdef bint is_part(self):
+        """Whether what comes next puts the result into a tuple, as PyTorch does with the hooks of each tensor."""
+        cdef Py_ssize_t at = self.at
+        if at + 6 > self.end:
+            return False
+        if self.data[at] == b'r':
+            at += 5
+        elif self.data[at] == b'q':
+            at += 2
+        elif self.data[at] == 0x94:
+            at += 1
+        return self.data[at] == b't'
 
     cdef int seldom(self, unsigned char op) except -1:
         """The opcodes that checkpoints hardly use."""
@@ -570,6 +591,7 @@ cdef class Machine(Stack):
 
     cdef int dict_(self, tuple pairs) except -1:
         cdef dict made = {}
+        cdef Py_ssize_t i
         self.spend(80)
         if len(pairs) & 1:
             raise self.wrong("DICT of a key without a value")

@@ -251,7 +251,7 @@ cdef class TensorMachine(Machine):
         if type(marker) is StorageRef:
             from metatensor.checkpoint.torch_names import storage_value
             return storage_value(self, marker)
-        if type(marker) is Known:
+        if type(marker) is Known and (<Known>marker).value is None:
             from metatensor.checkpoint.torch_names import class_value
             value = class_value(marker)
             if value is not None:
