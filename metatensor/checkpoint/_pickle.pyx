@@ -12,10 +12,14 @@ from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
 from cpython.list cimport PyList_Append
 from cpython.object cimport PyObject
 from libc.string cimport memchr
-from metatensor.checkpoint._stack cimport Stack
+from metatensor.checkpoint._stack cimport Stack, byte, charge, push, recall, remember, word
 from metatensor.checkpoint._values cimport Empty, Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
 from metatensor.checkpoint._stack import MAX_DIGITS, Truncated
 from metatensor.checkpoint.errors import CheckpointError
+
+cdef extern from "Python.h":
+    int PyGC_Enable()
+    int PyGC_Disable()
 
 ALLOWANCE = 64 << 20
 """Bytes that objects of a pickle may take, whatever its size."""
@@ -75,6 +79,7 @@ cdef class Machine(Stack):
         from their length, as for compressed ones. Raises `CheckpointError`, of class `Truncated` where ``data`` end too soon.
         """
         cdef const unsigned char[::1] view = data
+        cdef double steps = 0
         self.buffer = data
         self.end = view.shape[0]
         self.data = &view[0] if self.end else NULL
@@ -84,10 +89,11 @@ cdef class Machine(Stack):
         self.allowance = ALLOWANCE
         self.per_byte = PER_BYTE if paid < 0 else 0
         self.limit = ALLOWANCE if paid < 0 else ALLOWANCE + PER_BYTE * paid
+        cdef bint collecting = PyGC_Disable()   # what is made here is no garbage, and nothing in it a cycle
         try:
             value = self.run()
             self.clear()            # what is shared shows in its references
-            found = survey(value)
+            found = survey(value, &steps)
             if type(found) is str:
                 raise self.wrong(f"its result has {found}")
             if found:
@@ -99,6 +105,8 @@ cdef class Machine(Stack):
         except RecursionError:
             raise self.wrong("it needs too deep a recursion") from None
         finally:
+            if collecting:
+                PyGC_Enable()
             self.clear()
             self.hashes.clear()
             self.buffer = None
@@ -242,11 +250,21 @@ cdef class Machine(Stack):
         if type(args) is not tuple:
             raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
         name = getattr(function, "__qualname__", "a callable")
+        args = self.plain(args)
         if not new:
             return self.guarded(name, function, args)
         if not isinstance(function, type):
             raise self.wrong(f"{opcode} of {name}, which is not a class")
         return self.guarded(name, function.__new__, (function, *args))
+
+    cdef object plain(self, object value):
+        """The value without markers, for what the user allows; what it takes to walk it is charged."""
+        cdef double steps = 0
+        found = survey(value, &steps)
+        self.spend(16 * <long long>steps)
+        if type(found) is str:
+            raise self.wrong(f"an argument has {found}")
+        return replaced(value, self.meaning, {}) if found else value
 
     cdef object guarded(self, str name, object function, tuple args, dict kwargs=None):
         """A call whose errors become ours, with the place."""
@@ -274,7 +292,7 @@ cdef class Machine(Stack):
             raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not make so")
         if type(args) is not tuple:
             raise self.wrong(f"NEWOBJ_EX takes a tuple of arguments, got {describe(args)}")
-        return self.guarded(cls.__qualname__, cls.__new__, (cls, *args), kwargs)
+        return self.guarded(cls.__qualname__, cls.__new__, (cls, *self.plain(args)), self.plain(kwargs))
 
     cdef int build(self) except -1:
         state = self.pop()
@@ -287,7 +305,7 @@ cdef class Machine(Stack):
         elif cls in self.builders:
             self.guarded(cls.__name__, self.builders[cls], (self, instance, state))
         elif <size_t><PyObject*>cls in self.callables:
-            self.guarded(cls.__qualname__, _set_state, (instance, state))
+            self.guarded(cls.__qualname__, _set_state, (instance, self.plain(state)))
         else:
             raise self.wrong(f"BUILD of {describe(instance)}, which has no state to set")
         return 0
@@ -328,7 +346,7 @@ cdef class Machine(Stack):
         if not is_plain_key(key):
             self.check_key(key)
             self.crowd(mapping, key)
-        self.spend(64)
+        charge(self, 64)
         if type(mapping) is dict:
             return PyDict_SetItem(mapping, key, value)
         mapping[key] = value
@@ -360,7 +378,7 @@ cdef class Machine(Stack):
             raise self.wrong("stack underflow: an opcode takes more than there is")
         target = <object>self.stack[height - 1]
         if type(target) is list:
-            self.spend(8 * (self.top - height) + 8)
+            charge(self, 8 * (self.top - height) + 8)
             for i in range(height, self.top):
                 PyList_Append(target, <object>self.stack[i])
         elif type(target) is not Inert:
@@ -404,64 +422,64 @@ cdef class Machine(Stack):
             self.at += 1
             # In a state dict's order: what there is most of comes first for those who read this, not for the compiler.
             if op == b'q':                              # BINPUT
-                self.remember(<Py_ssize_t>self.number(1))
+                remember(self, byte(self))
             elif op == b'h':                            # BINGET
-                self.recall(<Py_ssize_t>self.number(1))
+                recall(self, byte(self))
             elif op == b'r':                            # LONG_BINPUT
-                self.remember(<Py_ssize_t>self.number(4))
+                remember(self, word(self))
             elif op == b'j':                            # LONG_BINGET
-                self.recall(<Py_ssize_t>self.number(4))
+                recall(self, word(self))
             elif op == 0x94:                            # MEMOIZE
-                self.remember(self.memo_next)
+                remember(self, self.memo_next)
             elif op == b'(':                            # MARK
                 self.mark()
             elif op == b'X':                            # BINUNICODE
-                self.push(self.text(self.number(4)))
+                push(self, self.text(word(self)))
             elif op == 0x8c:                            # SHORT_BINUNICODE
-                self.push(self.text(self.number(1)))
+                push(self, self.text(byte(self)))
             elif op == 0x8d:                            # BINUNICODE8
-                self.push(self.text(self.number(8)))
+                push(self, self.text(self.number(8)))
             elif op == b'K':                            # BININT1
-                self.push(<long>self.number(1))
+                push(self, byte(self))
             elif op == b'M':                            # BININT2
-                self.push(<long>self.number(2))
+                push(self, <long>self.number(2))
             elif op == b'J':                            # BININT
-                self.spend(32)
-                self.push(<long><int>self.number(4))
+                charge(self, 32)
+                push(self, <long><int>word(self))
             elif op == b't':                            # TUPLE
-                self.push(self.take(self.unmark()))
+                push(self, self.take(self.unmark()))
             elif op == 0x85 or op == 0x86 or op == 0x87:  # TUPLE1, TUPLE2, TUPLE3
-                self.push(self.take(self.top - (op - 0x84)))
+                push(self, self.take(self.top - (op - 0x84)))
             elif op == b')':                            # EMPTY_TUPLE
-                self.push(())
+                push(self, ())
             elif op == b'R':                            # REDUCE
                 a = self.pop()
                 b = self.pop()
                 if type(b) is Known and (<Known>b).part is not None and a == () and self.is_part():
-                    self.push((<Known>b).part)
+                    push(self, (<Known>b).part)
                 else:
-                    self.push(self.call(b, a, False))
+                    push(self, self.call(b, a, False))
             elif op == b'Q':                            # BINPERSID
-                self.push(self.persistent(self.pop()))
+                push(self, self.persistent(self.pop()))
             elif op == b'c':                            # GLOBAL
-                self.push(self.global_())
+                push(self, self.global_())
             elif op == 0x93:                            # STACK_GLOBAL
-                self.push(self.stack_global())
+                push(self, self.stack_global())
             elif op == b'N':                            # NONE
-                self.push(None)
+                push(self, None)
             elif op == 0x88:                            # NEWTRUE
-                self.push(True)
+                push(self, True)
             elif op == 0x89:                            # NEWFALSE
-                self.push(False)
+                push(self, False)
             elif op == b'}':                            # EMPTY_DICT
-                self.spend(80)
-                self.push({})
+                charge(self, 80)
+                push(self, {})
             elif op == b']':                            # EMPTY_LIST
-                self.spend(72)
-                self.push([])
+                charge(self, 72)
+                push(self, [])
             elif op == 0x8f:                            # EMPTY_SET
-                self.spend(232)
-                self.push(set())
+                charge(self, 232)
+                push(self, set())
             elif op == b's':                            # SETITEM
                 if self.top - 2 < self.fence:
                     raise self.wrong("stack underflow: an opcode takes more than there is")
@@ -475,16 +493,16 @@ cdef class Machine(Stack):
             elif op == 0x90:                            # ADDITEMS
                 self.add_items(self.unmark())
             elif op == b'G':                            # BINFLOAT
-                self.spend(24)
-                self.push(self.double_())
+                charge(self, 24)
+                push(self, self.double_())
             elif op == b'b':                            # BUILD
                 self.build()
             elif op == 0x81:                            # NEWOBJ
                 a = self.pop()
                 b = self.pop()
-                self.push(self.call(b, a, True))
+                push(self, self.call(b, a, True))
             elif op == 0x92:                            # NEWOBJ_EX
-                self.push(self.with_keywords())
+                push(self, self.with_keywords())
             elif op == 0x80:                            # PROTO
                 n = self.number(1)
                 if n > 5:

@@ -130,7 +130,7 @@ cdef class Stack:
             raise self.wrong("stack underflow: an opcode takes more than there is")
         if n == 0:
             return ()
-        self.spend(56 + 8 * n)
+        charge(self, 56 + 8 * n)
         made = tuple_new(n)
         for i in range(n):
             tuple_set(made, i, self.stack[height + i])
@@ -226,7 +226,7 @@ cdef class Stack:
 
     cdef object text(self, unsigned long long n):
         cdef const unsigned char* here = self.bytes_(n)
-        self.spend(64 + 4 * <long long>n)
+        charge(self, 64 + 4 * <long long>n)
         try:
             return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, NULL)
         except UnicodeDecodeError:
@@ -240,7 +240,7 @@ cdef class Stack:
     cdef object old_text(self, unsigned long long n):
         """A Python 2 string: text where it is UTF-8, else bytes."""
         cdef const unsigned char* here = self.bytes_(n)
-        self.spend(64 + 4 * <long long>n)
+        charge(self, 64 + 4 * <long long>n)
         try:
             return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, NULL)
         except UnicodeDecodeError:

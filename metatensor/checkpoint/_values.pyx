@@ -179,10 +179,10 @@ cdef _Frame _frame(object container, bint shared, bint* marked):
     return frame
 
 
-cdef object survey(object root):
+cdef object survey(object root, double* steps):
     """Walk a result: a text says what is wrong with it; True that there are markers in it, False that there are none.
 
-    Takes time and memory in proportion to its containers, each of which is walked once.
+    Takes time and memory in proportion to its containers, each of which is walked once: ``steps``.
     """
     cdef bint marked = False
     cdef dict known = {}                # id of a shared container -> (height, steps), None while it is walked
@@ -214,6 +214,7 @@ cdef object survey(object root):
             stack.append(top)
             top = _frame(child, shared, &marked)
             walked += top.steps
+            steps[0] = walked
             continue
         if top.steps > MAX_WALK and top.steps > 64 * walked:
             return f"shared containers that take more than {MAX_WALK:,} steps to walk"
