@@ -33,9 +33,13 @@ SKELETON_STATE = "_metatensor_storage"
 
 
 class PickleWriter:
-    """Writes one object. Afterwards `storages` are those with data that it named, each by its key."""
+    """Writes one object. Afterwards `storages` are those with data that it named, each by its key.
 
-    def __init__(self) -> None:
+    With ``meta_as_cpu`` tensors on meta stand for such on the cpu, and their storages have data.
+    """
+
+    def __init__(self, meta_as_cpu: bool = False) -> None:
+        self.meta_as_cpu = meta_as_cpu
         self.out = bytearray(b"\x80\x02")
         self.storages: dict[str, Any] = {}
         self._types: dict[str, str] = {}
@@ -228,7 +232,7 @@ class PickleWriter:
 
     def _plain_tensor(self, tensor: Any, requires_grad: bool) -> None:
         """The call that makes a tensor over its storage."""
-        if tensor.is_meta:
+        if self._is_skeleton(tensor):
             self._global("torch._tensor", "_rebuild_from_type_v2")
             self.out += b"("
             self._rebuild(tensor, requires_grad, {})
@@ -241,7 +245,7 @@ class PickleWriter:
 
     def _rebuild(self, tensor: Any, requires_grad: bool, state: dict) -> None:
         """The four arguments of the call that makes a tensor and gives it attributes."""
-        if tensor.is_meta:
+        if self._is_skeleton(tensor):
             storage = tensor.untyped_storage()
             state = {**state, SKELETON_STATE: (self._key(storage), storage.nbytes(), tensor.storage_offset())}
         function, arguments = self._call(tensor, requires_grad)
@@ -249,6 +253,9 @@ class PickleWriter:
         self._global("torch", "Tensor")
         arguments()
         self._at("'s attributes", state)
+
+    def _is_skeleton(self, tensor: Any) -> bool:
+        return bool(tensor.is_meta and not self.meta_as_cpu)
 
     def _call(self, tensor: Any, requires_grad: bool) -> tuple[str, Any]:
         """What makes a tensor in PyTorch: the name of a function, and a callable that writes its arguments."""
@@ -275,7 +282,7 @@ class PickleWriter:
                 self._save(bits)
             self.out += b"t"
 
-        if tensor.is_meta:
+        if self._is_skeleton(tensor):
             return "_rebuild_meta_tensor_no_storage", skeleton
         bits = {key: True for key, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on}
         function = "_rebuild_tensor_v2" if self._storage_type(tensor) == STORAGES.get(name) else "_rebuild_tensor_v3"
@@ -351,9 +358,9 @@ class PickleWriter:
         return TypeError(f"save: cannot save {what}" + (f", at obj{place[:200]}" if place else ""))
 
 
-def pickled(obj: Any) -> tuple[bytes, dict[str, Any]]:
+def pickled(obj: Any, meta_as_cpu: bool = False) -> tuple[bytes, dict[str, Any]]:
     """The pickle of ``obj`` and the storages with data that it names, by key."""
-    writer = PickleWriter()
+    writer = PickleWriter(meta_as_cpu)
     return writer.dump(obj), writer.storages
 
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from metatensor.checkpoint._zip_writer import write_all
 from metatensor.checkpoint.atomic import Staged, replacing, sync_folder
-from metatensor.checkpoint.writers import WRITERS, tensors_of
+from metatensor.checkpoint.writers import OWN, WRITERS, Contents, tensors_of
 
 __all__ = ["FORMATS", "format_for", "save"]
 
@@ -88,7 +88,7 @@ def parse_size(size: int | str) -> int:
 # Several files --------------------------------------------------------------------
 
 
-def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[str, str] | None = None) -> None:
+def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[str, str] | None = None, contents: Contents = OWN) -> None:
     """Write shards of at most ``limit`` bytes where tensors allow it, and then their index in one step."""
     if form not in ("torch", "safetensors"):
         raise ValueError(f"save: {form} has no shards; torch and safetensors have")
@@ -104,7 +104,7 @@ def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[st
                 if where.setdefault(name, len(shards)) != len(shards):
                     raise ValueError(f"save: the name {name!r} comes twice")
             staged = stack.enter_context(Staged(folder, base))
-            WRITERS[form](group, staged.file, metadata=metadata or ({"format": "pt"} if form == "safetensors" else None))
+            WRITERS[form](group, staged.file, contents, metadata or ({"format": "pt"} if form == "safetensors" else None))
             staged.sync()
             shards.append(staged)
             total += sum(tensor.nbytes for tensor in group.values())

@@ -52,8 +52,8 @@ class Sharded:
     suffixes: tuple[str, ...] = (".index.json",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """It begins as a JSON object does."""
-        return head.lstrip()[:1] == b"{"
+        """It begins as a JSON object does, one with a member that an index has."""
+        return head.lstrip()[:1] == b"{" and (b'"weight_map"' in head or b'"metadata"' in head)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
         """The tensors of all shards, in their order."""

@@ -17,7 +17,7 @@ import metatensor as mt
 from metatensor.checkpoint._pickle_writer import pickled
 from metatensor.checkpoint._zip_writer import ZipWriter, write_all
 
-__all__ = ["NPY_DTYPES", "SAFETENSORS_DTYPES", "WRITERS", "Contents", "npy_header", "safetensors_header", "write_npy",
+__all__ = ["NPY_DTYPES", "SAFETENSORS_DTYPES", "WRITERS", "Contents", "npy_header", "safetensors_header", "tensor_span", "write_npy",
            "write_npz", "write_safetensors", "write_torch"]
 
 ALIGNMENT = 64
@@ -37,6 +37,9 @@ NPY_DTYPES = {
 
 class Contents:
     """Where a writer gets bytes from: the tensors themselves."""
+
+    holds_meta = False
+    """Whether tensors on meta stand for bytes that it has; else they are written as a skeleton, if at all."""
 
     def storage(self, storage: Any) -> Any:
         """All bytes of a storage, as a buffer."""
@@ -70,7 +73,7 @@ def write_torch(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapp
     """PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton."""
     if metadata:
         raise ValueError("save: PyTorch's format has no metadata beside the object")
-    pickle, storages = pickled(obj)
+    pickle, storages = pickled(obj, source.holds_meta)
     archive = ZipWriter(file)
     archive.add("archive/data.pkl", pickle, align=ALIGNMENT)
     archive.add("archive/.format_version", b"1", align=ALIGNMENT)
@@ -188,7 +191,7 @@ def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
         if tensor.numel():
             groups.setdefault(tensor.untyped_storage(), []).append(name)
     for names in groups.values():
-        spans = sorted((*_span(tensors[name]), name) for name in names)
+        spans = sorted((*tensor_span(tensors[name]), name) for name in names)
         for (_, end, first), (begin, _, second) in zip(spans, spans[1:]):
             if begin < end:
                 raise RuntimeError(
@@ -197,7 +200,7 @@ def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
                 )
 
 
-def _span(tensor: Any) -> tuple[int, int]:
+def tensor_span(tensor: Any) -> tuple[int, int]:
     """The first byte and the one after the last that a tensor takes in its storage."""
     begin = tensor.storage_offset()
     end = begin + 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))

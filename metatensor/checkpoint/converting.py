@@ -1,0 +1,166 @@
+"""One format into another, streaming: no more than one tensor, or one shared storage, is in memory at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import metatensor as mt
+from metatensor.checkpoint.atomic import replacing
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.model import TensorInfo
+from metatensor.checkpoint.opening import Opened
+from metatensor.checkpoint.progress import progress_for
+from metatensor.checkpoint.reading import contiguous, shown, span
+from metatensor.checkpoint.saving import format_for, parse_size, save_shards
+from metatensor.checkpoint.writers import WRITERS, Contents, tensor_span
+
+__all__ = ["convert"]
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    max_shard_size: int | str | None = None,
+    progress: bool | Callable[[int, int, str], None] | None = None,
+) -> dict[str, str]:
+    """Write the checkpoint ``source``, of any format, as ``target``, in a format that `save` knows.
+
+    Values stay as they are, bit for bit. PyTorch's format keeps shared storages shared; in the others a tensor that is
+    the same as another is left out, and told of in the metadata of safetensors, as its library does.
+
+    Returns the names left out, each with the name that has its values. Raises `CheckpointError` for what cannot be read,
+    TypeError or RuntimeError for what the new format cannot hold.
+    """
+    form = format_for(target, format)
+    path = os.fsdecode(os.fspath(target))
+    with Opened(source) as opened:
+        tensors = _on_meta(opened)
+        left_out: dict[str, str] = {}
+        if form != "torch":
+            left_out = _same(opened, tensors)
+            for name in left_out:
+                del tensors[name]
+        metadata = None
+        if form == "safetensors":
+            metadata = {**_texts(opened), "format": "pt", **left_out}
+        total = sum(opened.checkpoint.tensors[name].nbytes for name in tensors)
+        with progress_for(progress, total) as shown_progress:
+            contents = _FileContents(opened, tensors, shown_progress)
+            if max_shard_size is not None:
+                save_shards(tensors, path, form, parse_size(max_shard_size), metadata, contents)
+            else:
+                with replacing(path) as file:
+                    WRITERS[form](tensors, file, contents, metadata)
+    return left_out
+
+
+def _on_meta(opened: Opened) -> dict[str, Any]:
+    """Stand-ins for the tensors, those of one storage over one storage."""
+    infos = opened.checkpoint.tensors
+    storages: dict[str, int] = {}
+    for name, info in infos.items():
+        dtype = getattr(mt, info.dtype, None)
+        if not isinstance(dtype, mt.dtype):
+            raise CheckpointError(opened.path, f"tensor {shown(name)} is of {info.dtype}, which no other format has")
+        if info.storage is not None:
+            end = (info.storage_offset + span(info.shape, info.stride)) * dtype.itemsize
+            storages[info.storage] = max(storages.get(info.storage, 0), end)
+    made = {key: mt.empty(size, dtype=mt.uint8, device="meta").untyped_storage() for key, size in storages.items()}
+    tensors = {}
+    for name, info in infos.items():
+        dtype, stride = getattr(mt, info.dtype), info.stride or contiguous(info.shape)
+        if info.storage is None:
+            tensors[name] = mt.empty_strided(info.shape, stride, dtype=dtype, device="meta")
+        else:
+            tensors[name] = mt.empty(0, dtype=dtype, device="meta").set_(made[info.storage], info.storage_offset, info.shape, stride)
+    return tensors
+
+
+def _same(opened: Opened, tensors: dict[str, Any]) -> dict[str, str]:
+    """Tensors that are another one by another name, with that name."""
+    first: dict[Any, str] = {}
+    found = {}
+    for name in tensors:
+        info = opened.checkpoint.tensors[name]
+        if info.storage is not None and info.nbytes:
+            key = (info.dtype, info.storage, info.storage_offset, info.shape, info.stride or contiguous(info.shape))
+            if first.setdefault(key, name) != name:
+                found[name] = first[key]
+    return found
+
+
+def _texts(opened: Opened) -> dict[str, str]:
+    return {str(key): str(value) for key, value in opened.checkpoint.metadata.items()}
+
+
+class _FileContents(Contents):
+    """The bytes of stand-ins: those of the checkpoint that is being converted."""
+
+    holds_meta = True
+
+    def __init__(self, opened: Opened, tensors: dict[str, Any], progress: Any) -> None:
+        self.opened = opened
+        self.progress = progress
+        self.over: dict[Any, list[str]] = {}
+        self.tensors = tensors
+        for name, tensor in tensors.items():
+            self.over.setdefault(tensor.untyped_storage(), []).append(name)
+
+    def storage(self, storage: Any) -> Any:
+        """All bytes of a storage, from the tensors over it."""
+        names = self.over[storage]
+        data = memoryview(bytearray(storage.nbytes()))
+        filled: set[tuple[int, int]] = set()
+        for name in names:
+            begin, end = tensor_span(self.tensors[name])
+            if end > begin and (begin, end) not in filled:
+                self.progress.start(name)
+                self.opened.read_into(name, data[begin:end], 0, self.progress.advance)
+                filled.add((begin, end))
+        return data
+
+    def tensor(self, name: str, tensor: Any) -> Any:
+        """The elements in row-major order."""
+        self.progress.start(name)
+        info: TensorInfo = self.opened.checkpoint.tensors[name]
+        data = self.opened.fetch(name)
+        self.progress.advance(info.nbytes)
+        if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
+            return data
+        return _row_major(data, info)
+
+
+def _row_major(data: Any, info: TensorInfo) -> bytes:
+    """The elements of a strided tensor in row-major order, run by run."""
+    assert info.stride is not None
+    size = info.nbytes // prod(info.shape)
+    view = memoryview(data).cast("B")
+    out = bytearray(info.nbytes)
+    inner, step = info.shape[-1], info.stride[-1]
+    outer, steps = info.shape[:-1], info.stride[:-1]
+    at = 0
+    index = [0] * len(outer)
+    begin = 0
+    while at < info.nbytes:
+        if step == 1:
+            out[at : at + inner * size] = view[begin * size : (begin + inner) * size]
+        else:
+            stop = (begin + (inner - 1) * step + 1) * size
+            for byte in range(size):
+                out[at + byte : at + inner * size : size] = view[begin * size + byte : stop : max(step, 1) * size] if step else (
+                    bytes(view[begin * size + byte : begin * size + byte + 1]) * inner
+                )  # fmt: skip
+        at += inner * size
+        for dim in range(len(outer) - 1, -1, -1):
+            index[dim] += 1
+            begin += steps[dim]
+            if index[dim] < outer[dim]:
+                break
+            begin -= index[dim] * steps[dim]
+            index[dim] = 0
+    return bytes(out)
