@@ -17,7 +17,7 @@ from metatensor.checkpoint.reading import contiguous, shown, span
 from metatensor.checkpoint.saving import format_for, parse_size, save_shards
 from metatensor.checkpoint.writers import WRITERS, Contents, tensor_span
 
-__all__ = ["convert"]
+__all__ = ["convert", "elements"]
 
 
 def convert(
@@ -127,12 +127,18 @@ class _FileContents(Contents):
     def tensor(self, name: str, tensor: Any) -> Any:
         """The elements in row-major order."""
         self.progress.start(name)
-        info: TensorInfo = self.opened.checkpoint.tensors[name]
-        data = self.opened.fetch(name)
-        self.progress.advance(info.nbytes)
-        if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
-            return data
-        return _row_major(data, info)
+        data = elements(self.opened, name)
+        self.progress.advance(self.opened.checkpoint.tensors[name].nbytes)
+        return data
+
+
+def elements(opened: Opened, name: str) -> Any:
+    """The elements of a checkpoint's tensor in row-major order."""
+    info = opened.checkpoint.tensors[name]
+    data = opened.fetch(name)
+    if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
+        return data
+    return _row_major(data, info)
 
 
 def _row_major(data: Any, info: TensorInfo) -> bytes:

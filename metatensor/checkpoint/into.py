@@ -18,7 +18,7 @@ from metatensor.nn._parameter import without_grad
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy
 
-__all__ = ["load_into"]
+__all__ = ["Plan", "load_into", "plan_for"]
 
 _unfinished: WeakKeyDictionary[Any, tuple[Any, set[str]]] = WeakKeyDictionary()
 """What an interrupted call has loaded already: by model the checkpoint, and the names."""
@@ -65,7 +65,7 @@ def load_into(
     resolved = path_of(path)
     with Opened(resolved) as source:
         names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
-        plan = _Plan(model, source.checkpoint.tensors, names, device, dtype, shard)
+        plan = Plan(model, source.checkpoint.tensors, names, device, dtype, shard)
         keys = plan.keys(strict)
         done = _resume(model, resolved)
         units = [unit for unit in plan.units if not done.issuperset(part.name for part in unit)]
@@ -77,6 +77,11 @@ def load_into(
     _unfinished.pop(model, None)
     _warn_of_meta(model)
     return keys
+
+
+def plan_for(model: Any, tensors: Mapping[str, TensorInfo], prefix: str = "") -> Plan:
+    """What of a checkpoint would go where in a model, and what does not fit: `load_into` without the loading."""
+    return Plan(model, tensors, {name[len(prefix) :]: name for name in tensors if name.startswith(prefix)})
 
 
 def _resume(model: Any, path: str) -> set[str]:
@@ -113,10 +118,11 @@ class _Part(NamedTuple):
         return self.info.nbytes // self.info.shape[0] * (last - first)
 
 
-class _Plan:
+class Plan:
     """What goes where, and all that does not fit, found without reading data."""
 
-    def __init__(self, model: Any, infos: Mapping[str, TensorInfo], names: Mapping[str, str], device: Any, dtype: Any, shard: Any) -> None:
+    def __init__(self, model: Any, infos: Mapping[str, TensorInfo], names: Mapping[str, str],
+                 device: Any = None, dtype: Any = None, shard: Any = None) -> None:  # fmt: skip
         self.model = model
         self.infos = infos
         self.names = names
@@ -153,15 +159,34 @@ class _Plan:
 
     def keys(self, strict: bool) -> _IncompatibleKeys:
         """The names that only one side has. RuntimeError for what is an error."""
-        unexpected = [name for name in self.names if name not in self.known]
+        unexpected = self.unexpected
         errors = list(self.errors)
         if strict and self.missing:
             errors.insert(0, f"Missing in the checkpoint: {_quoted(self.missing)}.")
         if strict and unexpected:
             errors.insert(0, f"Unexpected in the checkpoint: {_quoted(unexpected)}.")
         if errors:
+            hint = self.hint()
+            if hint:
+                errors.append(f"The names in the checkpoint begin with {hint!r}: prefix={hint!r} leaves that out.")
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t" + "\n\t".join(errors))
         return _IncompatibleKeys(self.missing, unexpected)
+
+    @property
+    def unexpected(self) -> list[str]:
+        """Names of the checkpoint that the model does not have."""
+        return [name for name in self.names if name not in self.known]
+
+    def hint(self) -> str:
+        """What the checkpoint's names begin with, where none fits but all would without it."""
+        if self.known & self.names.keys():
+            return ""
+        for name in self.names:
+            for known in self.known:
+                start = name[: -len(known)]
+                if name.endswith("." + known) and all(start + other in self.names for other in list(self.known)[:20]):
+                    return start
+        return ""
 
     def _part(self, name: str, tensor: Any) -> _Part | None:
         """What is read into a tensor; None, with an error noted, where it does not fit."""
