@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import metatensor as mt
 from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.model import TensorInfo
 from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.progress import progress_for
-from metatensor.checkpoint.reading import contiguous, shown, span
+from metatensor.checkpoint.reading import contiguous, row_major, shown, span
 from metatensor.checkpoint.saving import format_for, parse_size, save_shards
 from metatensor.checkpoint.writers import WRITERS, Contents, tensor_span
 
@@ -138,35 +136,4 @@ def elements(opened: Opened, name: str) -> Any:
     data = opened.fetch(name)
     if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
         return data
-    return _row_major(data, info)
-
-
-def _row_major(data: Any, info: TensorInfo) -> bytes:
-    """The elements of a strided tensor in row-major order, run by run."""
-    assert info.stride is not None
-    size = info.nbytes // prod(info.shape)
-    view = memoryview(data).cast("B")
-    out = bytearray(info.nbytes)
-    inner, step = info.shape[-1], info.stride[-1]
-    outer, steps = info.shape[:-1], info.stride[:-1]
-    at = 0
-    index = [0] * len(outer)
-    begin = 0
-    while at < info.nbytes:
-        if step == 1:
-            out[at : at + inner * size] = view[begin * size : (begin + inner) * size]
-        else:
-            stop = (begin + (inner - 1) * step + 1) * size
-            for byte in range(size):
-                out[at + byte : at + inner * size : size] = view[begin * size + byte : stop : max(step, 1) * size] if step else (
-                    bytes(view[begin * size + byte : begin * size + byte + 1]) * inner
-                )  # fmt: skip
-        at += inner * size
-        for dim in range(len(outer) - 1, -1, -1):
-            index[dim] += 1
-            begin += steps[dim]
-            if index[dim] < outer[dim]:
-                break
-            begin -= index[dim] * steps[dim]
-            index[dim] = 0
-    return bytes(out)
+    return row_major(data, info)

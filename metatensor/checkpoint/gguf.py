@@ -81,7 +81,7 @@ class Gguf:
         tensors = {
             entry.name: TensorInfo(_type_name(entry.kind), entry.shape, entry.nbytes, entry.at if raw else -1) for entry in header.entries
         }
-        return Checkpoint(name, self.name, source.size, tensors, header.metadata)
+        return Checkpoint(name, self.name, source.size, tensors, header.metadata, header)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
         """The tensors by name; quantised ones as blocks."""
@@ -91,9 +91,8 @@ class Gguf:
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor of a file of the other byte order."""
-        source = Source(file, name)
-        header = _Header(source)
-        return next(_item(source, header, entry).fetch() for entry in header.entries if entry.name == tensor)
+        entry = next(entry for entry in checkpoint.private.entries if entry.name == tensor)
+        return _item(Source(file, name), checkpoint.private, entry).fetch()
 
 
 FORMAT = Gguf()

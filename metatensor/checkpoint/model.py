@@ -41,6 +41,8 @@ class Checkpoint:
     """Bytes of the file."""
     tensors: dict[str, TensorInfo]
     metadata: dict[str, str] = field(default_factory=dict)
+    private: Any = field(default=None, repr=False, compare=False)
+    """What the format's reader keeps to find tensors again."""
 
     @property
     def parameters(self) -> int:

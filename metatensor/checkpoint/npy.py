@@ -82,8 +82,7 @@ class Npy:
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The elements in the order of memory."""
         source = Source(file, name)
-        array = read_array(source)
-        return native_elements(array, source.read(array.data, array.nbytes))
+        return array_at(source, tensor, read_array(source)).fetch()
 
 
 FORMAT = Npy()

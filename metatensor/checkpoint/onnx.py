@@ -78,7 +78,7 @@ class Onnx:
             label, _, dtype = TYPES[tensor.kind]
             raw = tensor.raw if sys.byteorder == "little" else -1
             tensors[tensor.name] = TensorInfo(dtype or label, tensor.shape, tensor.nbytes, raw, file=tensor.file)
-        return Checkpoint(name, self.name, source.size, tensors, model.metadata)
+        return Checkpoint(name, self.name, source.size, tensors, model.metadata, {tensor.name: tensor for tensor in model.tensors})
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
         """The tensors by name."""
@@ -87,8 +87,7 @@ class Onnx:
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor."""
-        source = Source(file, name)
-        return next(self._item(source, item).fetch() for item in _Model(source).tensors if item.name == tensor)
+        return self._item(Source(file, name), checkpoint.private[tensor]).fetch()
 
     def _item(self, source: Source, tensor: _Tensor) -> Item:
         _, bits, dtype = TYPES[tensor.kind]

@@ -8,13 +8,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.model import TensorInfo
 from metatensor.checkpoint.source import Source
 
 if TYPE_CHECKING:
     from metatensor import Tensor
     from metatensor.checkpoint.places import Places
 
-__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "materialise", "must_be_found", "shown", "span"]
+__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "materialise", "must_be_found", "row_major", "shown", "span"]
 
 MAX_DIMS = 64
 MAX_INT = 2**63 - 1
@@ -85,6 +86,37 @@ def span(shape: tuple[int, ...], stride: tuple[int, ...] | None) -> int:
     if stride is None or 0 in shape:
         return prod(shape)
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+
+
+def row_major(data: Any, info: TensorInfo) -> bytes:
+    """The elements of a strided tensor in row-major order, run by run."""
+    assert info.stride is not None
+    size = info.nbytes // prod(info.shape)
+    view = memoryview(data).cast("B")
+    out = bytearray(info.nbytes)
+    inner, step = info.shape[-1], info.stride[-1]
+    outer, steps = info.shape[:-1], info.stride[:-1]
+    at = 0
+    index = [0] * len(outer)
+    begin = 0
+    while at < info.nbytes:
+        if step == 1:
+            out[at : at + inner * size] = view[begin * size : (begin + inner) * size]
+        else:
+            stop = (begin + (inner - 1) * step + 1) * size
+            for byte in range(size):
+                out[at + byte : at + inner * size : size] = view[begin * size + byte : stop : max(step, 1) * size] if step else (
+                    bytes(view[begin * size + byte : begin * size + byte + 1]) * inner
+                )  # fmt: skip
+        at += inner * size
+        for dim in range(len(outer) - 1, -1, -1):
+            index[dim] += 1
+            begin += steps[dim]
+            if index[dim] < outer[dim]:
+                break
+            begin -= index[dim] * steps[dim]
+            index[dim] = 0
+    return bytes(out)
 
 
 class Window:
