@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict
 from typing import Any
 
 import metatensor as mt
+from metatensor.checkpoint.torch_names import SKELETON_STATE
 from metatensor.nn.parameter import Parameter, is_lazy
 
 __all__ = ["KNOWN_LOCATIONS", "PickleWriter", "pickled"]
@@ -28,8 +29,6 @@ KNOWN_LOCATIONS = ("cpu", "cuda", "mps", "xpu", "hpu", "xla")
 """Device types that PyTorch finds its way with; a storage of another is written as one of the cpu."""
 
 MAX_DEPTH = 200
-SKELETON_STATE = "_metatensor_storage"
-"""The attribute under which a meta tensor of a skeleton keeps its storage's key and size, and its place in it."""
 
 
 class PickleWriter:
@@ -247,6 +246,7 @@ class PickleWriter:
         """The four arguments of the call that makes a tensor and gives it attributes."""
         if self._is_skeleton(tensor):
             storage = tensor.untyped_storage()
+            # Key and size of its storage, and its offset there, for which PyTorch's own call has no place.
             state = {**state, SKELETON_STATE: (self._key(storage), storage.nbytes(), tensor.storage_offset())}
         function, arguments = self._call(tensor, requires_grad)
         self._global("torch._utils", function)

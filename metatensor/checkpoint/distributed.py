@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
+from metatensor.checkpoint._values import Known, Record
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import Places
@@ -24,22 +25,12 @@ MAX_METADATA = 1 << 28
 MODULE = b"torch.distributed.checkpoint.metadata"
 
 
-class Record:
-    """An object of the pickle: the name of its class, and what it was given."""
-
-    __slots__ = ("kind", "state")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.state: Any = None
-
-    def get(self, name: str, place: int) -> Any:
-        """A member, by its name or, of a tuple, its place."""
-        if isinstance(self.state, dict):
-            return self.state.get(name)
-        if isinstance(self.state, tuple) and place < len(self.state):
-            return self.state[place]
-        return None
+def _get(record: Record, name: str, place: int) -> Any:
+    """A member of a record, by its name or, where its state is a tuple, its place."""
+    state = record.state
+    if isinstance(state, dict):
+        return state.get(name)
+    return state[place] if isinstance(state, tuple) and place < len(state) else None
 
 
 class _Chunk(NamedTuple):
@@ -145,23 +136,23 @@ class _Layout:
         self.tensors: dict[str, _Tensor] = {}
         self.others: dict[str, _Chunk] = {}
         self._sizes: dict[str, int] = {}
-        if not isinstance(root, Record) or root.kind != "Metadata" or not isinstance(root.state, dict):
+        if not isinstance(root, Record) or root.name != "Metadata" or not isinstance(root.state, dict):
             raise CheckpointError(name, "it is a pickle, but not of a distributed checkpoint's metadata")
-        places = self._places(root.get("storage_data", 2))
-        entries = root.get("state_dict_metadata", 0)
+        places = self._places(_get(root, "storage_data", 2))
+        entries = _get(root, "state_dict_metadata", 0)
         if not isinstance(entries, dict):
             raise CheckpointError(name, "the metadata have no table of tensors")
         for key, entry in entries.items():
             if not isinstance(key, str) or not isinstance(entry, Record):
                 raise CheckpointError(name, f"the metadata have an entry {shown(key)} that is none")
-            if entry.kind == "TensorStorageMetadata":
+            if entry.name == "TensorStorageMetadata":
                 self.tensors[key] = self._tensor(key, entry, places)
-            elif entry.kind == "BytesStorageMetadata":
+            elif entry.name == "BytesStorageMetadata":
                 if (key, None) not in places:
                     raise self._wrong(key, "it is not stored anywhere")
                 self.others[key] = places[key, None]
             else:
-                raise self._wrong(key, f"it is of class {entry.kind}, which describes no entry")
+                raise self._wrong(key, f"it is of class {entry.name}, which describes no entry")
         self.size += sum(self._sizes.values())
 
     def _places(self, table: Any) -> dict[tuple[str, Any], _Chunk]:
@@ -170,15 +161,15 @@ class _Layout:
             raise CheckpointError(self.name, "the metadata have no table of places")
         found = {}
         for index, info in table.items():
-            if not (isinstance(index, Record) and index.kind == "MetadataIndex" and isinstance(info, Record) and info.kind == "_StorageInfo"):
+            if not (isinstance(index, Record) and index.name == "MetadataIndex" and isinstance(info, Record) and info.name == "_StorageInfo"):
                 raise CheckpointError(self.name, "the metadata have a place that is none")
-            key, offsets = index.get("fqn", 0), index.get("offset", 1)
-            file, begin, length = info.get("relative_path", 0), info.get("offset", 1), info.get("length", 2)
+            key, offsets = _get(index, "fqn", 0), _get(index, "offset", 1)
+            file, begin, length = _get(info, "relative_path", 0), _get(info, "offset", 1), _get(info, "length", 2)
             if not isinstance(key, str) or not (offsets is None or _is_sizes(offsets)):
                 raise CheckpointError(self.name, f"the metadata have a place for {shown(key)} that is none")
             if type(begin) is not int or type(length) is not int or begin < 0 or length < 0:
                 raise self._wrong(key, f"its place, {shown(length)} bytes from byte {shown(begin)} on, is none")
-            if info.get("transform_descriptors", 3):
+            if _get(info, "transform_descriptors", 3):
                 raise self._wrong(key, "it is compressed or otherwise transformed, which is not supported")
             if not isinstance(file, str) or file not in self._sizes:
                 path = beside(self.name, file, "the file")
@@ -194,8 +185,8 @@ class _Layout:
     def _tensor(self, key: str, entry: Record, places: dict[tuple[str, Any], _Chunk]) -> _Tensor:
         import metatensor as mt
 
-        shape, properties, chunks = entry.get("size", 1), entry.get("properties", 0), entry.get("chunks", 2)
-        dtype = properties.get("dtype", 0) if isinstance(properties, Record) else None
+        shape, properties, chunks = _get(entry, "size", 1), _get(entry, "properties", 0), _get(entry, "chunks", 2)
+        dtype = _get(properties, "dtype", 0) if isinstance(properties, Record) else None
         if not isinstance(dtype, mt.dtype):
             raise self._wrong(key, "its dtype is none")
         if not _is_sizes(shape) or not isinstance(chunks, list):
@@ -204,8 +195,8 @@ class _Layout:
         nbytes = counted(self.name, key, shape, 8 * dtype.itemsize)
         found = []
         for chunk in chunks:
-            offsets = chunk.get("offsets", 0) if isinstance(chunk, Record) else None
-            sizes = chunk.get("sizes", 1) if isinstance(chunk, Record) else None
+            offsets = _get(chunk, "offsets", 0) if isinstance(chunk, Record) else None
+            sizes = _get(chunk, "sizes", 1) if isinstance(chunk, Record) else None
             if not _is_sizes(offsets) or not _is_sizes(sizes) or len(offsets) != len(shape) or len(sizes) != len(shape):
                 raise self._wrong(key, "one of its chunks has no sound place")
             if any(begin < 0 or size < 0 or begin + size > whole for begin, size, whole in zip(offsets, sizes, shape)):
@@ -283,12 +274,12 @@ class _Assembly:
 
     def _chunk(self, chunk: _Chunk) -> Any:
         """The elements of a chunk in row-major order."""
-        from metatensor.checkpoint import torch_zip
+        from metatensor.checkpoint import zips
 
         path = beside(self.layout.name, chunk.file, "the file")
         with _open(path) as file:
             part: Any = Part(file, chunk.begin, chunk.length)
-            found = torch_zip.FORMAT.inspect(part, path)
+            found = zips.FORMAT.inspect(part, path)
             infos = list(found.tensors.values())
             if len(infos) != 1 or infos[0].dtype != self.tensor.dtype or infos[0].shape != chunk.sizes:
                 raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is not what the metadata say")
@@ -348,7 +339,6 @@ def _table() -> dict[bytes, Any]:
     """The names that metadata have, and what they stand for."""
     if not _known:
         import metatensor as mt
-        from metatensor.checkpoint._values import Known
 
         def record(module: str, kind: str) -> None:
             def new(machine: Any, args: tuple) -> Record:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.errors import CheckpointError
@@ -16,6 +17,7 @@ from metatensor.checkpoint.source import Source
 
 __all__ = ["FORMAT", "Npz"]
 
+ENDING = ".npy"
 MAX_INFLATED = 1 << 34
 """Most bytes of one compressed array; what all of them may claim is bounded by the size of the file."""
 
@@ -33,33 +35,29 @@ class Npz:
     """Reads archives of arrays, stored or compressed."""
 
     name: str = "npz"
-    suffixes: tuple[str, ...] = (".npz",)
 
-    def matches(self, head: bytes, size: int) -> bool:
-        """A zip file whose first member is called after an array."""
-        length = int.from_bytes(head[26:28], "little")
-        return head[:4] == b"PK\3\4" and head[30 : 30 + length].endswith(b".npy")
+    def has(self, directory: Directory) -> bool:
+        """Whether an archive is of this format: all its members are called after arrays."""
+        return all(member.endswith(ENDING) for member in directory)
 
-    def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
+    def inspect(self, directory: Directory) -> Checkpoint:
         """The arrays, by their headers alone."""
-        source = Source(file, name)
-        found = {item.name: item for item in self._arrays(source)}
+        source = directory.source
+        found = {item.name: item for item in self._arrays(source, directory)}
         tensors = {}
         for item in found.values():
             info: TensorInfo = info_of(item.array)
             tensors[item.name] = info if item.stored else info._replace(offset=-1)
-        return Checkpoint(name, self.name, source.size, tensors, private=found)
+        return Checkpoint(source.name, self.name, source.size, tensors, private=found)
 
-    def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
+    def load(self, directory: Directory, place: Places) -> dict[str, Any]:
         """The arrays by name, as tensors."""
-        with Source(file, name) as source:
-            directory = Directory(source)
+        with directory.source as source:
             return materialise((self._item(source, directory, found) for found in self._arrays(source, directory)), place)
 
-    def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
+    def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The elements of an array in the order of memory."""
-        source = Source(file, name)
-        return self._item(source, Directory(source), checkpoint.private[tensor]).fetch()
+        return self._item(directory.source, directory, checkpoint.private[tensor]).fetch()
 
     def _item(self, source: Source, directory: Any, found: _Found) -> Item:
         item = array_at(source, found.name, found.array)
@@ -72,19 +70,10 @@ class Npz:
 
         return item._replace(fetch=fetch)
 
-    def _arrays(self, source: Source, directory: Any = None) -> Iterator[_Found]:
+    def _arrays(self, source: Source, directory: Directory) -> Iterator[_Found]:
         """All arrays with their headers; of a compressed one no more is decompressed than its header needs."""
-        import zlib
-
-        directory = Directory(source) if directory is None else directory
-        names: set[str] = set()
         for member in directory:
-            name = member.removesuffix(".npy")
-            if name == member:
-                raise CheckpointError(source.name, f"{member[:100]!r} is no array: an archive of NumPy's has nothing but .npy files")
-            if name in names:
-                raise CheckpointError(source.name, f"the array {name[:100]!r} is there twice")
-            names.add(name)
+            name = member.removesuffix(ENDING)
             begin, packed = directory.place_of(member)
             if directory.is_stored(member):
                 yield _Found(name, member, read_array(source, begin, begin + packed, name), True)
