@@ -9,7 +9,9 @@ from typing import Any
 import metatensor as mt
 from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.listing import tensors_of
 from metatensor.checkpoint.opening import Opened
+from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.progress import progress_for
 from metatensor.checkpoint.reading import contiguous, row_major, shown, span
 from metatensor.checkpoint.saving import format_for, parse_size, save_shards
@@ -28,8 +30,9 @@ def convert(
 ) -> dict[str, str]:
     """Write the checkpoint ``source``, of any format, as ``target``, in a format that `save` knows.
 
-    Values stay as they are, bit for bit. PyTorch's format keeps shared storages shared; in the others a tensor that is
-    the same as another is left out, and told of in the metadata of safetensors, as its library does.
+    Values stay as they are, bit for bit. PyTorch's format keeps shared storages shared and, from another file of
+    PyTorch's, whatever else was saved; in the other formats a tensor that is the same as another is left out, and told
+    of in the metadata of safetensors, as its library does.
 
     Returns the names left out, each with the name that has its values. Raises `CheckpointError` for what cannot be read,
     TypeError or RuntimeError for what the new format cannot hold.
@@ -37,7 +40,10 @@ def convert(
     form = format_for(target, format)
     path = os.fsdecode(os.fspath(target))
     with Opened(source) as opened:
-        tensors = _on_meta(opened)
+        for name, info in opened.checkpoint.tensors.items():
+            if info.location == "meta":
+                raise CheckpointError(opened.path, f"tensor {shown(name)} has no data: it is a skeleton, or was saved from meta")
+        obj, tensors = _stand_ins(opened, form)
         left_out: dict[str, str] = {}
         if form != "torch":
             left_out = _same(opened, tensors)
@@ -53,8 +59,20 @@ def convert(
                 save_shards(tensors, path, form, parse_size(max_shard_size), metadata, contents)
             else:
                 with replacing(path) as file:
-                    WRITERS[form](tensors, file, contents, metadata)
+                    WRITERS[form](obj, file, contents, metadata)
     return left_out
+
+
+def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any]]:
+    """What is to be saved, on meta, and its tensors by name: for PyTorch's format with everything else that was saved."""
+    tensors = _on_meta(opened)
+    if form == "torch":
+        with opened.again() as file:
+            value = opened.format.load(file, opened.path, Places("meta"))
+        named = dict(tensors_of(value))
+        if named.keys() == tensors.keys():
+            return value, named
+    return tensors, tensors
 
 
 def _on_meta(opened: Opened) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Distributed:
         tensors = {
             key: TensorInfo(tensor.dtype, tensor.shape, tensor.nbytes, -1) for key, tensor in layout.tensors.items()
         }
-        metadata = {key: "not a tensor" for key in layout.others}
+        metadata = dict.fromkeys(layout.others, "not a tensor")
         return Checkpoint(name, self.name, layout.size, tensors, metadata, layout)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
@@ -161,7 +161,8 @@ class _Layout:
             raise CheckpointError(self.name, "the metadata have no table of places")
         found = {}
         for index, info in table.items():
-            if not (isinstance(index, Record) and index.name == "MetadataIndex" and isinstance(info, Record) and info.name == "_StorageInfo"):
+            sound = isinstance(index, Record) and index.name == "MetadataIndex" and isinstance(info, Record) and info.name == "_StorageInfo"
+            if not sound:
                 raise CheckpointError(self.name, "the metadata have a place that is none")
             key, offsets = _get(index, "fqn", 0), _get(index, "offset", 1)
             file, begin, length = _get(info, "relative_path", 0), _get(info, "offset", 1), _get(info, "length", 2)
@@ -175,7 +176,7 @@ class _Layout:
                 path = beside(self.name, file, "the file")
                 self._sizes[file] = Source(_open(path), path).size
             if begin + length > self._sizes[file]:
-                raise self._wrong(key, f"{length:,} bytes from byte {begin:,} of {file!r}, which has {self._sizes[file]:,}: it is truncated")
+                raise self._wrong(key, f"truncated: {length:,} bytes from byte {begin:,} of {file!r}, which has {self._sizes[file]:,}")
             place = (key, None if offsets is None else tuple(offsets))
             if place in found:
                 raise self._wrong(key, "one of its chunks has two places")
@@ -195,12 +196,12 @@ class _Layout:
         nbytes = counted(self.name, key, shape, 8 * dtype.itemsize)
         found = []
         for chunk in chunks:
-            offsets = _get(chunk, "offsets", 0) if isinstance(chunk, Record) else None
-            sizes = _get(chunk, "sizes", 1) if isinstance(chunk, Record) else None
+            offsets: Any = _get(chunk, "offsets", 0) if isinstance(chunk, Record) else None
+            sizes: Any = _get(chunk, "sizes", 1) if isinstance(chunk, Record) else None
             if not _is_sizes(offsets) or not _is_sizes(sizes) or len(offsets) != len(shape) or len(sizes) != len(shape):
                 raise self._wrong(key, "one of its chunks has no sound place")
             if any(begin < 0 or size < 0 or begin + size > whole for begin, size, whole in zip(offsets, sizes, shape)):
-                raise self._wrong(key, f"a chunk of shape {shown(list(sizes))} at {shown(list(offsets))} is not within {shown(list(shape))}")
+                raise self._wrong(key, f"a chunk of {shown(list(sizes))} at {shown(list(offsets))} is not within {shown(list(shape))}")
             place = places.get((key, tuple(offsets)))
             if place is None:
                 raise self._wrong(key, f"its chunk at {shown(list(offsets))} is not stored anywhere")
@@ -286,7 +287,7 @@ class _Assembly:
             info = infos[0]
             part.seek(0)
             if info.offset < 0:
-                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is compressed, or of another byte order")
+                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is compressed or byte-swapped")
             from metatensor.checkpoint.opening import span_bytes
 
             data = Source(part, path).read(info.offset, span_bytes(info), f"the chunk of {shown(self.key)}")

@@ -196,6 +196,9 @@ class Plan:
         if not isinstance(stored, mt.dtype):
             self.errors.append(f"{name}: the checkpoint has {info.dtype}, which metatensor does not compute with.")
             return None
+        if info.location == "meta":
+            self.errors.append(f"{name}: the checkpoint has no data for it: it is a skeleton, or was saved from meta.")
+            return None
         try:
             slices, shape = self._slices(name, info.shape)
         except (TypeError, ValueError) as error:

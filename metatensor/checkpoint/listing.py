@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from metatensor.checkpoint._values import Record
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
@@ -38,6 +38,7 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
     """
     refs = {id(ref.storage): ref for ref in machine.storages.values()}
     filled = {id(tensor) for tensor, _ in machine.fillings}
+    bare: dict[int, str] = {}
     begins: dict[str, int] = {}
     tensors: dict[str, TensorInfo] = {}
     for path, tensor in tensors_of(value):
@@ -50,12 +51,9 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
                 begins[key] = offset_of(ref)
             begin = begins[key]
         else:
-            key = f"meta {len(refs)}"
+            key = bare.setdefault(id(storage), f"meta {len(bare)}")
             if id(tensor) not in filled:  # a tensor of a skeleton, or one that PyTorch saved from meta
                 location = "meta"
-                refs[id(storage)] = _Bare(key, storage)
-        if isinstance(ref, _Bare):
-            location = "meta"
         name = path or "(the tensor)"
         while name in tensors:
             name += "'"
@@ -71,10 +69,3 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
         )
     metadata = {"unknown names": ", ".join(machine.unknown)} if machine.unknown else {}
     return Checkpoint(source.name, format, source.size, tensors, metadata)
-
-
-class _Bare(NamedTuple):
-    """A storage on meta that a file has no bytes for, and a key for it."""
-
-    key: str
-    storage: Any

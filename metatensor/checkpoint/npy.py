@@ -134,7 +134,9 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
     available = window.end - window.at
     if nbytes != available:
         kind = "truncated" if nbytes > available else "longer than its array"
-        raise CheckpointError(source.name, f"{kind}: {shown(name)} of shape {shown(list(shape))} needs {nbytes:,} bytes, there are {available:,}")
+        raise CheckpointError(
+            source.name, f"{kind}: {shown(name)} of shape {shown(list(shape))} needs {nbytes:,} bytes, there are {available:,}"
+        )
     stride = None
     if fortran and len([extent for extent in shape if extent != 1]) > 1:
         steps, step = [], 1

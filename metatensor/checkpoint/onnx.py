@@ -240,7 +240,9 @@ class _Model:
             at, beside_model = self._external(full, external, nbytes)
         elif raw is not None:
             if raw.size != nbytes:
-                raise CheckpointError(file, f"tensor {shown(full)}: {label} of shape {shown(dims)} needs {nbytes:,} bytes, it has {raw.size:,}")
+                raise CheckpointError(
+                    file, f"tensor {shown(full)}: {label} of shape {shown(dims)} needs {nbytes:,} bytes, it has {raw.size:,}"
+                )
             at = raw.value
         else:
             parts = [part for part in parts if part.number == OWN_FIELD.get(kind, 5)]

@@ -89,6 +89,10 @@ class Opened:
             if step is not None:
                 step(count)
 
+    def again(self) -> BinaryIO:
+        """The file once more, from its beginning."""
+        return open(self.path, "rb", buffering=0)  # type: ignore[return-value]
+
     def _file(self, path: str) -> BinaryIO:
         """The open file; of shards only the one used last stays open."""
         found = self._files.get(path)

@@ -61,7 +61,7 @@ class Contents:
             return b""
         if tensor.is_meta or tensor.untyped_storage().is_fake:
             raise RuntimeError(
-                f"save: tensor {name!r} on {tensor.device} holds no data; PyTorch's format (format='torch') saves meta tensors as a skeleton"
+                f"save: tensor {name!r} on {tensor.device} holds no data; PyTorch's format (format='torch') saves it as a skeleton"
             )
         return backend(tensor.device.type).to_host(tensor.detach())
 

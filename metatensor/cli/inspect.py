@@ -24,7 +24,9 @@ __all__ = ["command", "describe_summary"]
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--tree", "as_tree", is_flag=True, help="Print the tree of modules with their totals; alike ones in one line.")
-@click.option("--diff", "other", metavar="OTHER", type=click.Path(exists=True), help="What changed from PATH to OTHER; exits with 1 if anything did.")
+@click.option(
+    "--diff", "other", metavar="OTHER", type=click.Path(exists=True), help="What changed from PATH to OTHER; exits with 1 if anything did."
+)
 @click.option("--values", is_flag=True, help="With --diff: compare the data as well, which reads both files.")
 @click.option("--check", "target", metavar="FILE.py:MODEL", help="Whether this model takes this checkpoint; exits with 1 if not.")
 @click.option("--args", "arguments", default="", metavar="ARGS", help='With --check, arguments for what makes the model: "12, width=768".')
@@ -158,7 +160,7 @@ def _diff(path: str, before: Checkpoint, other: str, values: bool, as_json: bool
     after = _opened(other)
     found = differences(path, before, other, after, values)
     if as_json:
-        click.echo(json.dumps({kind: rows for kind, rows in found.items()}, indent=2))
+        click.echo(json.dumps(found, indent=2))
     else:
         console = _console()
         for kind, style, mark in (("removed", "red", "-"), ("added", "green", "+"), ("changed", "yellow", "~"), ("values", "yellow", "~")):
