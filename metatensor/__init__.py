@@ -82,6 +82,8 @@ _LAZY = {
                  "rules", "serialization", "signal", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),
+    "load_into": ("metatensor.checkpoint", "load_into"),
+    "save": ("metatensor.checkpoint", "save"),
     "op": ("metatensor.library", "op"),
     "finfo": ("metatensor._limits", "finfo"),
     "iinfo": ("metatensor._limits", "iinfo"),

@@ -7,15 +7,22 @@ of `Format`; other packages add theirs through the hook ``metatensor_checkpoint_
 from __future__ import annotations
 
 import os
-from typing import Any, BinaryIO
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.opening import path_of
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.source import opened
 
-__all__ = ["Checkpoint", "CheckpointError", "Format", "Places", "TensorInfo", "inspect", "load"]
+if TYPE_CHECKING:
+    from metatensor.checkpoint.converting import convert
+    from metatensor.checkpoint.into import load_into
+    from metatensor.checkpoint.saving import save
+
+__all__ = ["Checkpoint", "CheckpointError", "Format", "Places", "TensorInfo", "convert", "inspect", "load", "load_into", "save"]
 
 
 def load(
@@ -27,7 +34,8 @@ def load(
 ) -> Any:
     """What a checkpoint holds, on the devices that ``map_location`` says: mostly a dict of tensors by name.
 
-    ``f`` is a path, or a file opened for reading in binary that can seek (read from where it stands to its end).
+    ``f`` is a path, or a file opened for reading in binary that can seek (read from where it stands to its end). The
+    path of a checkpoint in several files is that of its index, or of the folder.
     ``map_location`` is a device or its name; a dict that maps the locations of the file ("cpu", "cuda:0") to such; a
     callable as in PyTorch; or None for the place where each tensor was, the cpu being the default device.
     With ``"meta"`` the tensors' data are not read, so a checkpoint of any size loads at once and takes no memory.
@@ -38,7 +46,7 @@ def load(
     of no known format, `OSError` for one that cannot be read.
     """
     place = Places(map_location, bool(mmap))
-    with opened(f) as (file, name):
+    with opened(path_of(f)) as (file, name):
         return format_of(file, name).load(file, name, place)
 
 
@@ -47,5 +55,20 @@ def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:
 
     Takes and raises what `load` does.
     """
-    with opened(f) as (file, name):
+    with opened(path_of(f)) as (file, name):
         return format_of(file, name).inspect(file, name)
+
+
+# Loaded when first asked for: they need more than reading does.
+_LAZY = {
+    "convert": "metatensor.checkpoint.converting",
+    "load_into": "metatensor.checkpoint.into",
+    "save": "metatensor.checkpoint.saving",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return found

@@ -51,7 +51,12 @@ class Format(Protocol):
 # A test of the first bytes that costs nothing, and the module (its FORMAT) that knows more.
 BUILTIN: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (lambda head: head[8:9] == b"{", "metatensor.checkpoint.safetensors"),
+    (lambda head: head[:4] == b"GGUF", "metatensor.checkpoint.gguf"),
+    (lambda head: head[:6] == b"\x93NUMPY", "metatensor.checkpoint.npy"),
+    (lambda head: head.lstrip()[:1] == b"{", "metatensor.checkpoint.sharded"),
+    (lambda head: head[:1] == b"\x08", "metatensor.checkpoint.onnx"),
     (lambda head: head[:2] == b"PK", "metatensor.checkpoint.zips"),
+    (lambda head: head[:1] == b"\x80" and b"torch.distributed" in head[:128], "metatensor.checkpoint.distributed"),
     (lambda head: head[:1] == b"\x80" or b"ustar" in head[250:270], "metatensor.checkpoint.torch_legacy"),
 )
 

@@ -7,6 +7,7 @@ archive, is told apart and refused.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, BinaryIO
 
 from metatensor.checkpoint._pickle import Machine
@@ -43,7 +44,8 @@ class TorchLegacy:
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
         """What the pickle says. Names that are not known are listed among the metadata."""
         stream = _Stream(file, name, Places("meta"), tolerant=True)
-        return listed(self.name, stream.source, stream.value, stream.machine, lambda ref: stream.begins[ref.key])
+        straight = stream.order == sys.byteorder
+        return listed(self.name, stream.source, stream.value, stream.machine, lambda ref: stream.begins[ref.key] if straight else -1)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
         """What was saved, its tensors where ``place`` says."""

@@ -113,6 +113,10 @@ def storage_value(machine: Any, ref: Any) -> Any:
     return TypedStorage(wrap_storage=ref.storage, dtype=ref.dtype)
 
 
+SKELETON_STATE = "_metatensor_storage"
+"""The attribute under which a tensor of a skeleton has its place in a storage: see `_pickle_writer`."""
+
+
 # Tensors --------------------------------------------------------------------------
 
 def _never(machine: Any, args: Any) -> Any:
@@ -138,9 +142,27 @@ def _from_type(machine: Any, args: tuple[Any, ...]) -> Any:
     wanted = class_value(cls) if isinstance(cls, Known) else cls
     if not (isinstance(wanted, type) and issubclass(wanted, mt.Tensor)) or not (isinstance(cls, Known) or machine.may_call(cls)):
         raise machine.error("_rebuild_from_type: that is no class of tensors that checkpoints may use")
+    if type(state) is dict and made.is_meta and SKELETON_STATE in state:
+        state = dict(state)
+        _share(machine, made, state.pop(SKELETON_STATE))
     if wanted is not type(made) and wanted is not mt.Tensor:
         made = made.as_subclass(wanted)
     return _with_state(machine, made, state)
+
+
+def _share(machine: Any, tensor: Any, place: Any) -> None:
+    """Put a tensor of a skeleton over the storage that it shares with others: its key, its bytes, and the offset in it."""
+    if type(place) is not tuple or [type(part) for part in place] != [str, int, int] or not isinstance(machine.source, dict):
+        raise machine.error("the place of a tensor of a skeleton must be a key, a size and an offset")
+    key, nbytes, offset = place
+    if not 0 <= nbytes < 2**63 or not 0 <= offset < 2**63:
+        raise machine.error("the place of a tensor of a skeleton is not within 63 bits")
+    storage = machine.source.get((key, nbytes))
+    if storage is None:
+        machine.charge(200)
+        storage = machine.source[key, nbytes] = mt.empty(nbytes, dtype=mt.uint8, device="meta").untyped_storage()
+    with mt.no_grad():
+        tensor.set_(storage, offset, tuple(tensor.shape), tuple(tensor.stride()))
 
 
 def _with_state(machine: Any, tensor: Any, state: Any) -> Any:

@@ -6,6 +6,7 @@ and a state. ``constants.pkl`` holds the tensors that code refers to.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from metatensor.checkpoint._tensors import TensorMachine
@@ -15,7 +16,7 @@ from metatensor.checkpoint.listing import listed, tensors_of
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.torch_names import table
-from metatensor.checkpoint.torch_zip import fill_all, prefix_of, run_member
+from metatensor.checkpoint.torch_zip import fill_all, part_of_member, prefix_of, run_member
 
 __all__ = ["FORMAT", "TorchScript"]
 
@@ -51,6 +52,14 @@ class TorchScript:
         return dict(tensors_of(value))
 
 
+    def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
+        """The bytes of a tensor that are compressed."""
+        info = checkpoint.tensors[tensor]
+        key = str(info.storage)
+        member = key if key.startswith("constants/") else f"data/{key}"
+        return part_of_member(directory, f"{prefix_of(directory, 'data.pkl') or ''}{member}", info, "little")
+
+
 FORMAT = TorchScript()
 
 
@@ -74,7 +83,7 @@ def _run(directory: Directory, prefix: str, what: str, place: Places, tolerant: 
 def _offset(directory: Directory, prefix: str) -> Any:
     def offset(ref: Any) -> int:
         member = f"{prefix}{ref.key}"
-        return directory.place_of(member)[0] if directory.is_stored(member) else -1
+        return directory.place_of(member)[0] if sys.byteorder == "little" and directory.is_stored(member) else -1
 
     return offset
 

@@ -6,16 +6,18 @@ TorchScript's archives are zip files too: `torch_script` reads those.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import metatensor as mt
 from metatensor.checkpoint._tensors import TensorMachine
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.filling import Filler
+from metatensor.checkpoint.filling import Filler, width_of
 from metatensor.checkpoint.listing import listed
-from metatensor.checkpoint.model import Checkpoint
+from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import Places
-from metatensor.checkpoint.source import Source, mapped_for_writing
+from metatensor.checkpoint.source import Source, mapped_for_writing, native
 from metatensor.checkpoint.torch_names import table
 from metatensor.serialization import allowed_names
 
@@ -38,10 +40,11 @@ class TorchZip:
     def inspect(self, directory: Directory) -> Checkpoint:
         """What the pickle says. Names that are not known are listed among the metadata."""
         machine, value = self._run(directory, Places("meta"), tolerant=True)
+        straight = _byte_order(directory) == sys.byteorder
 
         def offset(ref: Any) -> int:
             member = f"{_prefix(directory)}data/{ref.key}"
-            return directory.place_of(member)[0] if directory.is_stored(member) else -1
+            return directory.place_of(member)[0] if straight and directory.is_stored(member) else -1
 
         return listed(self.name, directory.source, value, machine, offset)
 
@@ -52,6 +55,11 @@ class TorchZip:
         fill_all(machine, directory, f"{_prefix(directory)}data/", order, place)
         return value
 
+    def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
+        """The bytes of a tensor that are compressed, or of the other byte order."""
+        info = checkpoint.tensors[tensor]
+        return part_of_member(directory, f"{_prefix(directory)}data/{info.storage}", info, _byte_order(directory))
+
     def unknown(self, directory: Directory) -> list[str]:
         """Names in the pickle that are not known."""
         return list(self._run(directory, Places("meta"), tolerant=True)[0].unknown)
@@ -60,7 +68,7 @@ class TorchZip:
         prefix = _prefix(directory)
         member = f"{prefix}data.pkl"
         machine = TensorMachine(
-            directory.file, table(), place, directory, f"{prefix}data/", allowed=allowed_names(), tolerant=tolerant
+            directory.file, table(), place, directory, f"{prefix}data/", allowed=allowed_names(), tolerant=tolerant, source={}
         )
         return machine, run_member(machine, directory, member)
 
@@ -98,10 +106,19 @@ def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: s
         fill_tensor(tensor, values)
 
 
+def part_of_member(directory: Directory, member: str, info: TensorInfo, order: str) -> Any:
+    """The bytes of a tensor, from its first to its last element, in the storage that is a member."""
+    from metatensor.checkpoint.opening import span_bytes
+
+    if member not in directory:
+        raise CheckpointError(directory.file, f"there are no bytes of it in the file: {member[:100]!r} is missing")
+    dtype = getattr(mt, info.dtype)
+    begin = info.storage_offset * dtype.itemsize
+    return native(memoryview(directory.read(member))[begin : begin + span_bytes(info)], width_of(dtype), order)
+
+
 def fill_tensor(tensor: Any, values: Any) -> None:
     """Fill a tensor with the values of an array or another tensor, where it is on a device with data."""
-    import metatensor as mt
-
     if tensor.device.type != "meta":
         with mt.no_grad():
             tensor.copy_(values if isinstance(values, mt.Tensor) else mt.from_numpy(values.copy()))

@@ -13,15 +13,15 @@ from metatensor.checkpoint.source import Source
 
 __all__ = ["FORMAT", "READERS", "Zips"]
 
-# Modules whose FORMAT has `has`, `inspect` and `load`, each given the directory; the first that `has` a file reads it.
-READERS = ("metatensor.checkpoint.torch_script", "metatensor.checkpoint.torch_zip")
+# Modules whose FORMAT has `has`, `inspect`, `load` and `fetch`, each given the directory; the first that `has` a file reads it.
+READERS = ("metatensor.checkpoint.torch_script", "metatensor.checkpoint.torch_zip", "metatensor.checkpoint.npz")
 
 
 class Zips:
     """Finds the reader of a zip file."""
 
     name: str = "PyTorch (zip)"
-    suffixes: tuple[str, ...] = (".pt", ".pth", ".ckpt")
+    suffixes: tuple[str, ...] = (".pt", ".pth", ".ckpt", ".npz")
 
     def matches(self, head: bytes, size: int) -> bool:
         """A member's header, or the end record of an archive without any."""
@@ -37,6 +37,11 @@ class Zips:
         """What its reader makes of it."""
         reader, directory = self.reader(file, name)
         return reader.load(directory, place)
+
+    def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
+        """The bytes of a tensor that do not lie in the file as they are."""
+        reader, directory = self.reader(file, name)
+        return reader.fetch(directory, checkpoint, tensor)
 
     def reader(self, file: BinaryIO, name: str) -> tuple[Any, Directory]:
         """The reader of a file, and its directory."""
