@@ -79,9 +79,11 @@ def is_storage(obj):
 _LAZY = {
     name: (f"metatensor.{name}", None)
     for name in ("amp", "analysis", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked", "nn", "plugins",
-                 "rules", "signal", "special", "testing")
+                 "rules", "serialization", "signal", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),
+    "load_into": ("metatensor.checkpoint", "load_into"),
+    "save": ("metatensor.checkpoint", "save"),
     "op": ("metatensor.library", "op"),
     "finfo": ("metatensor._limits", "finfo"),
     "iinfo": ("metatensor._limits", "iinfo"),

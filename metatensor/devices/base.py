@@ -92,6 +92,13 @@ class DeviceBackend:
         """Fill ``tensor`` (any strides) from ``data``, bytes-like: its elements, of its dtype, in C order."""
         raise NotImplementedError(f"{self._name()} does not implement from_host()")
 
+    def map_host(self, data: memoryview, index: int) -> Any:
+        """A handle to the memory of ``data`` itself, which may be written to; None (the default) where it must be copied.
+
+        For `metatensor.load` with ``mmap``: the memory is a private map of a file, and begins at a multiple of 16 bytes.
+        """
+        return None
+
     def kernel(self, name: str) -> Callable[..., Any] | None:
         """The callable that computes op ``name`` ("add", "max.dim", "nn.functional.conv2d"), or None.
 

@@ -154,6 +154,14 @@ class ArrayBackend(DeviceBackend):
         """Whether `share` made the handle."""
         return isinstance(handle, mmap.mmap) or not self.on_host
 
+    def map_host(self, data: memoryview, index: int) -> Any:
+        """On the host the memory itself."""
+        if not self.on_host:
+            return None
+        flat = np.frombuffer(data, _UINT8)
+        self._foreign[id(flat)] = flat
+        return flat
+
     def data_ptr(self, handle: Any) -> int:
         """The address of the first byte."""
         return self.flat(handle).ctypes.data if self.on_host else handle.data.ptr
