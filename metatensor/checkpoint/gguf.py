@@ -229,7 +229,7 @@ class _Header:
         elif kind in BLOCKS:
             label, elements, size = BLOCKS[kind]
             if not shape or shape[-1] % elements:
-                raise self._wrong(f"tensor {shown(name)}: rows of {label} are blocks of {elements}, which shape {list(shape)} does not allow")
+                raise self._wrong(f"tensor {shown(name)}: rows of {label} are blocks of {elements}, not so in {list(shape)}")
             counted(self.source.name, name, shape, 16)
             nbytes = prod(shape[:-1]) * (shape[-1] // elements) * size
         else:
