@@ -86,7 +86,7 @@ _LAZY = {
     "finfo": ("metatensor._limits", "finfo"),
     "iinfo": ("metatensor._limits", "iinfo"),
     "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
-    "from_dlpack": ("metatensor._interchange", "from_dlpack"),
+    "from_dlpack": ("metatensor._dlpack", "from_dlpack"),
     "from_numpy": ("metatensor._interchange", "from_numpy"),
     "frombuffer": ("metatensor._interchange", "frombuffer"),
 } | {
