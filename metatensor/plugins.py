@@ -273,9 +273,10 @@ class PluginManager:
             owners = " and ".join(f"{_distribution(claim)[0]} ({claim.value})" for claim in plugin.claims)
             raise RuntimeError(f"{plugin.name!r} is claimed by {owners}: uninstall or block all but one")
         distribution = getattr(plugin.claims[0], "dist", None)
-        needed = distribution is not None and unmet(distribution, "metatensor-device", __version__)
+        needed = unmet(distribution, "metatensor-device", __version__)
         if needed:
-            raise RuntimeError(f"{distribution.name} {distribution.version} needs {needed}, but version {__version__} is installed")
+            who = " ".join(_distribution(plugin.claims[0]))
+            raise RuntimeError(f"{who} needs {needed}, but version {__version__} is installed")
         implementation = plugin.claims[0].load()
         hook = GROUPS[plugin.group]
         registry = self._pluggy_manager()

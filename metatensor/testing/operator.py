@@ -78,7 +78,8 @@ class _Check:
     """The checks of one op, sample by sample."""
 
     def __init__(self, op: Any, reference: Any, pytorch: bool, devices: list[str], all_of_them: bool, strides: bool) -> None:
-        self.op, self.reference, self.pytorch, self.devices, self.all_of_them, self.strides = op, reference, pytorch, devices, all_of_them, strides
+        self.op, self.reference, self.pytorch, self.strides = op, reference, pytorch, strides
+        self.devices, self.all_of_them = devices, all_of_them
         # Arguments that a schema marks as written: whether any sample saw that.
         self.written: dict[str, bool] = {}
 
@@ -86,7 +87,7 @@ class _Check:
         """The problems of one sample."""
         schema = _schema(self.op, args, kwargs)
         expected: Run | Reference | None = None
-        problems = []
+        problems: list[str] = []
         if self.reference is not None:
             try:
                 expected = Reference(self.reference, self.pytorch, schema, args, kwargs)

@@ -313,7 +313,8 @@ def _strides(value: Any) -> list[tuple[int, ...]]:
     """The strides in elements that a result like this may have: a tensor's own; a NumPy array's own, or contiguous."""
     if callable(getattr(value, "stride", None)):
         return [_used(value.shape, value.stride())]
-    contiguous, step = [], 1
+    contiguous: list[int] = []
+    step = 1
     for extent in reversed(value.shape):
         contiguous.insert(0, step)
         step *= extent

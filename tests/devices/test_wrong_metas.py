@@ -100,7 +100,8 @@ def _discard(_):
 
 
 WRONG = {
-    "shape": (UNARY, lambda x: mt.Spec((3, 2), x.dtype), nothing, "double", "on meta, result 0 has shape (3, 2), but (2, 3) by the reference"),
+    "shape": (UNARY, lambda x: mt.Spec((3, 2), x.dtype), nothing, "double",
+              "on meta, result 0 has shape (3, 2), but (2, 3) by the reference"),
     "rank": (UNARY, lambda x: mt.Spec((2, 3, 1), x.dtype), nothing, "double",
              "on meta, result 0 has shape (2, 3, 1), but (2, 3) by the reference"),
     "strides": (UNARY, lambda x: mt.Spec(x.shape, x.dtype, strides=(1, 2)), doubled, "double",

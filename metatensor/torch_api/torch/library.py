@@ -46,12 +46,17 @@ class _Record:
     def meta(self, *args: Any, **kwargs: Any) -> Any:
         """The meta function: what the fake function gives; else what running gives, kept for `compute`."""
         _run.outcome = None
-        if self.fake is not None:
-            return self.fake(*args, **kwargs)
         tensors = list(_tensors((args, kwargs)))
         kind = next((t.device.type for t in tensors), "cpu")
         function = self.kernels.get(kind, self.kernels.get(None))
-        if function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
+        if self.fake is not None:
+            try:
+                return self.fake(*args, **kwargs)
+            except mt.DataDependentError:
+                if function is None or any(t.untyped_storage().data is None for t in tensors):
+                    raise
+                # There is data, so that running it says what the fake function cannot.
+        elif function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
             raise NotImplementedError(
                 f"{self.name}: there is nothing that says what it gives for tensors on {kind}; "
                 f"use @torch.library.register_fake({self.name!r})"
