@@ -10,15 +10,18 @@ from metatensor._core.op cimport (
     MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, make_returns, op_name,
 )
 from metatensor._core.spec cimport Spec
-from metatensor._core.storage cimport resize_storage
+from metatensor._core.storage cimport Storage, resize_storage
 from metatensor._core.tensor cimport (
     Tensor, detach_from, new_contiguous, new_strided, set_layout, shape_str,
 )
 from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
 )
 from metatensor._core import errors
+
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
 
 # The device of the results ------------------------------------------------------------------
@@ -446,36 +449,68 @@ cdef object _decomposition(Overload ov):
 cdef object _compute(Call* c, Overload ov, object result):
     """Let the device fill in the values of `result`, or leave it without where an input has none."""
     cdef Device d = <Device>c.device
+    cdef PyObject* args[MAX_ARGS + 1]
     cdef Tensor t
     cdef int i
-    cdef object kernel, value
-    for t in _tensors(c, ov):
-        if t.storage.data is None and t.storage.device is not META:
-            for made in _flat(result):
-                (<Tensor>made).storage.fake = (<Tensor>made).storage.data is None
-            return result
+    cdef object kernel, backend, value
+    cdef list resolved
+    if _lacks_data(c, ov):
+        for t in _flat(result):
+            t.storage.fake = t.storage.data is None
+        return result
     kernel = _kernel(ov, d)
     if kernel is None:
         return _decompose(c, ov, result)
-    args = []
+    args[0] = <PyObject*>result
     for i in range(ov.nslots):
-        value = <object>c.args[i]
-        if c.flags & (T_CONJ | T_NEG) and isinstance(value, Tensor) \
-                and (<Tensor>value).flags & (T_CONJ | T_NEG) and not ov.slots[i].mutated:
-            value = value.resolve_conj().resolve_neg()
-        elif c.flags & (T_CONJ | T_NEG) and ov.slots[i].kind == K_TENSORS and value is not None:
-            value = [v.resolve_conj().resolve_neg() for v in value]
-        args.append(value)
-    backend = backend_of(d)
-    for t in _flat(result):
+        args[i + 1] = c.args[i]
+    if c.flags & (T_CONJ | T_NEG):
+        resolved = []       # holds what is made here
+        for i in range(ov.nslots):
+            value = <object>c.args[i]
+            if isinstance(value, Tensor):
+                if not (<Tensor>value).flags & (T_CONJ | T_NEG) or ov.slots[i].mutated:
+                    continue
+                value = value.resolve_conj().resolve_neg()
+            elif ov.slots[i].kind == K_TENSORS and value is not None:
+                value = [v.resolve_conj().resolve_neg() for v in value]
+            else:
+                continue
+            resolved.append(value)
+            args[i + 1] = <PyObject*>value
+    if isinstance(result, Tensor):
+        t = <Tensor>result
         if t.storage.data is None:
-            t.storage.data = backend.allocate(t.storage.size_bytes, d.number)
-    value = kernel(result, *args)
+            t.storage.data = backend_of(d).allocate(t.storage.size_bytes, d.number)
+    else:
+        backend = backend_of(d)
+        for t in _flat(result):
+            if t.storage.data is None:
+                t.storage.data = backend.allocate(t.storage.size_bytes, d.number)
+    value = PyObject_Vectorcall(kernel, args, <size_t>ov.nslots + 1, NULL)
     if value is None:
         return result
     if ov.flags & DATA:
         return value
     return _adopt(ov, d, result, value)
+
+
+cdef bint _lacks_data(Call* c, Overload ov) except -1:
+    """Whether a tensor among the arguments is fake: on a real device, without data."""
+    cdef int i
+    cdef Storage s
+    for i in range(ov.nslots):
+        if ov.slots[i].kind == K_TENSOR or ov.slots[i].kind == K_OPERAND:
+            if isinstance(<object>c.args[i], Tensor):
+                s = (<Tensor>c.args[i]).storage
+                if s.data is None and s.device is not META:
+                    return True
+        elif ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
+            for t in <object>c.args[i]:
+                s = (<Tensor?>t).storage
+                if s.data is None and s.device is not META:
+                    return True
+    return False
 
 
 cdef object _adopt(Overload ov, Device d, object result, object value):
