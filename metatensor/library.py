@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from metatensor._core.execute import forget_kernels
+from metatensor._core.compute import forget_kernels
 from metatensor._core.op import define_op, op_by_name, registry, set_meta
 from metatensor._core.schema import parse
 from metatensor._hints import infer_schema

@@ -1,13 +1,14 @@
-"""What follows a meta kernel: gradients, in-place and out=, and values on devices that hold data."""
+"""What follows a meta kernel: gradients, in-place and out=."""
 import warnings
 
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device, place_of, backend_of, default_device
+from metatensor._core.compute cimport compute, copy_values, flat, same_sizes, tensors_in
+from metatensor._core.device cimport META, Device, default_device, place_of
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS,
-    MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, make_returns, op_name,
+    COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS,
+    MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
 )
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
@@ -48,7 +49,7 @@ cdef int _common_device(Call* c, Overload ov) except -1:
     """A 0-d cpu tensor goes with any device; other tensors must be on one."""
     cdef Device found = None, d
     cdef Tensor t
-    for t in _tensors(c, ov):
+    for t in tensors_in(c, ov):
         d = t.storage.device
         if t.ndim == 0 and d.type == "cpu":
             continue
@@ -60,33 +61,6 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         c.device = <PyObject*>found
     c.mixed = False
     return 0
-
-
-cdef list _names(Overload ov):
-    cdef int i
-    return [<object>ov.slots[i].name for i in range(ov.nslots)]
-
-
-cdef list _tensors(Call* c, Overload ov):
-    """The tensors among the arguments, in order."""
-    cdef int i
-    found = []
-    for i in range(ov.nslots):
-        if ov.slots[i].kind == K_TENSOR or ov.slots[i].kind == K_OPERAND:
-            if isinstance(<object>c.args[i], Tensor):
-                found.append(<object>c.args[i])
-        elif ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
-            found.extend(<object>c.args[i])
-    return found
-
-
-cdef list _flat(object result):
-    """The tensors of a result."""
-    if isinstance(result, Tensor):
-        return [result]
-    if isinstance(result, (tuple, list)):
-        return [t for t in result if isinstance(t, Tensor)]
-    return []
 
 
 # Python meta kernels ---------------------------------------------------------------------------
@@ -140,8 +114,8 @@ cdef object _python_results(Call* c, Overload ov, object result):
         raise errors.wrong_meta(ov.qualname, ov.text, result)
     if <object>c.device is not META and not ov.flags & VIEW and not ov.mutates:
         # Values are about to be written into the results.
-        for t in _flat(result):
-            for a in _tensors(c, ov):
+        for t in flat(result):
+            for a in tensors_in(c, ov):
                 if (<Tensor>a).storage is t.storage:
                     raise errors.undeclared_alias(ov.qualname, ov.text)
     return make_returns(c, result) if many and ov.returns is not None else result
@@ -192,7 +166,7 @@ cdef object finish(Call* c, object result):
     if ov.mutates:
         _before_mutation(c, ov, grad)
     if not ov.flags & VIEW and <object>c.device is not META:
-        result = _compute(c, ov, result)
+        result = compute(c, ov, result)
     if ov.mutates:
         _after_mutation(c, ov)
     if grad:
@@ -203,7 +177,7 @@ cdef object finish(Call* c, object result):
 cdef int _mark(object result) except -1:
     """Results of differentiable ops require grad and are no leaves."""
     cdef Tensor t
-    for t in _flat(result):
+    for t in flat(result):
         if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
             t.flags |= T_REQUIRES_GRAD | T_NONLEAF
     return 0
@@ -260,12 +234,12 @@ cdef int _after_mutation(Call* c, Overload ov) except -1:
 cdef object _data_dependent(Call* c, Overload ov):
     """Ops whose results depend on values: an error without data, else the kernel's own results."""
     cdef Tensor t
-    for t in _tensors(c, ov):
+    for t in tensors_in(c, ov):
         if t.storage.data is None:
             raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
     if <object>c.device is META:
         raise errors.data_dependent(op_name(c))
-    return _compute(c, ov, None)
+    return compute(c, ov, None)
 
 
 # Writing into a tensor that exists -------------------------------------------------------------------
@@ -276,16 +250,6 @@ cdef bint _same_layout(Tensor a, Tensor b) noexcept:
         return False
     for i in range(a.ndim):
         if a.sizes[i] != b.sizes[i] or (a.sizes[i] != 1 and a.strides[i] != b.strides[i]):
-            return False
-    return True
-
-
-cdef bint _same_sizes(Tensor a, Tensor b) noexcept:
-    cdef int i
-    if a.ndim != b.ndim:
-        return False
-    for i in range(a.ndim):
-        if a.sizes[i] != b.sizes[i]:
             return False
     return True
 
@@ -343,20 +307,13 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
     """Compute on a device with data, into `target` or by way of a temporary."""
     if ov.flags & COMPOSITE:
         if result is not target:
-            _copy(target, result)
+            copy_values(target, result)
     elif <object>c.device is META or target.storage.device is META:
         pass
     elif direct:
-        _compute(c, ov, target)
+        compute(c, ov, target)
     else:
-        _copy(target, <Tensor>_compute(c, ov, result))
-    return 0
-
-
-cdef int _copy(Tensor target, Tensor source) except -1:
-    if target.storage.data is None or source.storage.data is None:
-        return 0
-    backend_of(target.storage.device).copy(target, source)
+        copy_values(target, <Tensor>compute(c, ov, result))
     return 0
 
 
@@ -371,7 +328,7 @@ cdef object _in_place(Call* c, Overload ov, object result):
             detach_from(target, made)
         target.storage.version += 1
         return target
-    if not _same_sizes(target, made):
+    if not same_sizes(target, made):
         raise errors.inplace_shape(op_name(c), target, made)
     if made.storage.device is not target.storage.device:
         raise errors.different_devices(op_name(c), (target.storage.device, made.storage.device))
@@ -394,7 +351,7 @@ cdef bint _check_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
                            "the arguments requires grad")
     if out.storage.device is not spec.storage.device:
         raise errors.different_devices(op_name(c), (spec.storage.device, out.storage.device))
-    if not _same_sizes(out, spec):
+    if not same_sizes(out, spec):
         _resize_out(c, out, spec)
     return _check_target(c, ov, out, spec)
 
@@ -413,7 +370,7 @@ cdef object _with_out(Call* c, Overload ov, object result):
     if isinstance(given, Tensor) and isinstance(result, Tensor):
         _one_out(c, ov, <Tensor>given, <Tensor>result)
         return given
-    made = _flat(result)
+    made = flat(result)
     if isinstance(given, (tuple, list)) and not isinstance(result, Tensor):     # one result goes into a Tensor only
         outs = list(given)
     else:
@@ -431,11 +388,11 @@ cdef object _with_out(Call* c, Overload ov, object result):
         for i in range(len(outs)):
             _store(c, ov, <Tensor>outs[i], <Tensor>made[i], False)
     elif direct:
-        _compute(c, ov, given)
+        compute(c, ov, given)
     else:
-        made = _flat(_compute(c, ov, result))
+        made = flat(compute(c, ov, result))
         for i in range(len(outs)):
-            _copy(<Tensor>outs[i], <Tensor>made[i])
+            copy_values(<Tensor>outs[i], <Tensor>made[i])
     for i in range(len(outs)):
         (<Tensor>outs[i]).storage.version += 1
     return make_returns(c, tuple(outs))
@@ -459,124 +416,6 @@ cdef int resize_tensor(Tensor t, int ndim, const dim_t* sizes, const dim_t* stri
         resize_storage(t.storage, need)
     set_layout(t, ndim, sizes, strides, t.offset)
     return 0
-
-
-# Values ------------------------------------------------------------------------------------------------
-
-cdef object _kernel(Overload ov, Device d):
-    """The device's kernel of an op, or None; asked for once."""
-    cdef object found
-    cdef list kernels = ov.kernels      # looking one up may replace the list
-    while len(kernels) <= d.kind:
-        kernels.append(None)
-    found = kernels[d.kind]
-    if found is None:
-        from metatensor.library import find_kernel
-        found = find_kernel(ov.qualname, d.type, backend_of(d)) or False
-        kernels[d.kind] = found
-    return None if found is False else found
-
-
-def forget_kernels(op):
-    """Drop the cached kernels and decompositions of an op, after one was registered."""
-    if not isinstance(op, Op):
-        raise TypeError("forget_kernels: expected an Op")
-    for ov in (<Op>op).overloads:
-        (<Overload>ov).kernels = []
-        (<Overload>ov).decomposition = None
-
-
-cdef object _decomposition(Overload ov):
-    if ov.decomposition is None:
-        from metatensor.rules.decompositions import TABLE
-        ov.decomposition = TABLE.get(ov.qualname, False)
-    return None if ov.decomposition is False else ov.decomposition
-
-
-cdef object _compute(Call* c, Overload ov, object result):
-    """Let the device fill in the values of `result`, or leave it without where an input has none."""
-    cdef Device d = <Device>c.device
-    cdef Tensor t
-    cdef int i
-    cdef object kernel, value
-    for t in _tensors(c, ov):
-        if t.storage.data is None and t.storage.device is not META:
-            for made in _flat(result):
-                (<Tensor>made).storage.fake = (<Tensor>made).storage.data is None
-            return result
-    kernel = _kernel(ov, d)
-    if kernel is None:
-        return _decompose(c, ov, result)
-    args = []
-    for i in range(ov.nslots):
-        value = <object>c.args[i]
-        if c.flags & (T_CONJ | T_NEG) and isinstance(value, Tensor) \
-                and (<Tensor>value).flags & (T_CONJ | T_NEG) and not ov.slots[i].mutated:
-            value = value.resolve_conj().resolve_neg()
-        elif c.flags & (T_CONJ | T_NEG) and ov.slots[i].kind == K_TENSORS and value is not None:
-            value = [v.resolve_conj().resolve_neg() for v in value]
-        args.append(value)
-    backend = backend_of(d)
-    for t in _flat(result):
-        if t.storage.data is None:
-            if t.storage.device.kind != d.kind:
-                raise errors.wrong_place(ov.qualname, t.storage.device, d)
-            t.storage.data = backend.allocate(t.storage.size_bytes, d.number)
-    try:
-        value = kernel(result, *args)
-        if ov.flags & DATA:
-            return _checked_data(c, ov, d, value)
-        return result if value is None else _adopt(ov, d, result, value)
-    except Exception as error:
-        errors.note_kernel(error, ov.qualname, d)
-        raise
-
-
-cdef object _checked_data(Call* c, Overload ov, Device d, object value):
-    """What the kernel of a data-dependent op returned: tensors, as the schema has them, with data, on its device."""
-    cdef Tensor t
-    if isinstance(value, list) and ov.nreturns >= 0:
-        value = tuple(value)
-    if not (<list>ov.refs)[0]._admits(value, Tensor):
-        raise errors.wrong_data_kernel(ov.qualname, ov.text, d, value)
-    for t in _flat(value):
-        if t.storage.device.type != d.type or t.storage.data is None:
-            raise errors.wrong_data_kernel(ov.qualname, ov.text, d, value)
-    return make_returns(c, value) if type(value) is tuple and ov.returns is not None else value
-
-
-cdef object _adopt(Overload ov, Device d, object result, object value):
-    """Store what a kernel returned, once it is what the meta kernel says."""
-    cdef list due = _flat(result), got = _flat(value)
-    cdef Tensor want, have
-    cdef int i
-    if not due:
-        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors where none are due")
-    if len(due) != len(got):
-        raise errors.wrong_kernel(ov.qualname, d, <Tensor>due[0], value)
-    for i in range(len(due)):
-        want, have = <Tensor>due[i], <Tensor>got[i]
-        if not _same_sizes(want, have) or want.dtype is not have.dtype:
-            raise errors.wrong_kernel(ov.qualname, d, want, have)
-        if want is not have:
-            _copy(want, have)
-    return result
-
-
-cdef object _decompose(Call* c, Overload ov, object result):
-    """Compute an op by other ops, and hold the outcome against the meta kernel's."""
-    cdef Device d = <Device>c.device
-    cdef int i
-    cdef Tensor t
-    body = _decomposition(ov)
-    if body is None:
-        raise errors.no_kernel(ov.qualname, d, _names(ov))
-    value = body(*[<object>c.args[i] for i in range(ov.nslots)])
-    backend = backend_of(d)
-    for t in _flat(result):
-        if t.storage.data is None:
-            t.storage.data = backend.allocate(t.storage.size_bytes, d.number)
-    return _adopt(ov, d, result, value)
 
 
 def mark_output(tensor):

@@ -22,12 +22,12 @@ def _scaled(value: Any, alpha: Any, dtype: Any) -> Any:
     return value if alpha == 1 else value * in_dtype(alpha, dtype)
 
 
-@kernel("add")
+@kernel("add", ufunc="add", rest=(1,))
 def add(kit: Any, out: Any, input: Any, other: Any, alpha: Any) -> None:
     kit.xp.add(in_dtype(input, out.dtype), _scaled(other, alpha, out.dtype), out=out)
 
 
-@kernel("sub")
+@kernel("sub", ufunc="subtract", rest=(1,))
 def sub(kit: Any, out: Any, input: Any, other: Any, alpha: Any) -> None:
     kit.xp.subtract(in_dtype(input, out.dtype), _scaled(other, alpha, out.dtype), out=out)
 

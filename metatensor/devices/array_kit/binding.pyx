@@ -5,21 +5,56 @@ Compiled because it stands between every operation and its kernel; what is rare 
 import contextvars
 
 cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.ref cimport Py_INCREF
+from metatensor._core.dtype cimport DType
+from metatensor._core.slots cimport use_vectorcall
+from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t
+from metatensor.devices.array_kit.memory cimport Block
 
 import numpy as np
+
+cdef extern from *:
+    """
+    /* Two functions of NumPy's C API, by their places in its table, which is part of its binary interface: they are
+       the same from NumPy 1.7 on, and building needs no NumPy. */
+    static void **mt_numpy = NULL;
+    #define mt_new_array(descr, nd, dims, strides, data, flags) \\
+        ((PyObject *(*)(PyTypeObject *, PyObject *, int, const dim_t_ *, const dim_t_ *, void *, int, PyObject *)) \\
+         mt_numpy[94])((PyTypeObject *)mt_numpy[2], descr, nd, dims, strides, data, flags, NULL)
+    #define mt_set_base(array, base) ((int (*)(PyObject *, PyObject *))mt_numpy[282])(array, base)
+    typedef int64_t dim_t_;
+    """
+    void** numpy_table "mt_numpy"
+    object new_array "mt_new_array" (PyObject* descr, int nd, const dim_t* dims, const dim_t* strides, void* data, int flags)
+    int set_base "mt_set_base" (PyObject* array, PyObject* base) except -1
 
 cdef extern from "Python.h":
     object PyTuple_New(Py_ssize_t n)
     void PyTuple_SET_ITEM(object t, Py_ssize_t i, PyObject* value)
     PyObject* PyLong_FromLongLong(long long value) except NULL
-    object PyObject_CallObject(object function, object args)
+    bint PyLong_CheckExact(PyObject* value) noexcept
+    bint PyFloat_CheckExact(PyObject* value) noexcept
+    long long PyLong_AsLongLongAndOverflow(PyObject* value, int* overflow) except? -1
+    object PyObject_Call(object function, object args, PyObject* kwargs)
+    Py_ssize_t Py_REFCNT(object)
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
 
+cdef enum:
+    WRITEABLE = 0x0400          # NPY_ARRAY_WRITEABLE
+
+cdef size_t ARGUMENTS_OFFSET = <size_t>1 << (8 * sizeof(size_t) - 1)
+# Arrays that a kernel makes become the result's memory from this many bytes on; below, copying them costs less.
+cdef dim_t ADOPTED = 1 << 16
+
 cdef object _ndarray = np.ndarray
+cdef object _UINT8 = np.dtype("u1")
+numpy_table = <void**>PyCapsule_GetPointer(np._core._multiarray_umath._ARRAY_API, NULL)
 
 
 # NumPy keeps its settings for floating-point errors in a context variable. Kernels run in a context where all are
@@ -55,6 +90,45 @@ cdef object _dims(int n, const dim_t* values, dim_t scale):
     return t
 
 
+cdef object _over(Tensor t, object handle, object raw):
+    """An array of the dtype ``raw`` over the elements of a tensor with host memory behind ``handle``."""
+    cdef dim_t strides[MAX_DIMS]
+    cdef dim_t itemsize = t.dtype.itemsize, last = 0
+    cdef bint dense = t.flags & T_CONTIGUOUS
+    cdef int i, flags = WRITEABLE
+    cdef char* start
+    cdef Py_ssize_t nbytes
+    cdef Py_buffer view
+    cdef object array
+    if t.total == 0:    # its offset may lie outside the storage
+        return _ndarray(_dims(t.ndim, t.sizes, 1), raw)
+    if type(handle) is Block:
+        start = (<Block>handle).start
+        nbytes = (<Block>handle).nbytes
+        (<Block>handle).touched = True
+    else:
+        try:
+            PyObject_GetBuffer(handle, &view, PyBUF_WRITABLE)
+        except (BufferError, ValueError):
+            PyObject_GetBuffer(handle, &view, PyBUF_SIMPLE)
+            flags = 0
+        start, nbytes = <char*>view.buf, view.len
+        PyBuffer_Release(&view)
+    if dense:
+        last = t.total - 1
+    else:
+        for i in range(t.ndim):
+            strides[i] = t.strides[i] * itemsize
+            last += t.strides[i] * (t.sizes[i] - 1)
+    if t.offset < 0 or (t.offset + last + 1) * itemsize > nbytes:
+        raise RuntimeError(f"a tensor of shape {tuple(t.shape)} lies outside of its memory of {nbytes} bytes")
+    Py_INCREF(raw)      # is taken over
+    array = new_array(<PyObject*>raw, t.ndim, t.sizes, NULL if dense else strides, start + t.offset * itemsize, flags)
+    Py_INCREF(handle)   # likewise
+    set_base(<PyObject*>array, <PyObject*>handle)
+    return array
+
+
 @cython.final
 @cython.binding(False)
 cdef class Views:
@@ -86,13 +160,9 @@ cdef class Views:
             return self.kit._bring(t)
         if data is None:
             raise RuntimeError(f"a tensor of shape {tuple(t.shape)} on {t.device} has no data")
-        if not self.host:
-            return self.kit.strided(data, t.offset * itemsize, raw, _dims(t.ndim, t.sizes, 1), _dims(t.ndim, t.strides, itemsize))
-        if t.total == 0:    # its offset may lie outside the storage
-            return _ndarray(_dims(t.ndim, t.sizes, 1), raw)
-        if t.flags & T_CONTIGUOUS:
-            return _ndarray(_dims(t.ndim, t.sizes, 1), raw, data, t.offset * itemsize)
-        return _ndarray(_dims(t.ndim, t.sizes, 1), raw, data, t.offset * itemsize, _dims(t.ndim, t.strides, itemsize))
+        if self.host:
+            return _over(t, data, raw)
+        return self.kit.strided(data, t.offset * itemsize, raw, _dims(t.ndim, t.sizes, 1), _dims(t.ndim, t.strides, itemsize))
 
     cdef object value(self, Tensor t):
         cdef object decode = self.decodes[t.dtype.code]
@@ -106,25 +176,39 @@ cdef class Views:
         """The view itself or, of half precision, a converted copy."""
         return self.value(tensor)
 
+    def is_zero(self, Tensor tensor not None):
+        """Whether all bytes are known to be 0: fresh memory that the system cleared and nobody was given since."""
+        cdef object data = tensor.storage.data
+        return type(data) is Block and (<Block>data).mapped and not (<Block>data).touched
+
 
 @cython.final
 @cython.binding(False)
 cdef class Binding:
     """A kernel as the dispatcher calls it: ``binding(out, *args)`` with tensors."""
+    cdef void* vectorcall
     cdef object kit
     cdef object entry           # the Kernel in the table
     cdef object function
     cdef str name
     cdef Views views
     cdef bint native            # takes half precision as it is stored
+    cdef object ufunc           # what does the same alone for operands of one dtype, or None
+    cdef int operands           # how many it takes
+    cdef tuple rest             # what the arguments after them must be
 
     def __init__(self, kit, Views views not None, str name not None, entry):
+        self.vectorcall = <void*>_call_binding
         self.kit = kit
         self.views = views
         self.name = name
         self.entry = entry
         self.function = entry.function
         self.native = entry.half == "native"
+        self.rest = entry.rest
+        if entry.ufunc and views.host:
+            self.ufunc = getattr(kit.xp, entry.ufunc)
+            self.operands = self.ufunc.nin
 
     @property
     def __name__(self):
@@ -132,18 +216,6 @@ cdef class Binding:
 
     def __repr__(self):
         return f"<kernel {self.__name__} of {self.entry.owner}>"
-
-    def __call__(self, out, *args):
-        cdef object context = None
-        if not self.views.host:
-            return self.compute(out, args)
-        context = _quiet_context()
-        PyContext_Enter(context)
-        try:
-            return self.compute(out, args)
-        finally:
-            PyContext_Exit(context)
-            _spare.append(context)
 
     cdef inline object read(self, Tensor t):
         return self.views.array(t) if self.native else self.views.value(t)
@@ -158,50 +230,150 @@ cdef class Binding:
                     return [self.read(<Tensor>item) if isinstance(item, Tensor) else item for item in value]
         return value
 
-    cdef object compute(self, object out, tuple args):
-        cdef list values = [self.kit, None]
-        cdef object target, result
-        cdef bint own
+    cdef bint direct(self, Tensor out, PyObject** args, int n) except -1:
+        """Let the library's own function do all of it, where the operands are of one dtype; returns whether it did."""
+        cdef object given
+        cdef DType dtype = None
+        cdef Tensor t
+        cdef long long number
+        cdef int i, overflow
+        if n != self.operands + len(self.rest):
+            return False
+        for i in range(self.operands):
+            if isinstance(<object>args[i], Tensor):
+                t = <Tensor>args[i]
+                if (dtype is not None and t.dtype is not dtype) or t.storage.device is not out.storage.device:
+                    return False
+                dtype = t.dtype
+        if dtype is None or self.views.decodes[dtype.code] is not None \
+                or (dtype is not out.dtype and out.dtype.kind != KIND_BOOL):
+            return False
+        for i in range(self.operands):
+            if isinstance(<object>args[i], Tensor):
+                continue
+            # Numbers take the dtype of the arrays, in NumPy too; those that might not fit go the long way.
+            if PyLong_CheckExact(args[i]):
+                number = PyLong_AsLongLongAndOverflow(args[i], &overflow)
+                if overflow or not 0 <= number < 128 or dtype.kind > KIND_COMPLEX or dtype.kind < KIND_INT:
+                    return False
+            elif not PyFloat_CheckExact(args[i]) or (dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX):
+                return False
+        for i in range(len(self.rest)):
+            if <object>args[self.operands + i] != self.rest[i]:
+                return False
+        given = PyTuple_New(self.operands + 1)
+        for i in range(self.operands):
+            _put(given, i, self.views.array(<Tensor>args[i]) if isinstance(<object>args[i], Tensor) else <object>args[i])
+        _put(given, self.operands, self.views.array(out))
+        PyObject_Call(self.ufunc, given, NULL)
+        return True
+
+    cdef object compute(self, object out, PyObject** args, int n):
+        cdef object values, result, target
+        cdef int i
+        cdef bint own, fresh
         try:
-            for value in args:
-                values.append(self.argument(value))
+            if self.ufunc is not None and isinstance(out, Tensor) and self.direct(<Tensor>out, args, n):
+                return None
+            values = PyTuple_New(n + 2)
+            _put(values, 0, self.kit)
+            for i in range(n):
+                _put(values, i + 2, self.argument(<object>args[i]))
             if isinstance(out, Tensor):
                 own = self.native or self.views.decodes[(<Tensor>out).dtype.code] is None
+                fresh = _is_fresh(<Tensor>out)
                 target = self.views.array(<Tensor>out) if own else self.kit.target(out)
-                values[1] = target
-                result = PyObject_CallObject(self.function, tuple(values))
+                _put(values, 1, target)
+                result = PyObject_Call(self.function, values, NULL)
                 if not own or (result is not None and result is not target):
-                    self.kit.finish(self, out, target, result)
+                    if not (own and fresh and self.adopt(<Tensor>out, result)):
+                        self.kit.finish(self, out, target, result)
                 return None
             if out is None:
-                return self.kit.adopt_results(self, PyObject_CallObject(self.function, tuple(values)), args)
+                _put(values, 1, None)
+                given = tuple([<object>args[i] for i in range(n)])
+                return self.kit.adopt_results(self, PyObject_Call(self.function, values, NULL), given)
             return self.several(out, values)
         except MemoryError as error:
             raise self.kit.out_of_memory(doing=f"to compute {self.name}") from error
 
-    cdef object several(self, object out, list values):
+    cdef object several(self, object out, object values):
         """A kernel with several outputs; those that are None are not wanted."""
-        cdef list targets = []
+        cdef list targets = [], fresh = []
+        cdef Py_ssize_t i
         for item in out:
+            fresh.append(False)
             if item is None:
                 targets.append(None)
             elif self.native or self.views.decodes[(<Tensor?>item).dtype.code] is None:
+                fresh[len(fresh) - 1] = _is_fresh(<Tensor>item)
                 targets.append(self.views.array(<Tensor>item))
             else:
                 targets.append(self.kit.target(item))
-        values[1] = tuple(targets)
-        results = PyObject_CallObject(self.function, tuple(values))
+        _put(values, 1, tuple(targets))
+        results = PyObject_Call(self.function, values, NULL)
         if results is None:
             results = (None,) * len(targets)
         elif not isinstance(results, (tuple, list)) or len(results) != len(targets):
             given = len(results) if isinstance(results, (tuple, list)) else 1
             raise RuntimeError(f"{self} returned {given} values for {len(targets)} outputs")
-        for item, target, result in zip(out, targets, results):
-            if item is not None:
-                self.kit.finish(self, item, target, result)
+        results = list(results)
+        for i in range(len(targets)):
+            if out[i] is None:
+                continue
+            result, results[i] = results[i], None
+            if not (fresh[i] and self.adopt(<Tensor>out[i], result)):
+                self.kit.finish(self, out[i], targets[i], result)
         return None
+
+    cdef bint adopt(self, Tensor out, object result) except -1:
+        """Let an array that a kernel made be the memory of its result, where nobody else has it; returns whether it is."""
+        if type(result) is not _ndarray or Py_REFCNT(result) > 1 or out.storage.size_bytes < ADOPTED \
+                or not out.flags & T_CONTIGUOUS or out.offset:
+            return False
+        if result.dtype != self.views.raws[out.dtype.code] or result.shape != _dims(out.ndim, out.sizes, 1):
+            return False
+        flags = result.flags
+        if not (flags.owndata and flags.c_contiguous and flags.writeable) or result.nbytes != out.storage.size_bytes:
+            return False
+        self.kit.track(result)
+        out.storage.data = result.reshape(-1).view(_UINT8)
+        return True
 
     @property
     def is_native(self):
         """Whether it takes half precision as it is stored."""
         return self.native
+
+
+cdef inline void _put(object values, Py_ssize_t i, object value) noexcept:
+    """Set an item of a tuple that is being made."""
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(values, i, <PyObject*>value)
+
+
+cdef inline bint _is_fresh(Tensor out) noexcept:
+    """Whether the memory was made for this very result."""
+    cdef object data = out.storage.data
+    return type(data) is Block and not (<Block>data).touched
+
+
+cdef object _call_binding(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames):
+    cdef Binding binding = <Binding>self
+    cdef int n = <int>(nargsf & ~ARGUMENTS_OFFSET)
+    cdef object context
+    if kwnames != NULL or n < 1:
+        raise TypeError(f"{binding} takes the result and then the arguments, all by position")
+    if not binding.views.host:
+        return binding.compute(<object>args[0], args + 1, n - 1)
+    context = _quiet_context()
+    PyContext_Enter(context)
+    try:
+        return binding.compute(<object>args[0], args + 1, n - 1)
+    finally:
+        PyContext_Exit(context)
+        _spare.append(context)
+
+
+cdef Binding _probe = Binding.__new__(Binding)
+use_vectorcall(Binding, <char*>&_probe.vectorcall - <char*><PyObject*>_probe, False)

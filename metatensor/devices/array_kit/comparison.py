@@ -11,7 +11,7 @@ elementwise({"bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_
 
 
 def _comparison(name: str, function: str) -> None:
-    @kernel(name)
+    @kernel(name, ufunc=function)
     def run(kit: Any, out: Any, input: Any, other: Any) -> None:
         a, b = in_common(kit, input, other)
         if out.dtype.kind == "b":

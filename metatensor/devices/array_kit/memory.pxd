@@ -15,3 +15,5 @@ cdef class Block:
     cdef char* start
     cdef readonly Py_ssize_t nbytes
     cdef Ledger ledger          # where its end is counted
+    cdef bint mapped            # straight from the system, which clears it
+    cdef bint touched           # somebody was given the address

@@ -7,7 +7,6 @@ import weakref
 
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES
-from libc.stdlib cimport free
 
 cdef extern from *:
     """
@@ -17,11 +16,23 @@ cdef extern from *:
     #include <sys/mman.h>
     #endif
     #define MT_LARGE ((size_t)1 << 22)
+    #define MT_HUGE ((size_t)1 << 25)   /* from here on malloc asks the system every time, too */
     #define MT_PAGE ((uintptr_t)4096)
-    /* Large blocks ask for huge pages: filling them then takes far fewer page faults. */
-    static void *mt_new_block(size_t n) {
+    /* Large blocks ask for huge pages: filling them then takes far fewer page faults. Those that come straight
+       from the system are zero, which zeros() makes use of. */
+    static void *mt_new_block(size_t n, int *mapped) {
         void *p;
+        *mapped = 0;
         if (n < 4096) return malloc(n ? n : 1);
+    #if defined(__linux__) && defined(MADV_HUGEPAGE)
+        if (n >= MT_HUGE) {
+            p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (p == MAP_FAILED) return NULL;
+            madvise(p, n, MADV_HUGEPAGE);
+            *mapped = 1;
+            return p;
+        }
+    #endif
         if (posix_memalign(&p, 64, n)) return NULL;
     #if defined(__linux__) && defined(MADV_HUGEPAGE)
         if (n >= MT_LARGE) {
@@ -31,8 +42,18 @@ cdef extern from *:
     #endif
         return p;
     }
+    static void mt_free_block(void *p, size_t n, int mapped) {
+    #if defined(__linux__)
+        if (mapped) {
+            munmap(p, n);
+            return;
+        }
+    #endif
+        free(p);
+    }
     """
-    void* new_block "mt_new_block" (size_t n) noexcept
+    void* new_block "mt_new_block" (size_t n, int* mapped) noexcept
+    void free_block "mt_free_block" (void* p, size_t n, int mapped) noexcept
 
 
 @cython.final
@@ -57,12 +78,15 @@ cdef class Ledger:
         """A new `Block` that is counted here. MemoryError where there is not that much."""
         cdef Block b = Block.__new__(Block)
         cdef long long n = nbytes
+        cdef int mapped = 0
         if n < 0:
             raise ValueError(f"a block cannot have {nbytes} bytes")
-        b.start = <char*>new_block(<size_t>n)
+        b.start = <char*>new_block(<size_t>n, &mapped)
         if b.start == NULL:
             raise MemoryError(f"cannot allocate {n} bytes")
         b.nbytes = n
+        b.mapped = mapped
+        b.touched = False
         b.ledger = self
         self.add(n)
         return b
@@ -116,6 +140,7 @@ cdef class Block:
     @property
     def address(self):
         """The address of the first byte."""
+        self.touched = True
         return <size_t>self.start
 
     def __len__(self):
@@ -123,6 +148,7 @@ cdef class Block:
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         # By hand: PyBuffer_FillInfo would lose the reference to None that Cython puts into buffer.obj beforehand.
+        self.touched = True
         buffer.buf = self.start
         buffer.obj = self
         buffer.len = self.nbytes
@@ -139,7 +165,7 @@ cdef class Block:
 
     def __dealloc__(self):
         if self.start != NULL:
-            free(self.start)
+            free_block(self.start, self.nbytes, self.mapped)
             self.ledger.remove(self.nbytes)
 
     def __repr__(self):

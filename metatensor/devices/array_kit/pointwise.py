@@ -105,7 +105,7 @@ def elementwise(table: dict[str, str]) -> None:
 
 
 def _register(name: str, function: str) -> None:
-    @kernel(name)
+    @kernel(name, ufunc=function)
     def run(kit: Any, out: Any, *operands: Any) -> None:
         dtype = out.dtype
         getattr(kit.xp, function)(*[in_dtype(value, dtype) for value in operands], out=out)

@@ -33,11 +33,17 @@ HALF_MODES = ("upcast", "native", "tensors")
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry: the function, how it takes half precision, and who registered it."""
+    """One entry: the function, how it takes half precision, who registered it, and a short cut.
+
+    ``ufunc`` names a function of the library that does the same by itself, ``ufunc(*operands, out)``, where the
+    operands are of one dtype, the result's (of any one, for a bool result), and the arguments after them are ``rest``.
+    """
 
     function: Callable[..., Any]
     half: str
     owner: str
+    ufunc: str = ""
+    rest: tuple[Any, ...] = ()
 
 
 class KernelTable:
@@ -52,14 +58,16 @@ class KernelTable:
         self.parent = parent
         self.entries: dict[str, Kernel] = {}
 
-    def kernel(self, *names: str, half: str = "upcast", override: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def kernel(
+        self, *names: str, half: str = "upcast", override: bool = False, ufunc: str = "", rest: tuple[Any, ...] = ()
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register the decorated function for each of ``names``, and return it as it is.
 
         A name is an op's qualified one: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``; ValueError for one that no
         op has. (An op of one's own, ``"acme::rope"``, may come later, unless others of its namespace are there.) With
         ``half="upcast"`` arrays of half precision come and go as float32 (complex64); with ``half="native"``
         they come as they are stored. With ``half="tensors"`` the kernel is given tensors in place of arrays, all of
-        them, and fills ``out`` by methods of the kit.
+        them, and fills ``out`` by methods of the kit. ``ufunc`` and ``rest`` are those of `Kernel`.
         """
         if half not in HALF_MODES:
             raise ValueError(f"half must be one of {HALF_MODES}, got {half!r}")
@@ -77,7 +85,7 @@ class KernelTable:
                         "If it is to replace the first, say override=True"
                     )
             for name in names:
-                self.entries[name] = Kernel(function, half, owner)
+                self.entries[name] = Kernel(function, half, owner, ufunc, rest)
                 _forget(name)
             return function
 
@@ -121,7 +129,7 @@ def _check_name(name: str, owner: str) -> None:
 
 def _forget(name: str) -> None:
     """Let an op that is in use ask for its kernel again."""
-    from metatensor._core.execute import forget_kernels
+    from metatensor._core.compute import forget_kernels
     from metatensor._core.op import registry
 
     op = registry.get(name) or registry.get(name.rpartition(".")[0])

@@ -1,0 +1,214 @@
+"""Values: a device's kernel, or a decomposition, fills in what the meta kernel made."""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device, backend_of
+from metatensor._core.op cimport (
+    DATA, K_OPERAND, K_TENSOR, K_TENSORS, Call, Op, Overload, make_returns,
+)
+from metatensor._core.storage cimport Storage
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG
+from metatensor._core import errors
+
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
+
+
+# Small questions ---------------------------------------------------------------------------------
+
+cdef list names_of(Overload ov):
+    cdef int i
+    return [<object>ov.slots[i].name for i in range(ov.nslots)]
+
+
+cdef list tensors_in(Call* c, Overload ov):
+    """The tensors among the arguments, in order."""
+    cdef int i
+    found = []
+    for i in range(ov.nslots):
+        if ov.slots[i].kind == K_TENSOR or ov.slots[i].kind == K_OPERAND:
+            if isinstance(<object>c.args[i], Tensor):
+                found.append(<object>c.args[i])
+        elif ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
+            found.extend(<object>c.args[i])
+    return found
+
+
+cdef list flat(object result):
+    """The tensors of a result."""
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, (tuple, list)):
+        return [t for t in result if isinstance(t, Tensor)]
+    return []
+
+
+cdef bint same_sizes(Tensor a, Tensor b) noexcept:
+    cdef int i
+    if a.ndim != b.ndim:
+        return False
+    for i in range(a.ndim):
+        if a.sizes[i] != b.sizes[i]:
+            return False
+    return True
+
+
+cdef int copy_values(Tensor target, Tensor source) except -1:
+    if target.storage.data is None or source.storage.data is None:
+        return 0
+    backend_of(target.storage.device).copy(target, source)
+    return 0
+
+
+# Values ------------------------------------------------------------------------------------------------
+
+cdef object _kernel(Overload ov, Device d):
+    """The device's kernel of an op, or None; asked for once."""
+    cdef object found
+    cdef list kernels = ov.kernels      # looking one up may replace the list
+    while len(kernels) <= d.kind:
+        kernels.append(None)
+    found = kernels[d.kind]
+    if found is None:
+        from metatensor.library import find_kernel
+        found = find_kernel(ov.qualname, d.type, backend_of(d)) or False
+        kernels[d.kind] = found
+    return None if found is False else found
+
+
+def forget_kernels(op):
+    """Drop the cached kernels and decompositions of an op, after one was registered."""
+    if not isinstance(op, Op):
+        raise TypeError("forget_kernels: expected an Op")
+    for ov in (<Op>op).overloads:
+        (<Overload>ov).kernels = []
+        (<Overload>ov).decomposition = None
+
+
+cdef object _decomposition(Overload ov):
+    if ov.decomposition is None:
+        from metatensor.rules.decompositions import TABLE
+        ov.decomposition = TABLE.get(ov.qualname, False)
+    return None if ov.decomposition is False else ov.decomposition
+
+
+cdef object compute(Call* c, Overload ov, object result):
+    """Let the device fill in the values of `result`, or leave it without where an input has none."""
+    cdef Device d = <Device>c.device
+    cdef PyObject* args[MAX_ARGS + 1]
+    cdef Tensor t
+    cdef int i
+    cdef object kernel, value
+    cdef list resolved
+    if _lacks_data(c, ov):
+        for t in flat(result):
+            t.storage.fake = t.storage.data is None
+        return result
+    kernel = _kernel(ov, d)
+    if kernel is None:
+        return _decompose(c, ov, result)
+    args[0] = <PyObject*>result
+    for i in range(ov.nslots):
+        args[i + 1] = c.args[i]
+    if c.flags & (T_CONJ | T_NEG):
+        resolved = []       # holds what is made here
+        for i in range(ov.nslots):
+            value = <object>c.args[i]
+            if isinstance(value, Tensor):
+                if not (<Tensor>value).flags & (T_CONJ | T_NEG) or ov.slots[i].mutated:
+                    continue
+                value = value.resolve_conj().resolve_neg()
+            elif ov.slots[i].kind == K_TENSORS and value is not None:
+                value = [v.resolve_conj().resolve_neg() for v in value]
+            else:
+                continue
+            resolved.append(value)
+            args[i + 1] = <PyObject*>value
+    if isinstance(result, Tensor):
+        t = <Tensor>result
+        if t.storage.data is None:
+            _allocate(ov, t, d)
+    else:
+        for t in flat(result):
+            if t.storage.data is None:
+                _allocate(ov, t, d)
+    try:
+        value = PyObject_Vectorcall(kernel, args, <size_t>ov.nslots + 1, NULL)
+        if ov.flags & DATA:
+            return _checked_data(c, ov, d, value)
+        return result if value is None else _adopt(ov, d, result, value)
+    except Exception as error:
+        errors.note_kernel(error, ov.qualname, d)
+        raise
+
+
+cdef int _allocate(Overload ov, Tensor t, Device d) except -1:
+    """Memory for a result."""
+    if t.storage.device.kind != d.kind:
+        raise errors.wrong_place(ov.qualname, t.storage.device, d)
+    t.storage.data = backend_of(d).allocate(t.storage.size_bytes, d.number)
+    return 0
+
+
+cdef object _checked_data(Call* c, Overload ov, Device d, object value):
+    """What the kernel of a data-dependent op returned: tensors, as the schema has them, with data, on its device."""
+    cdef Tensor t
+    if isinstance(value, list) and ov.nreturns >= 0:
+        value = tuple(value)
+    if not (<list>ov.refs)[0]._admits(value, Tensor):
+        raise errors.wrong_data_kernel(ov.qualname, ov.text, d, value)
+    for t in flat(value):
+        if t.storage.device.type != d.type or t.storage.data is None:
+            raise errors.wrong_data_kernel(ov.qualname, ov.text, d, value)
+    return make_returns(c, value) if type(value) is tuple and ov.returns is not None else value
+
+
+cdef bint _lacks_data(Call* c, Overload ov) except -1:
+    """Whether a tensor among the arguments is fake: on a real device, without data."""
+    cdef int i
+    cdef Storage s
+    for i in range(ov.nslots):
+        if ov.slots[i].kind == K_TENSOR or ov.slots[i].kind == K_OPERAND:
+            if isinstance(<object>c.args[i], Tensor):
+                s = (<Tensor>c.args[i]).storage
+                if s.data is None and s.device is not META:
+                    return True
+        elif ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
+            for t in <object>c.args[i]:
+                s = (<Tensor?>t).storage
+                if s.data is None and s.device is not META:
+                    return True
+    return False
+
+
+cdef object _adopt(Overload ov, Device d, object result, object value):
+    """Store what a kernel returned, once it is what the meta kernel says."""
+    cdef list due = flat(result), got = flat(value)
+    cdef Tensor want, have
+    cdef int i
+    if not due:
+        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors where none are due")
+    if len(due) != len(got):
+        raise errors.wrong_kernel(ov.qualname, d, <Tensor>due[0], value)
+    for i in range(len(due)):
+        want, have = <Tensor>due[i], <Tensor>got[i]
+        if not same_sizes(want, have) or want.dtype is not have.dtype:
+            raise errors.wrong_kernel(ov.qualname, d, want, have)
+        if want is not have:
+            copy_values(want, have)
+    return result
+
+
+cdef object _decompose(Call* c, Overload ov, object result):
+    """Compute an op by other ops, and hold the outcome against the meta kernel's."""
+    cdef Device d = <Device>c.device
+    cdef int i
+    cdef Tensor t
+    body = _decomposition(ov)
+    if body is None:
+        raise errors.no_kernel(ov.qualname, d, names_of(ov))
+    value = body(*[<object>c.args[i] for i in range(ov.nslots)])
+    backend = backend_of(d)
+    for t in flat(result):
+        if t.storage.data is None:
+            t.storage.data = backend.allocate(t.storage.size_bytes, d.number)
+    return _adopt(ov, d, result, value)
