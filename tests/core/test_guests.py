@@ -8,7 +8,8 @@ from metatensor.rules.guests import GUESTS
 F = mt.nn.functional
 
 CASES = {
-    "linear": ((2, 3), (4, 3), F.linear), "matmul": ((2, 3), (3, 4), mt.matmul), "einsum": ((2, 3), (3, 4), lambda x, y: mt.einsum("ij,jk", x, y)),
+    "linear": ((2, 3), (4, 3), F.linear), "matmul": ((2, 3), (3, 4), mt.matmul),
+    "einsum": ((2, 3), (3, 4), lambda x, y: mt.einsum("ij,jk", x, y)),
     "conv": ((1, 3, 8), (4, 3, 3), F.conv1d), "add_": ((2, 3), (2, 3), lambda x, y: x.add_(y)), "cdist": ((2, 3), (4, 3), mt.cdist),
     "expand_as": ((1,), (3,), lambda x, y: x.expand_as(y)), "view_as": ((6,), (2, 3), lambda x, y: x.view_as(y)),
 }  # fmt: skip

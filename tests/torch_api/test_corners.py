@@ -8,7 +8,7 @@ from metatensor.torch_api import torch
 NAMES = """
 AnyType ByteStorage FloatStorage JITException ListType TensorType _C.ListType _C.TensorType _C._is_tracing _C._set_grad_enabled
 _C._jit_set_profiling_executor _C._jit_set_texpr_fuser_enabled _VF.gru_cell _VF.lstm _adaptive_avg_pool2d _softmax_backward_data
-_weight_norm dsmm eig frobenius_norm has_lapack lstsq matrix_rank nn.init._no_grad_fill_ nn.init._no_grad_normal_
+_subclasses.fake_tensor.FakeTensorMode _weight_norm dsmm eig frobenius_norm has_lapack lstsq matrix_rank nn.init._no_grad_fill_ nn.init._no_grad_normal_
 nn.init._no_grad_trunc_normal_ nn.init._no_grad_uniform_ nn.init._no_grad_zero_ nuclear_norm quantize_per_tensor solve
 sparse_coo_tensor spmm symeig utils.checkpoint.check_backward_validity utils.checkpoint.detach_variable
 utils.checkpoint.get_device_states utils.checkpoint.set_device_states
@@ -81,3 +81,12 @@ def test_parts_of_checkpointing():
         torch.utils.checkpoint.detach_variable([x])
     with pytest.warns(UserWarning, match="none of the inputs"):
         torch.utils.checkpoint.check_backward_validity([mt.ones(2)])
+
+
+def test_fake_tensors():
+    from metatensor.torch_api.torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, is_fake
+
+    x = mt.ones(2)
+    assert not is_fake(x) and not is_fake(x.to("meta")) and not isinstance(x, FakeTensor)
+    with pytest.raises(NotImplementedError, match="meta device"):
+        FakeTensorMode()
