@@ -90,6 +90,13 @@ cdef class Op:
         return op_signature(self)
 
     @property
+    def __kwdefaults__(self):
+        """The defaults of keyword-only arguments, or None, as of a Python function."""
+        found = {p.name: p.default for p in self.__signature__.parameters.values()
+                 if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+        return found or None
+
+    @property
     def schemas(self):
         """The schema texts, one for each overload."""
         prepare(self)
