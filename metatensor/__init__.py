@@ -78,15 +78,17 @@ def is_storage(obj):
 # What is loaded when first asked for: name -> (module, attribute or None for the module).
 _LAZY = {
     name: (f"metatensor.{name}", None)
-    for name in ("amp", "analysis", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked", "nn", "plugins",
-                 "rules", "signal", "special", "testing")
+    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked",
+                 "nn", "plugins", "rules", "serialization", "signal", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),
+    "load_into": ("metatensor.checkpoint", "load_into"),
+    "save": ("metatensor.checkpoint", "save"),
     "op": ("metatensor.library", "op"),
     "finfo": ("metatensor._limits", "finfo"),
     "iinfo": ("metatensor._limits", "iinfo"),
     "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
-    "from_dlpack": ("metatensor._interchange", "from_dlpack"),
+    "from_dlpack": ("metatensor._dlpack", "from_dlpack"),
     "from_numpy": ("metatensor._interchange", "from_numpy"),
     "frombuffer": ("metatensor._interchange", "frombuffer"),
 } | {

@@ -77,6 +77,8 @@ from metatensor._interchange import from_dlpack as from_dlpack, from_numpy as fr
 from metatensor._tensor_str import set_printoptions as set_printoptions
 from metatensor._version import __version__ as __version__
 from metatensor.checkpoint import load as load
+from metatensor.checkpoint import load_into as load_into
+from metatensor.checkpoint import save as save
 from metatensor.library import op as op
 
 device = _device

@@ -1,9 +1,12 @@
-"""Tensors out of and into metatensor: NumPy, DLPack, copies of whole objects, pickles."""
+"""Tensors out of and into metatensor: NumPy and what describes memory as it does, copies of whole objects, pickles."""
 
+from metatensor import plugins
 from metatensor._core.device import backend_for
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import copy_storage
 from metatensor._core.tensor import Tensor
+from metatensor._dlpack import from_dlpack, taker
+from metatensor.devices.dlpack import DLDeviceType
 
 
 def _need_data(tensor, what):
@@ -101,36 +104,74 @@ def from_numpy(array):
     return backend_for("cpu").adopt(array)
 
 
-def from_dlpack(ext_tensor, *, device=None, copy=None):
-    """A tensor over the memory of any object with ``__dlpack__`` (or of a capsule's producer).
-
-    Raises TypeError where there is no such method, RuntimeError for a device without a plugin.
-    """
-    if not hasattr(ext_tensor, "__dlpack__"):
-        raise TypeError(f"from_dlpack(): expected an object with __dlpack__, got {type(ext_tensor).__name__}")
-    kind, _ = ext_tensor.__dlpack_device__()
-    names = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
-    if int(kind) not in names:
-        raise RuntimeError(f"from_dlpack(): no device is known for the DLPack device type {int(kind)}")
-    tensor = backend_for(names[int(kind)]).from_dlpack(ext_tensor, copy=copy)
-    return tensor if device is None else tensor.to(device)
-
-
-def to_dlpack(tensor, options):
-    """The capsule for ``__dlpack__``; BufferError where a tensor cannot be exported."""
-    if tensor.requires_grad:
-        raise BufferError("__dlpack__: the tensor requires grad; use tensor.detach()")
-    if tensor.is_conj() or tensor.is_neg():
-        raise BufferError("__dlpack__: the tensor is lazily conjugated or negated; use tensor.resolve_conj()")
-    _need_data(tensor, "__dlpack__")
-    return backend_for(tensor.device).dlpack(tensor, **options)
+def array_interface(tensor):
+    """What ``__array_interface__`` gives; AttributeError where NumPy cannot see the values in the memory as they are."""
+    array = None
+    if _plain(tensor) and type(tensor).__array__ is Tensor.__array__:  # a class with an __array__ of its own has it called
+        try:
+            array = backend_for(tensor.device).numpy(tensor)
+        except TypeError:
+            pass
+    if array is None or array.dtype.isbuiltin != 1:
+        raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} that has none; "
+                             "numpy() says why")
+    return array.__array_interface__
 
 
-def dlpack_device(tensor):
-    """The (type, index) pair of DLPack."""
+def buffer_of(tensor):
+    """The array that answers to the buffer protocol in the tensor's place. BufferError where there is none."""
+    try:
+        if not _plain(tensor) or type(tensor).__array__ is not Tensor.__array__:
+            raise TypeError("it has no data of its own, requires grad, or is lazily conjugated or negated")
+        array = backend_for(tensor.device).numpy(tensor)
+        if array.dtype.isbuiltin != 1:
+            raise TypeError(f"buffers have no format for {tensor.dtype.name}")
+    except TypeError as error:
+        raise BufferError(f"a tensor of {tensor.dtype.name} on {tensor.device} has no buffer: {error}") from None
+    return array
+
+
+def _plain(tensor):
+    """Whether the memory holds the values as they are, for anybody to change."""
+    storage = tensor.untyped_storage()
+    return not (storage.data is None or tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
+
+
+def cuda_array_interface(tensor):
+    """What ``__cuda_array_interface__`` gives: AttributeError unless the memory is CUDA's, RuntimeError where it requires grad."""
     if tensor.untyped_storage().data is None:
-        raise ValueError(f"__dlpack_device__: a tensor on {tensor.device} without data has no place in DLPack")
-    return backend_for(tensor.device).dlpack_device(tensor)
+        raise AttributeError(f"__cuda_array_interface__: a tensor on {tensor.device} without data has no memory")
+    backend = backend_for(tensor.device)
+    if tensor.requires_grad and DLDeviceType.kDLCUDA in backend.dlpack_types:
+        raise RuntimeError("__cuda_array_interface__: the tensor requires grad; use tensor.detach()")
+    if tensor.is_conj() or tensor.is_neg():
+        raise AttributeError("__cuda_array_interface__: the tensor is lazily conjugated or negated; use tensor.resolve_conj()")
+    return backend.cuda_array_interface(tensor)
+
+
+def from_array(data):
+    """A tensor over the memory of an array of another library that is no NumPy array, by the protocol that it has; else None."""
+    if hasattr(data, "__array_interface__"):
+        import numpy
+
+        return from_numpy(numpy.asarray(data))
+    if hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__"):
+        if "cpu" not in plugins.device_types() and hasattr(data, "__array__"):
+            return data.__array__()
+        return from_dlpack(data)
+    if hasattr(data, "__cuda_array_interface__"):
+        return taker(DLDeviceType.kDLCUDA).from_cuda_array(data)
+    return None
+
+
+def array_namespace(version=None):
+    """`metatensor.array_api`. ValueError for a version of the standard that it does not follow."""
+    from metatensor import array_api
+
+    known = ("2021.12", "2022.12", "2023.12", array_api.__array_api_version__)
+    if version is not None and version not in known:
+        raise ValueError(f"version {version!r} of the array API standard: there are {', '.join(known)}")
+    return array_api
 
 
 def deep_copy(tensor, memo):

@@ -7,18 +7,23 @@ points or of distributions, separated by commas) that are never loaded.
 
 from __future__ import annotations
 
+import builtins
 import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from metatensor._requirements import unmet
+from metatensor._version import __version__
+
 if TYPE_CHECKING:
     from metatensor.devices.base import DeviceBackend
 
 __all__ = [
     "BLOCK_VARIABLE", "GROUPS", "PluginInfo", "PluginManager",
-    "backend", "commands", "device_types", "formats", "load_ops", "register_backend", "report",
+    "backend", "commands", "device_types", "formats", "load_ops", "loaded_backend", "provider", "provider_of_module",
+    "register_backend", "report",
 ]
 
 BLOCK_VARIABLE = "METATENSOR_BLOCK_PLUGINS"
@@ -123,6 +128,27 @@ class PluginManager:
             raise self.unknown_type(type)
         self._load(plugin)
         return self._backends[type]
+
+    def loaded_backend(self, type: str) -> DeviceBackend | None:
+        """The backend of ``type`` where it has been loaded or registered; loads nothing."""
+        return self._backends.get(type)
+
+    def provider(self, type: str) -> str:
+        """Where a device type comes from, for messages."""
+        plugin = self._discover("devices").get(type)
+        if type in self._in_process or plugin is None:
+            backend = self._backends.get(type)
+            return "metatensor" if type == "meta" else f"{backend!r}, registered in this process" if backend else "nothing installed"
+        return plugin.describe()
+
+    def provider_of_module(self, function: Any) -> str:
+        """Where a function comes from, for messages: its module, and the plugin that this is part of."""
+        module = getattr(function, "__module__", None) or builtins.type(function).__module__
+        for group in GROUPS:
+            for plugin in self._discover(group).values():
+                if any(claim.value.partition(":")[0].partition(".")[0] == module.partition(".")[0] for claim in plugin.claims):
+                    return f"module {module} of {plugin.describe()}"
+        return f"module {module}"
 
     def unknown_type(self, type: str) -> RuntimeError:
         """The error for a device type that nothing installed provides."""
@@ -246,6 +272,11 @@ class PluginManager:
         if len(plugin.claims) > 1:
             owners = " and ".join(f"{_distribution(claim)[0]} ({claim.value})" for claim in plugin.claims)
             raise RuntimeError(f"{plugin.name!r} is claimed by {owners}: uninstall or block all but one")
+        distribution = getattr(plugin.claims[0], "dist", None)
+        needed = unmet(distribution, "metatensor-device", __version__)
+        if needed:
+            who = " ".join(_distribution(plugin.claims[0]))
+            raise RuntimeError(f"{who} needs {needed}, but version {__version__} is installed")
         implementation = plugin.claims[0].load()
         hook = GROUPS[plugin.group]
         registry = self._pluggy_manager()
@@ -264,6 +295,8 @@ class PluginManager:
         caller(register=provided.append)
         if plugin.group == "devices":
             self._add_backends(plugin, provided)
+        elif plugin.group == "ops":
+            _check_ops(plugin, provided)
         plugin.provided = provided
 
     def _add_backends(self, plugin: _Plugin, backends: list[Any]) -> None:
@@ -342,6 +375,20 @@ def _check_backend(backend: Any) -> None:
         raise ValueError(f"{backend!r} has no usable device type: it must be a name of letters, digits and underscores")
 
 
+def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
+    """What a plugin registers as operators has to be that, in the namespace that its entry point names."""
+    from metatensor._core.op import Op
+
+    if not ops:
+        raise RuntimeError(f"its hook registered no operator of the namespace {plugin.name!r}")
+    for op in ops:
+        if not isinstance(op, Op):
+            raise TypeError(f"expected an Op, as metatensor.op makes them, got {type(op).__name__}")
+        if not op.name.startswith(plugin.name + "::"):
+            raise RuntimeError(f"it registers the operator {op.name}, but an entry point provides just those of the namespace "
+                               f"that it is named after, {plugin.name!r}")
+
+
 def _device_row(name: str, distribution: str, version: str, backend: DeviceBackend) -> PluginInfo:
     """A row for a device that is loaded. Asking it may fail too: that is its own fault, and shown as such."""
     try:
@@ -370,6 +417,21 @@ def manager() -> PluginManager:
 def backend(type: str) -> DeviceBackend:
     """The backend of device ``type``, loading its plugin on first use; see `PluginManager.backend`."""
     return manager().backend(type)
+
+
+def loaded_backend(type: str) -> DeviceBackend | None:
+    """The backend of device ``type`` where it is in use already, else None."""
+    return manager().loaded_backend(type)
+
+
+def provider(type: str) -> str:
+    """Where a device type comes from, for messages: "plugin 'disk' (metatensor-disk)"."""
+    return manager().provider(type)
+
+
+def provider_of_module(function: Any) -> str:
+    """Where a function comes from, for messages: "module acme.kernels of plugin 'acme' (acme-ops)"."""
+    return manager().provider_of_module(function)
 
 
 def register_backend(backend: DeviceBackend, *, override: bool = False) -> None:

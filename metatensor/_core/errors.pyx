@@ -96,6 +96,56 @@ def wrong_kernel(str name, device, Tensor want not None, got):
     if isinstance(got, Tensor):
         what = f"shape {shape_str(<Tensor>got)} and dtype {(<Tensor>got).dtype.name}"
     else:
-        what = f"a {type(got).__name__}"
-    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where shape "
-                        f"{shape_str(want)} and dtype {want.dtype.name} are due; its plugin is at fault")
+        what = f"a {type_name(got)}"
+    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where shape {shape_str(want)} and dtype "
+                        f"{want.dtype.name} are due; the fault is in {_owner(name, device)}")
+
+
+def wrong_data_kernel(str name, str schema, device, got):
+    """The error for a kernel that makes its results itself, and made none, or others than are due."""
+    what = "nothing" if got is None else f"a {type_name(got)}"
+    if isinstance(got, Tensor):
+        what += f" on {got.device}" + ("" if got.untyped_storage().data is not None else " without data")
+    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where tensors with data on {device.type} "
+                        f"are due, by the schema {schema}; the fault is in {_owner(name, device)}")
+
+
+def _owner(name, device):
+    from metatensor.library import kernel_owner
+    return kernel_owner(name, device.type)
+
+
+def note_kernel(error, str name, device):
+    """Add to an error that left a kernel whose kernel it is, once."""
+    from metatensor._core.where import add_note
+    if not any([note.startswith("(in the kernel of") for note in getattr(error, "__notes__", ())]):
+        add_note(error, f"(in the kernel of {name} for {device}, from {_owner(name, device)})")
+
+
+def no_meta(str name):
+    """The error for an op that was declared without a meta function."""
+    return NotImplementedError(f"{name}: no meta function was registered; use @metatensor.library.meta({name!r})")
+
+
+def wrong_meta(str name, str schema, got):
+    """The error for a Python meta function whose results are not those of the schema."""
+    return TypeError(f"{name}: the meta function returned {_results(got)}, which is not what the schema says: {schema}")
+
+
+def _results(got):
+    if got is None:
+        return "nothing"
+    if isinstance(got, (tuple, list)):
+        return f"{len(got)} results ({', '.join(type_name(g) for g in got)})"
+    return f"one {type_name(got)}"
+
+
+def wrong_place(str name, where, device):
+    """The error for a meta function whose result is not on the device of the call."""
+    return RuntimeError(f"{name}: the meta function puts a result on the device {where}, but the arguments are on {device}")
+
+
+def undeclared_alias(str name, str schema):
+    """The error for a Python meta function that returns an argument's own memory where the schema has a new result."""
+    return RuntimeError(f"{name}: the meta function returned a tensor that shares memory with an argument, which the schema does "
+                        f"not say: {schema}; return a Spec or new_empty(), or mark the argument and the result with (a)")

@@ -20,6 +20,10 @@ from metatensor._core.types cimport (
 )
 from metatensor._core import errors
 
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
+    PyObject* PyList_GET_ITEM(list values, Py_ssize_t i) noexcept
+
 
 # The device of the results ------------------------------------------------------------------
 
@@ -107,39 +111,77 @@ cdef list _flat(object result):
 cdef object python_meta(Call* c):
     """Run the Python body of an op: results are tensors or Specs, alone or in a tuple."""
     cdef Overload ov = <Overload>c.overload
-    cdef int i
-    if ov.pymeta is None:
+    cdef object body = ov.pymeta, result
+    cdef PyObject* keywords = NULL
+    if body is None:
         if ov.flags & DATA:
             return None
-        raise errors.no_kernel(ov.qualname, <object>c.device, _names(ov))
-    args = [<object>c.args[i] for i in range(ov.npos)]
-    kwargs = {<object>ov.slots[i].name: <object>c.args[i] for i in range(ov.npos, ov.nslots)}
-    result = ov.pymeta(*args, **kwargs)
-    if isinstance(result, Spec):
-        return _from_spec(c, <Spec>result)
-    if isinstance(result, (tuple, list)):
-        return type(result)([_from_spec(c, <Spec>r) if isinstance(r, Spec) else r for r in result])
-    return result
+        raise errors.no_meta(ov.qualname)
+    if ov.npos < ov.nslots:
+        keywords = PyList_GET_ITEM(ov.refs, 1)
+    # Slots lie as vectorcall wants them: the positional ones, then those that are keywords only.
+    result = PyObject_Vectorcall(body, c.args, ov.npos, keywords)
+    if ov.flags & DATA and <object>c.device is META:
+        raise errors.data_dependent(ov.qualname)    # the body has checked the arguments
+    if type(result) is Spec:
+        if ov.nreturns == 1 and not (ov.flags & VIEW and <object>c.device is not META):
+            return _from_spec(c, <Spec>result)
+        raise errors.wrong_meta(ov.qualname, ov.text, result)
+    if ov.flags & (COMPOSITE | HOST | DATA):
+        return result
+    return _python_results(c, ov, result)
+
+
+cdef object _python_results(Call* c, Overload ov, object result):
+    """What a Python meta function returned, held against the schema, with tensors for Specs."""
+    cdef int i
+    cdef Tensor t
+    cdef bint many = isinstance(result, (tuple, list)), plain = True
+    cdef list made
+    if many:
+        made = list(result)
+        for i, r in enumerate(made):
+            if type(r) is Spec:
+                made[i] = _from_spec(c, <Spec>r)
+            elif not isinstance(r, Tensor):
+                plain = False
+        plain = plain and (ov.nreturns < 0 or (ov.nreturns > 1 and ov.nreturns == len(made)))
+        result = made if ov.nreturns < 0 else tuple(made)
+    else:
+        plain = ov.nreturns == 1 and isinstance(result, Tensor)
+    if ov.nreturns == 0:
+        if result is not None and result != ():
+            raise errors.wrong_meta(ov.qualname, ov.text, result)
+        return None
+    if not plain and not (<list>ov.refs)[0]._admits(result, Tensor):
+        raise errors.wrong_meta(ov.qualname, ov.text, result)
+    if <object>c.device is not META and not ov.flags & VIEW and not ov.mutates:
+        # Values are about to be written into the results.
+        for t in _flat(result):
+            for a in _tensors(c, ov):
+                if (<Tensor>a).storage is t.storage:
+                    raise errors.undeclared_alias(ov.qualname, ov.text)
+    return make_returns(c, result) if many and ov.returns is not None else result
 
 
 cdef Tensor _from_spec(Call* c, Spec s):
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
-    cdef int i, n = 0
+    cdef tuple shape = <tuple>s.shape
+    cdef int i, n = <int>len(shape)
     cdef Device d = <Device>c.device if s.device is None else place_of(s.device)
     if not isinstance(s.dtype, DType):
         raise TypeError(f"{op_name(c)}: Spec.dtype must be a dtype, not {type(s.dtype).__name__}")
-    if len(s.shape) > MAX_DIMS or (s.strides is not None and len(s.strides) != len(s.shape)):
+    if n > MAX_DIMS or (s.strides is not None and len(<tuple>s.strides) != n):
         raise RuntimeError(f"{op_name(c)}: Spec of shape {s.shape} has strides {s.strides}")
-    for x in s.shape:
-        sizes[n] = x
-        if sizes[n] < 0:
-            raise RuntimeError(f"{op_name(c)}: Spec has the negative size {x} in {s.shape}")
-        n += 1
+    for i in range(n):
+        sizes[i] = shape[i]
+        if sizes[i] < 0:
+            raise RuntimeError(f"{op_name(c)}: Spec has the negative size {shape[i]} in {shape}")
     if s.strides is None:
         return new_contiguous(n, sizes, <DType>s.dtype, d)
     for i in range(n):
-        strides[i] = s.strides[i]
+        strides[i] = (<tuple>s.strides)[i]
         if strides[i] < 0:
             raise RuntimeError(f"{op_name(c)}: Spec has the negative stride {strides[i]}")
     return new_strided(n, sizes, strides, <DType>s.dtype, d)
@@ -197,15 +239,23 @@ cdef int _check_leaf(Call* c, Tensor t) except -1:
     return 0
 
 
+cdef int _check_written(Call* c, Tensor t) except -1:
+    _check_leaf(c, t)
+    if overlap(t.ndim, t.sizes, t.strides):
+        raise errors.written_overlap(op_name(c), t, "several of its elements share one place in memory")
+    return 0
+
+
 cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
     cdef int i, k
     cdef Tensor t
     for i in range(ov.nslots):
-        if ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
+        if ov.slots[i].mutated and ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
+            for t in <object>c.args[i]:
+                _check_written(c, t)
+        elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
             t = <Tensor>c.args[i]
-            _check_leaf(c, t)
-            if overlap(t.ndim, t.sizes, t.strides):
-                raise errors.written_overlap(op_name(c), t, "several of its elements share one place in memory")
+            _check_written(c, t)
             if ov.flags & ELEMENTWISE:
                 for k in range(ov.nslots):
                     if k != i and isinstance(<object>c.args[k], Tensor):
@@ -216,7 +266,10 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
 cdef int _after_mutation(Call* c, Overload ov) except -1:
     cdef int i
     for i in range(ov.nslots):
-        if ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
+        if ov.slots[i].mutated and ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
+            for t in <object>c.args[i]:
+                (<Tensor>t).storage.version += 1
+        elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
             (<Tensor>c.args[i]).storage.version += 1
     return 0
 
@@ -436,10 +489,7 @@ cdef object _kernel(Overload ov, Device d):
     found = kernels[d.kind]
     if found is None:
         from metatensor.library import find_kernel
-        from metatensor.devices.base import DeviceBackend
-        backend = backend_of(d)
-        found = (find_kernel(ov.qualname, d.type) or backend.kernel(ov.qualname)
-                 or DeviceBackend.kernel(backend, ov.qualname) or False)
+        found = find_kernel(ov.qualname, d.type, backend_of(d)) or False
         kernels[d.kind] = found
     return None if found is False else found
 
@@ -486,13 +536,30 @@ cdef object _compute(Call* c, Overload ov, object result):
     backend = backend_of(d)
     for t in _flat(result):
         if t.storage.data is None:
+            if t.storage.device.kind != d.kind:
+                raise errors.wrong_place(ov.qualname, t.storage.device, d)
             t.storage.data = backend.allocate(t.storage.size_bytes, d.number)
-    value = kernel(result, *args)
-    if value is None:
-        return result
-    if ov.flags & DATA:
-        return value
-    return _adopt(ov, d, result, value)
+    try:
+        value = kernel(result, *args)
+        if ov.flags & DATA:
+            return _checked_data(c, ov, d, value)
+        return result if value is None else _adopt(ov, d, result, value)
+    except Exception as error:
+        errors.note_kernel(error, ov.qualname, d)
+        raise
+
+
+cdef object _checked_data(Call* c, Overload ov, Device d, object value):
+    """What the kernel of a data-dependent op returned: tensors, as the schema has them, with data, on its device."""
+    cdef Tensor t
+    if isinstance(value, list) and ov.nreturns >= 0:
+        value = tuple(value)
+    if not (<list>ov.refs)[0]._admits(value, Tensor):
+        raise errors.wrong_data_kernel(ov.qualname, ov.text, d, value)
+    for t in _flat(value):
+        if t.storage.device.type != d.type or t.storage.data is None:
+            raise errors.wrong_data_kernel(ov.qualname, ov.text, d, value)
+    return make_returns(c, value) if type(value) is tuple and ov.returns is not None else value
 
 
 cdef object _adopt(Overload ov, Device d, object result, object value):

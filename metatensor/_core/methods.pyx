@@ -2,7 +2,7 @@
 import warnings
 
 from metatensor._core.size cimport make_size
-from metatensor._core.slots cimport type_set
+from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
     Tensor, TensorExtra, detach_from, detached, extra_of, instance_of, set_layout, set_requires_grad,
     shape_str,
@@ -222,14 +222,47 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
     return array_wrap(self, array)
 
 
-def __dlpack__(self, **options):
-    from metatensor._interchange import to_dlpack
-    return to_dlpack(self, options)
+def __bytes__(self):
+    """As in PyTorch the whole numbers of a vector, each of which must be a byte; not the memory, as with memoryview()."""
+    return bytes(self.__index__() if self.numel() == 1 else self.tolist())
+
+
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    """A DLPack capsule of the tensor's memory, for `from_dlpack` of any library. BufferError where there can be none."""
+    from metatensor._dlpack import to_dlpack
+    return to_dlpack(self, stream, max_version, dl_device, copy)
 
 
 def __dlpack_device__(self):
-    from metatensor._interchange import dlpack_device
+    from metatensor._dlpack import dlpack_device
     return dlpack_device(self)
+
+
+def __array_namespace__(self, /, *, api_version=None):
+    """`metatensor.array_api`, for version 2024.12 of the standard and those before it; else ValueError."""
+    from metatensor._interchange import array_namespace
+    return array_namespace(api_version)
+
+
+def to_device(self, device, /, *, stream=None):
+    """This tensor on `device`: itself where it is there. `stream` (None: the current one) is not heeded."""
+    return self.to(device)
+
+
+def _array_interface(self):
+    from metatensor._interchange import array_interface
+    return array_interface(self)
+
+
+def _cuda_array_interface(self):
+    from metatensor._interchange import cuda_array_interface
+    return cuda_array_interface(self)
+
+
+cdef object _buffer_of(object self):
+    """The array over the same memory, whose buffer is the tensor's."""
+    from metatensor._interchange import buffer_of
+    return buffer_of(self)
 
 
 def __deepcopy__(self, memo):
@@ -347,14 +380,16 @@ def _refusal(name, error, why):
 cdef tuple _methods = (
     element_size, data_ptr, is_floating_point, is_complex, is_signed, is_conj, is_neg, is_inference,
     get_device, dense_dim, sparse_dim, is_distributed, __reversed__, _is_view, as_subclass, requires_grad_, retain_grad,
-    backward, numpy, __array__, __array_wrap__, __dlpack__,
-    __dlpack_device__, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
+    backward, numpy, __array__, __array_wrap__, __bytes__, __dlpack__,
+    __dlpack_device__, __array_namespace__, to_device, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
     register_post_accumulate_grad_hook, record_stream, to_dense, storage,
     storage_type, _typed_storage, to_sparse, to_sparse_coo, is_coalesced, resize, resize_as,
 )
 
 type_set(Tensor, "__torch_function__", classmethod(__torch_function__))
 type_set(Tensor, "_make_subclass", staticmethod(_make_subclass))
+
+set_buffer(Tensor, _buffer_of)
 
 for _f in _methods:
     type_set(Tensor, _f.__name__, _f)
@@ -375,6 +410,8 @@ for _name, _property in {
     "is_maia": property(lambda self: self.device.type == "maia", doc="Whether the device is maia."),
     "is_mtia": property(lambda self: self.device.type == "mtia", doc="Whether the device is mtia."),
     "is_vulkan": property(lambda self: self.device.type == "vulkan", doc="Whether the device is vulkan."),
+    "__array_interface__": property(_array_interface, doc="The memory as NumPy's protocol describes it."),
+    "__cuda_array_interface__": property(_cuda_array_interface, doc="The memory, on cuda, as Numba's protocol describes it."),
     "layout": property(_layout, doc="The layout; metatensor.strided."),
     "names": property(_names, doc="Names of the dimensions: None for each."),
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),

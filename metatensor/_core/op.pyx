@@ -117,6 +117,21 @@ cdef class Op:
     def short_doc(self):
         return self.doc
 
+    def kernel(self, device, *, override=False):
+        """Decorator: the kernel for one device type; see `metatensor.library.kernel`."""
+        from metatensor import library
+        return library.kernel(self.name, device, override=override)
+
+    def decomposition(self, function):
+        """Decorator: how to compute it by other ops; see `metatensor.library.decomposition`."""
+        from metatensor import library
+        return library.decomposition(self.name)(function)
+
+    def flops(self, function):
+        """Decorator: the rule that counts its FLOPs; see `metatensor.library.flops`."""
+        from metatensor import library
+        return library.flops(self.name)(function)
+
     def __repr__(self):
         return f"<op {self.name}>"
 
@@ -297,6 +312,25 @@ def define_op(schema, body, flags=0, doc=""):
     return _define(schema, NULL, body, flags, doc)
 
 
+def set_meta(op, function):
+    """Give an op that was declared without a meta function, by `define_op` with None, the one that it has from now on.
+
+    Raises RuntimeError where there is one.
+    """
+    cdef Op target
+    cdef _Declared d
+    if not isinstance(op, Op):
+        raise TypeError(f"set_meta: expected an Op, got {type(op).__name__}")
+    target = <Op>op
+    for d in target.texts:
+        if d.meta != NULL or d.pymeta is not None:
+            raise RuntimeError(f"{target.name}: a meta function is registered already")
+    for d in target.texts:
+        d.pymeta = function
+    for ov in target.overloads:
+        (<Overload>ov).pymeta = function
+
+
 cdef int alias_op(str name, str target) except -1:
     """A second name for an op, and for its in-place variant and methods."""
     cdef Op op = <Op>_registry[target]
@@ -329,7 +363,10 @@ def missing_slots():
 
 
 def op_by_name(str name not None):
-    """The op called `name`. Raises AttributeError for an unknown one."""
+    """The op called `name`, from a plugin where it has a namespace of its own. Raises AttributeError for an unknown one."""
+    if name not in _registry and "::" in name:
+        from metatensor import plugins
+        plugins.load_ops(name.partition("::")[0])
     try:
         return _registry[name]
     except KeyError:
@@ -409,7 +446,7 @@ cdef Overload _overload(Op op, _Declared d):
     if ov.slots == NULL:
         raise MemoryError()
     ov.varargs = ov.device_slot = ov.inplace_slot = -1
-    refs = [schema]
+    refs = [schema, tuple([sys.intern(a.name) for a in arguments if a.kwonly])]
     for i, a in enumerate(arguments):
         s = &ov.slots[i]
         name = sys.intern(a.name)
@@ -433,7 +470,7 @@ cdef Overload _overload(Op op, _Declared d):
         ov.varargs = last
     ov.refs, ov.kernels = refs, []
     names = [n for _, n in schema.returns]
-    ov.nreturns = len(names)
+    ov.nreturns = -1 if schema.returns_list else len(names)     # -1: one list, of any length
     if ov.nreturns > 1 and None not in names:
         ov.returns = tuple(names)
     return ov

@@ -38,11 +38,16 @@ cdef class Schema:
         """Whether a call can have given `result`: tensors (of the class ``tensor``) where the schema has them."""
         if self.returns_list:
             return isinstance(result, (list, tuple)) and all([isinstance(r, tensor) for r in result])
-        kinds = [kind.startswith("Tensor") for kind, _ in self.returns]
+        kinds = [kind for kind, _ in self.returns]
         if len(kinds) == 1:
-            return not kinds[0] or isinstance(result, tensor)
+            return _fits(kinds[0], result, tensor)
         return not kinds or (isinstance(result, tuple) and len(result) == len(kinds)
-                             and all([isinstance(r, tensor) or not k for r, k in zip(result, kinds)]))
+                             and all([_fits(k, r, tensor) for r, k in zip(result, kinds)]))
+
+
+def _fits(kind, result, tensor):
+    """Whether one result is of its type, as far as tensors are concerned."""
+    return not kind.startswith("Tensor") or isinstance(result, tensor) or (result is None and kind.endswith("?"))
 
 
 def _split(text):

@@ -27,6 +27,26 @@ cdef extern from *:
         PyType_Modified(t);
         return r;
     }
+    /* The buffer of an object is that of another one, which `source` gives and the buffer keeps alive. */
+    static PyObject *(*mt_buffer_source)(PyObject *);
+    static int mt_get_buffer(PyObject *o, Py_buffer *view, int flags) {
+        PyObject *source;
+        int r;
+        view->obj = NULL;
+        source = mt_buffer_source(o);
+        if (source == NULL) return -1;
+        r = PyObject_GetBuffer(source, view, flags);
+        Py_DECREF(source);
+        return r;
+    }
+    static PyBufferProcs mt_buffer_procs = {mt_get_buffer, NULL};
+    static void mt_set_buffer(PyObject *type, PyObject *(*source)(PyObject *)) {
+        PyTypeObject *t = (PyTypeObject *)type;
+        mt_buffer_source = source;
+        if (t->tp_as_buffer == NULL) t->tp_as_buffer = &mt_buffer_procs;
+        t->tp_as_buffer->bf_getbuffer = mt_get_buffer;
+        PyType_Modified(t);
+    }
     static void mt_use_vectorcall(PyObject *type, Py_ssize_t offset, int method) {
         PyTypeObject *t = (PyTypeObject *)type;
         t->tp_vectorcall_offset = offset;
@@ -39,4 +59,5 @@ cdef extern from *:
     void forbid_new "mt_forbid_new" (object type) noexcept
     void set_new "mt_set_new" (object type, newfunc f) noexcept
     int type_set "mt_type_set" (object type, object name, object value) except -1
+    void set_buffer "mt_set_buffer" (object type, object (*source)(object)) noexcept
     void use_vectorcall "mt_use_vectorcall" (object type, Py_ssize_t offset, bint method) noexcept

@@ -383,7 +383,7 @@ cdef class Tensor:
         return complex(hooks.item(self))
 
     def __index__(self):
-        value = hooks.item(self)
+        value = hooks.item(self) if self.total == 1 else None
         if not isinstance(value, int):
             raise TypeError("only integer tensors of one element can be used as an index")
         return int(value)

@@ -1,10 +1,10 @@
-"""Which line of the user's code is running, or raised."""
+"""Which line of the user's code is running, or raised; notes on errors."""
 
 from __future__ import annotations
 
 from types import FrameType, TracebackType
 
-__all__ = ["is_ours", "line_of", "location_of", "running_line"]
+__all__ = ["add_note", "is_ours", "line_of", "location_of", "running_line"]
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -38,3 +38,13 @@ def running_line(frame: FrameType | None) -> tuple[str, int] | None:
             return filename, frame.f_lineno
         frame = frame.f_back
     return None
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a line to an error's traceback."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif hasattr(error, "__notes__"):  # Python 3.10 has no add_note, but later tools read the attribute
+        error.__notes__.append(note)
+    else:
+        error.__notes__ = [note]  # type: ignore[attr-defined]

@@ -7,41 +7,22 @@ of `Format`; other packages add theirs through the hook ``metatensor_checkpoint_
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.opening import path_of
+from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.source import opened
 
 if TYPE_CHECKING:
-    from metatensor import Tensor, device
+    from metatensor.checkpoint.converting import convert
+    from metatensor.checkpoint.into import load_into
+    from metatensor.checkpoint.saving import save
 
-__all__ = ["Checkpoint", "CheckpointError", "Format", "TensorInfo", "inspect", "load"]
-
-HEAD = 64
-"""How many bytes of a file its format is told by."""
-
-
-class Format(Protocol):
-    """What a checkpoint format provides."""
-
-    name: str
-    """What messages call it."""
-    suffixes: tuple[str, ...]
-    """Its usual file name endings; they only choose the message for a file that no format recognises."""
-
-    def matches(self, head: bytes, size: int) -> bool:
-        """Whether a file of ``size`` bytes that begins with ``head`` (up to `HEAD` bytes) is of this format."""
-        raise NotImplementedError
-
-    def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """What is in ``file``, without reading tensors' data. Raises `CheckpointError` with ``name`` in it."""
-        raise NotImplementedError
-
-    def load(self, file: BinaryIO, name: str, target: device) -> dict[str, Tensor]:
-        """The tensors of ``file`` on device ``target``; for meta without reading their data."""
-        raise NotImplementedError
+__all__ = ["Checkpoint", "CheckpointError", "Format", "Places", "TensorInfo", "convert", "inspect", "load", "load_into", "save"]
 
 
 def load(
@@ -50,28 +31,23 @@ def load(
     *,
     weights_only: bool = True,
     mmap: bool | None = None,
-) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name, on device ``map_location``.
+) -> Any:
+    """What a checkpoint holds, on the devices that ``map_location`` says: mostly a dict of tensors by name.
 
-    ``f`` is a path, or a file opened for reading in binary that can seek (read from where it stands to its end).
-    ``map_location`` is a device or its name; a dict that maps ``"cpu"`` to one; or None for the default device.
-    With ``"meta"`` only the header is read, so a checkpoint of any size loads at once and takes no memory.
-    ``weights_only`` and ``mmap`` are PyTorch's and change nothing: nothing in a file is ever executed, and data go
-    straight from the file to the device.
+    ``f`` is a path, or a file opened for reading in binary that can seek (read from where it stands to its end). The
+    path of a checkpoint in several files is that of its index, or of the folder.
+    ``map_location`` is a device or its name; a dict that maps the locations of the file ("cpu", "cuda:0") to such; a
+    callable as in PyTorch; or None for the place where each tensor was, the cpu being the default device.
+    With ``"meta"`` the tensors' data are not read, so a checkpoint of any size loads at once and takes no memory.
+    With ``mmap`` a device that can use the file's bytes where they lie (the cpu) does so; writing to such a tensor
+    does not change the file. ``weights_only`` is PyTorch's and changes nothing: nothing in a file is ever executed.
 
     Raises `CheckpointError` (a `ValueError`) naming the file and the reason for a file that is damaged, hostile or
     of no known format, `OSError` for one that cannot be read.
     """
-    import metatensor as mt
-
-    location = map_location
-    if isinstance(location, dict):
-        location = location.get("cpu", "cpu")
-    if callable(location) and not isinstance(location, mt.device):
-        raise TypeError("load: map_location must be a device, its name or a dict of these; callables are not supported")
-    target = mt.get_default_device() if location is None else mt.device(location)
-    with _opened(f) as (file, name):
-        return _format_of(file, name).load(file, name, target)
+    place = Places(map_location, bool(mmap))
+    with opened(path_of(f)) as (file, name):
+        return format_of(file, name).load(file, name, place)
 
 
 def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:
@@ -79,43 +55,20 @@ def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:
 
     Takes and raises what `load` does.
     """
-    with _opened(f) as (file, name):
-        return _format_of(file, name).inspect(file, name)
+    with opened(path_of(f)) as (file, name):
+        return format_of(file, name).inspect(file, name)
 
 
-@contextmanager
-def _opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
-    """The file and what messages call it; closed afterwards if it was opened here."""
-    if hasattr(f, "read") and hasattr(f, "seek"):
-        yield f, str(getattr(f, "name", "the open file"))
-        return
-    path = os.fspath(f)
-    if isinstance(path, bytes):
-        path = os.fsdecode(path)
-    with open(path, "rb", buffering=0) as file:
-        yield file, path
+# Loaded when first asked for: they need more than reading does.
+_LAZY = {
+    "convert": "metatensor.checkpoint.converting",
+    "load_into": "metatensor.checkpoint.into",
+    "save": "metatensor.checkpoint.saving",
+}
 
 
-def _format_of(file: BinaryIO, name: str) -> Format:
-    from metatensor.checkpoint.safetensors import FORMAT
-
-    start = file.seek(0, os.SEEK_CUR)
-    size = file.seek(0, os.SEEK_END) - start
-    file.seek(start)
-    head = file.read(HEAD)
-    file.seek(start)
-    if FORMAT.matches(head, size):
-        return FORMAT
-    from metatensor import plugins
-
-    known: list[Format] = [FORMAT, *plugins.formats().values()]
-    for candidate in known:
-        if candidate.matches(head, size):
-            return candidate
-    for candidate in known:
-        if name.endswith(tuple(candidate.suffixes)):
-            return candidate  # its own reader says best what is wrong
-    if size == 0:
-        raise CheckpointError(name, "the file is empty")
-    names = ", ".join(candidate.name for candidate in known)
-    raise CheckpointError(name, f"not a checkpoint of a known format ({names}); it begins with {head[:16]!r}")
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return found

@@ -18,7 +18,17 @@ class TensorInfo(NamedTuple):
     shape: tuple[int, ...]
     nbytes: int
     offset: int
-    """Where its data begin, in bytes from the beginning of the file."""
+    """Where its first element lies, in bytes from the beginning of the file; -1 where its bytes do not lie in a file as they are."""
+    stride: tuple[int, ...] | None = None
+    """Steps in elements; None for row-major."""
+    storage: str | None = None
+    """What names its storage within the checkpoint; tensors of one storage have the same. None where none is shared."""
+    storage_offset: int = 0
+    """Where it begins in its storage, in elements."""
+    location: str = "cpu"
+    """The device that it was saved from, where the format tells."""
+    file: str | None = None
+    """The name of the file its data are in, relative to the checkpoint's folder; None for the checkpoint file itself."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,8 @@ class Checkpoint:
     """Bytes of the file."""
     tensors: dict[str, TensorInfo]
     metadata: dict[str, str] = field(default_factory=dict)
+    private: Any = field(default=None, repr=False, compare=False)
+    """What the format's reader keeps to find tensors again."""
 
     @property
     def parameters(self) -> int:

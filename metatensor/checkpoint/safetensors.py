@@ -10,9 +10,7 @@ Format: https://github.com/huggingface/safetensors
 from __future__ import annotations
 
 import json
-import mmap
 import os
-import sys
 from collections.abc import Sequence
 from math import prod
 from operator import itemgetter
@@ -20,9 +18,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.source import Source, native, read
 
 if TYPE_CHECKING:
-    from metatensor import Tensor, device
+    from metatensor import Tensor
+    from metatensor.checkpoint.places import Places
 
 __all__ = ["FORMAT", "MAX_HEADER", "Safetensors"]
 
@@ -94,11 +94,12 @@ class Safetensors:
             tensors[tensor] = TensorInfo(DTYPES[kind][1] or kind, tuple(shape), end - begin, header.data + begin)
         return Checkpoint(name, self.name, header.size, tensors, header.metadata)
 
-    def load(self, file: BinaryIO, name: str, target: device) -> dict[str, Tensor]:
-        """The tensors on ``target``."""
+    def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Tensor]:
+        """The tensors, all on the device for what was on the cpu: the format does not say where they were."""
         import metatensor as mt
 
-        start = file.tell()
+        source = Source(file, name)
+        target = place("cpu")
         header = read_header(file, name)
         dtypes = {kind: self._dtype(name, header, kind) for kind in {entry[1] for entry in header.entries}}
         empty = mt.empty
@@ -107,7 +108,7 @@ class Safetensors:
             for tensor, kind, shape, _, _ in (_packed(name, header) if "F4" in dtypes else header.entries)
         }
         if target.type != "meta" and header.size > header.data:
-            self._fill(tensors, header, file, start, target)
+            self._fill(tensors, header, source, target)
         return tensors
 
     def _dtype(self, name: str, header: Header, kind: str) -> Any:
@@ -119,16 +120,16 @@ class Safetensors:
             raise CheckpointError(name, f"tensor {first!r} has dtype {kind}, which metatensor has no counterpart for")
         return getattr(mt, dtype)
 
-    def _fill(self, tensors: dict[str, Tensor], header: Header, file: BinaryIO, start: int, target: device) -> None:
+    def _fill(self, tensors: dict[str, Tensor], header: Header, source: Source, target: Any) -> None:
         """Hand each tensor's bytes, straight from the file, to the device."""
         from metatensor import plugins
 
         backend = plugins.backend(target.type)
-        with _Bytes(file, start, header.size) as source:
+        with source:
             for name, kind, _, begin, end in header.entries:
                 if end > begin:
                     data = source.at(header.data + begin, header.data + end)
-                    backend.from_host(tensors[name], _native(data, DTYPES[kind][0]))
+                    backend.from_host(tensors[name], native(data, DTYPES[kind][0] // 8))
                     del data
 
 
@@ -140,7 +141,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
     start = file.tell()
     size = file.seek(0, os.SEEK_END) - start
     file.seek(start)
-    first = _read(file, 8)
+    first = read(file, 8)
     if len(first) < 8:
         raise CheckpointError(name, f"truncated: {len(first)} bytes, too few for the header's length")
     length = int.from_bytes(first, "little")
@@ -148,7 +149,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
         raise CheckpointError(name, f"the header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
     if length > size - 8:
         raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, the file has {max(size - 8, 0):,} after its length")
-    text = _read(file, length)
+    text = read(file, length)
     if len(text) < length:
         raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, only {len(text):,} could be read")
     try:
@@ -272,64 +273,6 @@ def _packed(file: str, header: Header) -> list[Entry]:
             shape = [*shape[:-1], shape[-1] // 2]
         packed.append((name, kind, shape, begin, end))
     return packed
-
-
-class _Bytes:
-    """Ranges of a file as buffers: mapped where the system can, read where it cannot."""
-
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        self.file = file
-        self.start = start
-        self.whole: memoryview | None = None
-        try:
-            self.map = mmap.mmap(file.fileno(), start + size, access=mmap.ACCESS_READ)
-            self.whole = memoryview(self.map)
-        except (AttributeError, OSError, ValueError):  # not a file of the system's: a BytesIO, a socket, a zip member
-            pass
-
-    def at(self, begin: int, end: int) -> memoryview:
-        if self.whole is not None:
-            return self.whole[self.start + begin : self.start + end]
-        self.file.seek(self.start + begin)
-        data = _read(self.file, end - begin)
-        if len(data) < end - begin:
-            raise OSError(f"the file became shorter while it was read: {end - begin - len(data)} bytes are missing")
-        return memoryview(data)
-
-    def __enter__(self) -> _Bytes:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.whole is not None:
-            try:
-                self.whole.release()
-                self.map.close()
-            except BufferError:  # a device kept a view of it; it goes when that view does
-                pass
-
-
-def _native(data: memoryview, bits: int) -> Any:
-    """The data in this machine's byte order."""
-    if sys.byteorder == "little" or bits <= 8:
-        return data
-    width = bits // 8
-    swapped = bytearray(len(data))
-    for i in range(width):
-        swapped[i::width] = data[width - 1 - i :: width]
-    return swapped
-
-
-def _read(file: BinaryIO, count: int) -> bytes:
-    """``count`` bytes, or fewer at the file's end: a raw file may give less than was asked for at a time."""
-    data = file.read(count)
-    if len(data) == count or not data:
-        return data
-    parts = [data]
-    count -= len(data)
-    while count and (data := file.read(count)):
-        parts.append(data)
-        count -= len(data)
-    return b"".join(parts)
 
 
 def _wrong(file: str, tensor: str, reason: str) -> CheckpointError:

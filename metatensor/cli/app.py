@@ -13,9 +13,10 @@ __all__ = ["app"]
 
 OWN = {
     "check": "Does a model run on meta, within budgets? For CI.",
+    "convert": "Write a checkpoint in another format.",
     "devices": "List devices and plugins, and why a broken one is broken.",
     "estimate": "What a model costs: parameters, FLOPs, memory, shapes.",
-    "inspect": "List the tensors of a checkpoint, from its header alone.",
+    "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",
     "run": "Run a script written for PyTorch, with metatensor in its place.",
 }
 """Our commands, each in the module of its name, with what the overview says of it."""

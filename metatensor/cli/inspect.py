@@ -3,45 +3,197 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
-__all__ = ["command"]
+from metatensor.cli.contents import Module, differences, grouped, sharing, totals
+
+if TYPE_CHECKING:
+    from metatensor.checkpoint import Checkpoint
+
+__all__ = ["command", "describe_summary"]
 
 
 @click.command("inspect")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("path", metavar="PATH", type=click.Path(exists=True))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(file: str, as_json: bool) -> None:
-    """List the tensors of a checkpoint with their dtypes, shapes and bytes. Reads its header alone."""
-    from metatensor.analysis.describe import bytes_text, count_text
+@click.option("--tree", "as_tree", is_flag=True, help="Print the tree of modules with their totals; alike ones in one line.")
+@click.option(
+    "--diff", "other", metavar="OTHER", type=click.Path(exists=True), help="What changed from PATH to OTHER; exits with 1 if anything did."
+)
+@click.option("--values", is_flag=True, help="With --diff: compare the data as well, which reads both files.")
+@click.option("--check", "target", metavar="FILE.py:MODEL", help="Whether this model takes this checkpoint; exits with 1 if not.")
+@click.option("--args", "arguments", default="", metavar="ARGS", help='With --check, arguments for what makes the model: "12, width=768".')
+@click.option("--torch", is_flag=True, help="With --check: the file is written for PyTorch, and metatensor takes its place.")
+@click.option("--prefix", default="", metavar="TEXT", help='With --check: what the checkpoint\'s names begin with ("state_dict.").')
+def command(
+    path: str, as_json: bool, as_tree: bool, other: str | None, values: bool, target: str | None, arguments: str, torch: bool, prefix: str
+) -> None:
+    """List the tensors of a checkpoint: a file of any known format, an index, or a folder. Reads no data.
+
+    \b
+    metatensor inspect model.safetensors --tree
+    metatensor inspect before.pt --diff after.safetensors
+    metatensor inspect checkpoints/step-500 --check model.py:Net --args "width=768"
+    """
+    checkpoint = _opened(path)
+    if other is not None and target is not None:
+        raise click.UsageError("--diff and --check do not go together")
+    if other is not None:
+        _diff(path, checkpoint, other, values, as_json)
+    elif target is not None:
+        _check(checkpoint, target, arguments, torch, prefix, as_json)
+    elif as_json:
+        click.echo(json.dumps(_as_dict(checkpoint), indent=2))
+    else:
+        _print(checkpoint, as_tree)
+
+
+def _opened(path: str) -> Checkpoint:
     from metatensor.checkpoint import CheckpointError, inspect
 
     try:
-        checkpoint = inspect(file)
+        return inspect(path)
     except CheckpointError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror or error}") from None
-    if as_json:
-        click.echo(json.dumps(checkpoint.to_dict(), indent=2))
-        return
+        raise click.ClickException(f"{path}: {error.strerror or error}") from None
+
+
+def _as_dict(checkpoint: Checkpoint) -> dict[str, Any]:
+    found = checkpoint.to_dict()
+    found["dtype_bytes"] = {dtype: nbytes for dtype, _, nbytes in totals(checkpoint)}
+    for name, text in sharing(checkpoint).items():
+        found["tensors"][name]["shares"] = text
+    return found
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 140)
+    return console
+
+
+# The list -------------------------------------------------------------------------
+
+
+def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
+    console = _console()
+    if as_tree:
+        console.print(_tree(grouped(checkpoint), checkpoint.file))
+    else:
+        console.print(_table(checkpoint))
+    for line in describe_summary(checkpoint):
+        console.print(Text(line, style="bold"))
+    for key, value in checkpoint.metadata.items():
+        console.print(Text(f"{key}: {value if len(value) <= 200 else value[:197] + '...'}"))
+
+
+def _table(checkpoint: Checkpoint) -> Table:
+    """A line for each tensor, below one for its module with the module's totals."""
+    shares = sharing(checkpoint)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("tensor", "dtype", "shape"):
         table.add_column(heading, overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)
-    for name, info in checkpoint.tensors.items():
-        table.add_row(Text(name), info.dtype, Text(str(list(info.shape))), f"{info.nbytes:,}")
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 140)
-    console.print(table)
-    dtypes = ", ".join(f"{count_text(count)} {dtype}" for dtype, count in checkpoint.dtypes.items())
-    summary = f"{len(checkpoint.tensors)} tensors, {checkpoint.parameters:,} elements ({dtypes}), {bytes_text(checkpoint.nbytes)}"
-    console.print(Text(f"{summary}; {checkpoint.format}", style="bold"))
-    for key, value in checkpoint.metadata.items():
-        console.print(Text(f"{key}: {value}"))
+    if shares:
+        table.add_column("shared", overflow="fold")
+    more = [""] if shares else []
+    for module in grouped(checkpoint).walk():
+        if not module.tensors:
+            continue
+        indent = ""
+        if module.path:
+            indent = "  "
+            own = sum(info.nbytes for _, info in module.tensors)
+            table.add_row(Text(module.path, style="bold"), "", "", Text(f"{own:,}", style="bold"), *more)
+        for name, info in module.tensors:
+            last = [Text(shares.get(name, ""), style="cyan")] if shares else []
+            table.add_row(Text(indent + name), info.dtype, Text(str(list(info.shape))), f"{info.nbytes:,}", *last)
+    return table
+
+
+def _tree(root: Module, title: str) -> Tree:
+    tree = Tree(Text(title, style="bold"))
+    _branch(tree, root)
+    return tree
+
+
+def _branch(tree: Tree, module: Module) -> None:
+    from metatensor.analysis.describe import bytes_text, count_text
+
+    for names, child in module.folded():
+        times = len(names)
+        label = Text(names[0] if times == 1 else f"{names[0]}-{names[-1]}", style="bold")
+        label.append(f"  {count_text(child.elements * times)} elements, {bytes_text(child.nbytes * times)}", style="dim")
+        if times > 1:
+            label.append(f"  {times} alike", style="cyan")
+        _branch(tree.add(label), child)
+    for name, info in module.tensors:
+        tree.add(Text(f"{name.rpartition('.')[2]}  {info.dtype}{list(info.shape)}"))
+
+
+def describe_summary(checkpoint: Checkpoint) -> list[str]:
+    """How much there is, in all and of each dtype."""
+    from metatensor.analysis.describe import bytes_text, count_text
+
+    rows = totals(checkpoint)
+    kinds = ", ".join(f"{count_text(count)} {dtype}" for dtype, count, _ in rows)
+    line = f"{len(checkpoint.tensors)} tensors, {checkpoint.parameters:,} elements ({kinds}), {bytes_text(checkpoint.nbytes)}"
+    lines = [f"{line}; {checkpoint.format}"]
+    if len(rows) > 1:
+        lines += [f"  {dtype}: {count:,} elements, {bytes_text(nbytes)}" for dtype, count, nbytes in rows]
+    return lines
+
+
+# Comparisons ----------------------------------------------------------------------
+
+
+def _diff(path: str, before: Checkpoint, other: str, values: bool, as_json: bool) -> None:
+    after = _opened(other)
+    found = differences(path, before, other, after, values)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        console = _console()
+        for kind, style, mark in (("removed", "red", "-"), ("added", "green", "+"), ("changed", "yellow", "~"), ("values", "yellow", "~")):
+            for name, text in found[kind].items():
+                console.print(Text(f"{mark} {name}  {text}", style=style))
+        counts = ", ".join(f"{len(found[kind])} {kind}" for kind in ("removed", "added", "changed"))
+        if values:
+            counts += f", {len(found['values'])} with other values"
+        console.print(Text(f"{len(before.tensors)} tensors before, {len(after.tensors)} after: {counts}", style="bold"))
+    raise SystemExit(1 if any(found.values()) else 0)
+
+
+def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, prefix: str, as_json: bool) -> None:
+    from metatensor.checkpoint.into import plan_for
+    from metatensor.cli.request import built
+
+    plan = plan_for(built(target, arguments, torch), checkpoint.tensors, prefix)
+    fits = not (plan.errors or plan.missing or plan.unexpected)
+    if as_json:
+        click.echo(json.dumps({"ok": fits, "missing": plan.missing, "unexpected": plan.unexpected, "errors": plan.errors}, indent=2))
+        raise SystemExit(0 if fits else 1)
+    console = _console()
+    if fits:
+        console.print(Text(f"ok: {target} takes {checkpoint.file}: {len(plan.known)} names", style="green"))
+        raise SystemExit(0)
+    console.print(Text(f"{target} does not take {checkpoint.file}", style="bold red"))
+    for label, names in (("missing in the checkpoint", plan.missing), ("unexpected in the checkpoint", plan.unexpected)):
+        for name in names[:50]:
+            console.print(Text(f"  {label}: {name}"))
+        if len(names) > 50:
+            console.print(Text(f"  {label}: and {len(names) - 50} more"))
+    for error in plan.errors:
+        console.print(Text(f"  {error}"))
+    if hint := plan.hint():
+        console.print(Text(f"The names in the checkpoint begin with {hint!r}: try --prefix {hint}"))
+    raise SystemExit(1)

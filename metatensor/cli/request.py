@@ -14,7 +14,7 @@ from metatensor.analysis.record import Progress
 from metatensor.cli.inputs import InputError, dtype_named, parse_arguments, parse_input
 from metatensor.cli.target import TargetError, build, dtype_default, load_target
 
-__all__ = ["Request", "model_options"]
+__all__ = ["Request", "built", "model_options"]
 
 Budgets = tuple[int | None, int | None, int | None]
 
@@ -30,20 +30,34 @@ class Request(NamedTuple):
     dtype: Any
     torch: bool = False
 
+    def model(self) -> Any:
+        """The model, on meta."""
+        if self.torch:
+            from metatensor import torch_api
+
+            torch_api.install()
+        with mt.device("meta"), dtype_default(self.dtype):
+            return build(load_target(self.target), self.make_args, self.make_kwargs, self.dtype)
+
     def run(self, budgets: Budgets = (None, None, None), progress: Progress | None = None) -> CheckResult:
         """Load the target, build the model on meta and run it. A target that names no model is a usage error."""
         try:
-            if self.torch:
-                from metatensor import torch_api
-
-                torch_api.install()
-            with mt.device("meta"), dtype_default(self.dtype):
-                model = build(load_target(self.target), self.make_args, self.make_kwargs, self.dtype)
+            model = self.model()
         except TargetError as error:
             raise click.UsageError(str(error)) from None
         except Exception as error:
             return build_failure(self.target, error)
         return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
+
+
+def built(target: str, arguments: str, torch: bool = False) -> Any:
+    """The model that a target and its arguments make, on meta. A usage error where they make none."""
+    try:
+        return _request(target, arguments, (), None)._replace(torch=torch).model()
+    except TargetError as error:
+        raise click.UsageError(str(error)) from None
+    except Exception as error:
+        raise click.ClickException(str(build_failure(target, error))) from error
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:

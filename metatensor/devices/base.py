@@ -33,6 +33,9 @@ class DeviceBackend:
     type: str = ""
     """The device type, as in ``mt.device("cpu")``: letters, digits and underscores."""
 
+    dlpack_types: tuple[int, ...] = ()
+    """The places of memory, in DLPack's numbering (`metatensor.devices.dlpack`), that `from_dlpack` takes arrays from."""
+
     def device_count(self) -> int:
         """How many devices of this type can be used now; 0 where the hardware or its driver is missing."""
         return 1
@@ -92,6 +95,13 @@ class DeviceBackend:
         """Fill ``tensor`` (any strides) from ``data``, bytes-like: its elements, of its dtype, in C order."""
         raise NotImplementedError(f"{self._name()} does not implement from_host()")
 
+    def map_host(self, data: memoryview, index: int) -> Any:
+        """A handle to the memory of ``data`` itself, which may be written to; None (the default) where it must be copied.
+
+        For `metatensor.load` with ``mmap``: the memory is a private map of a file, and begins at a multiple of 16 bytes.
+        """
+        return None
+
     def kernel(self, name: str) -> Callable[..., Any] | None:
         """The callable that computes op ``name`` ("add", "max.dim", "nn.functional.conv2d"), or None.
 
@@ -113,7 +123,7 @@ class DeviceBackend:
         raise TypeError(f"numpy: the data of this tensor is on {tensor.device}; copy it with tensor.cpu() first")
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
-        """A DLPack capsule of the tensor; ``options`` are the arguments of ``__dlpack__``."""
+        """A DLPack capsule of the tensor's memory; ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``."""
         raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
 
     def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
@@ -123,6 +133,14 @@ class DeviceBackend:
     def from_dlpack(self, producer: Any, copy: bool | None = None) -> Tensor:
         """A tensor over the memory of a DLPack producer, or with ``copy`` true a copy of it."""
         raise BufferError(f"{self.type} takes no arrays by DLPack")
+
+    def cuda_array_interface(self, tensor: Tensor) -> dict[str, Any]:
+        """What ``__cuda_array_interface__`` says of the tensor. AttributeError (the default) where the memory is not CUDA's."""
+        raise AttributeError(f"__cuda_array_interface__: the data of this tensor is on {tensor.device}")
+
+    def from_cuda_array(self, producer: Any) -> Tensor:
+        """A tensor over the memory of an object with ``__cuda_array_interface__``, where the memory here is CUDA's."""
+        raise BufferError(f"{self.type} takes no arrays of CUDA")
 
     def current_index(self) -> int:
         """The index of the device that is meant where only the type is named."""

@@ -15,11 +15,11 @@ __all__ = ["NAMES", "basic_kernel"]
 
 _ALLOCATIONS = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _CONSTANTS = {
-    **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero", "zero_"), 0),
+    **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero"), 0),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), 1),
 }
 # Ops that fill with one of their arguments, and its place.
-_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "fill_": 1, "scalar_tensor": 0}
+_FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "scalar_tensor": 0}
 
 NAMES = frozenset({*_ALLOCATIONS, "_from_host", *_CONSTANTS, *_FILLS})
 

@@ -31,6 +31,6 @@ def coverage(backend: DeviceBackend) -> list[Coverage]:
                 continue
             name = overload.qualname
             if name not in found:
-                held = find_kernel(name, backend.type) or backend.kernel(name) or DeviceBackend.kernel(backend, name)
+                held = find_kernel(name, backend.type, backend)
                 found[name] = "kernel" if held else "decomposition" if name in TABLE else "missing"
     return [Coverage(name, how) for name, how in sorted(found.items())]

@@ -7,7 +7,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING
 
-from metatensor._core.where import line_of, running_line
+from metatensor._core.where import add_note, line_of, running_line
 
 if TYPE_CHECKING:
     from metatensor.nn.module import Module
@@ -56,7 +56,7 @@ def add_module_note(error: BaseException, module: Module) -> None:
         found = line_of(error.__traceback__) or running_line(sys._getframe(1))
         path.line = None if found is None else f"{found[0]}:{found[1]}"
         path.note = f"in module {path.leaf}" + _at(path.line)
-        _add_note(error, path.note)
+        add_note(error, path.note)
     path.outermost = weakref.ref(module)
     error.module_path = path  # type: ignore[attr-defined]
 
@@ -80,18 +80,9 @@ def _name_within(module: Module, child: Module) -> str | None:
     return None
 
 
-def _add_note(error: Exception, note: str) -> None:
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif hasattr(error, "__notes__"):  # Python 3.10 has no add_note, but later tools read the attribute
-        error.__notes__.append(note)
-    else:
-        error.__notes__ = [note]  # type: ignore[attr-defined]
-
-
 def _replace_note(error: Exception, old: str, new: str) -> None:
     notes = getattr(error, "__notes__", [])
     if old in notes:
         notes[notes.index(old)] = new
     else:
-        _add_note(error, new)
+        add_note(error, new)

@@ -1,8 +1,8 @@
 """Between tensors and Python values: tensor, as_tensor, asarray; item, tolist."""
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of, cpu_device, default_device
-from metatensor._core.dtype cimport DType
+from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.host cimport decode, encode, infer_dtype, measure, read_number
 from metatensor._core.layout cimport preserve_strides, row_major
 from metatensor._core.op cimport (
@@ -108,12 +108,31 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
 
 
 cdef object _array_of(object data):
-    """`data` as an array in NumPy's sense (a shape, strides, a dtype with a name, bytes), or None."""
-    if hasattr(data, "__array_interface__"):
-        return data if hasattr(data, "tobytes") and hasattr(data, "strides") else data.__array__()
-    if hasattr(data, "__array__") and not isinstance(data, type):
-        return data.__array__()
-    return None
+    """`data` as an array in NumPy's sense (a shape, strides, a dtype with a name, bytes), or as a tensor, or None."""
+    cdef bint described = hasattr(data, "__array_interface__")
+    if isinstance(data, type):
+        return None
+    if described and hasattr(data, "tobytes") and hasattr(data, "strides"):
+        return data
+    if described or hasattr(data, "__dlpack__") or hasattr(data, "__cuda_array_interface__"):
+        from metatensor._interchange import from_array
+        return from_array(data)
+    return data.__array__() if hasattr(data, "__array__") else None
+
+
+cdef bint _in_order(object array):
+    """Whether an array, in NumPy's sense, can lend its memory: scalars do not, nor do strides that go back."""
+    return hasattr(array, "__setitem__") and array.dtype.isnative and all([s >= 0 for s in array.strides])
+
+
+cdef inline bint _plain(object data):
+    """Numbers and sequences of Python are no arrays."""
+    return type(data) is list or type(data) is float or type(data) is int or type(data) is tuple
+
+
+cdef Device _place(Tensor t, Device device):
+    """Where data of another library goes: to the default device, unless another is named or it is on an accelerator."""
+    return device if device is not None else default_device() if t.storage.device is cpu_device() else t.storage.device
 
 
 cdef DType _array_dtype(object array):
@@ -159,12 +178,14 @@ cdef Tensor tensor_of(object data, DType dtype, Device device):
     cdef int n
     if isinstance(data, Tensor):
         return <Tensor>data.detach().to(device or (<Tensor>data).storage.device, dtype or (<Tensor>data).dtype, copy=True)
+    if not _plain(data):
+        array = _array_of(data)
+        if isinstance(array, Tensor):
+            return <Tensor>array.to(_place(<Tensor>array, device), dtype or (<Tensor>array).dtype, copy=True)
+        if array is not None:
+            return _from_array(array, dtype, default_device() if device is None else device)
     if device is None:
         device = default_device()
-    if type(data) is not list and type(data) is not float and type(data) is not int and type(data) is not tuple:
-        array = _array_of(data)
-        if array is not None:
-            return _from_array(array, dtype, device)
     n = measure(data, sizes)
     if dtype is None:
         dtype = infer_dtype(data)
@@ -203,17 +224,19 @@ cdef object new_tensor_body(Call* c):
 
 
 cdef Tensor _converted(object data, DType dtype, Device device):
-    """`data` as a tensor, shared where it can be: a tensor that fits, or an array on cpu."""
+    """`data` as a tensor, shared where it can be: a tensor that fits, or an array, of any library, on its device."""
     cdef Tensor t
     if isinstance(data, Tensor):
         t = <Tensor>data
         return <Tensor>t.to(device or t.storage.device, dtype or t.dtype)
-    if device is None:
-        device = default_device()
-    if device is cpu_device() and hasattr(data, "__array_interface__") and getattr(data, "ndim", 0):
-        if data.dtype.isnative and all([s >= 0 for s in data.strides]):
-            _array_dtype(data)
-            t = <Tensor>backend_of(device).adopt(data)
+    if not _plain(data):
+        array = _array_of(data)
+        if isinstance(array, Tensor):
+            t = <Tensor>array
+            return <Tensor>t.to(_place(t, device), dtype or t.dtype)
+        if array is not None and (default_device() if device is None else device) is cpu_device() and _in_order(array):
+            _array_dtype(array)
+            t = <Tensor>backend_of(cpu_device()).adopt(array)
             return t if dtype is None else <Tensor>t.to(dtype)
     return tensor_of(data, dtype, device)
 
@@ -222,21 +245,38 @@ cdef object as_tensor_body(Call* c):
     return _converted(arg(c, 0), _dtype_or_none(c, 1), _device_or_none(c, 2))
 
 
+cdef object _shareable(object data, DType dtype):
+    """`data`, or a tensor over the memory that it has but other functions do not look for: storages and buffers."""
+    if isinstance(data, Storage):
+        from metatensor._storages import as_bytes
+        return as_bytes(data)
+    if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data) or hasattr(data, "__array_interface__"):
+        return data
+    from metatensor._interchange import frombuffer
+    return frombuffer(data, dtype=dtype or default_float())
+
+
+cdef bint _shares(Tensor t, object data) except -1:
+    """Whether a tensor is over the memory of what it was made of."""
+    if isinstance(data, Tensor):
+        return t.storage is (<Tensor>data).storage
+    if _plain(data) or t.storage.data is None:
+        return False
+    array = _array_of(data)
+    if isinstance(array, Tensor):
+        return t.data_ptr() == array.data_ptr()
+    return array is not None and t.data_ptr() == array.__array_interface__["data"][0]
+
+
 cdef object asarray_body(Call* c):
     cdef object data = arg(c, 0), copy = arg(c, 3)
     cdef Tensor t
     if copy is True:
         t = tensor_of(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
     else:
-        if isinstance(data, Storage):
-            from metatensor._storages import as_bytes
-            data = as_bytes(data)
-        elif not isinstance(data, Tensor) and hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
-            from metatensor._interchange import from_dlpack
-            data = from_dlpack(data)
+        data = _shareable(data, _dtype_or_none(c, 1))
         t = _converted(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
-        shared = t is data if isinstance(data, Tensor) else hasattr(data, "__array_interface__")
-        if copy is False and not shared:
+        if copy is False and not _shares(t, data):
             raise ValueError(f"{op_name(c)}(): an alias was asked for with copy=False, but this needs a copy")
         if t.flags & T_REQUIRES_GRAD and not bool_arg(c, 4):
             t = <Tensor>t.detach()

@@ -191,7 +191,7 @@ def classify(op: Any) -> tuple[str, Rule | None]:
     rule = FLOPS.get(name)
     if rule is not None:
         return COUNTED, rule
-    if "::" in name:  # not one of ours: nothing is known unless it was registered
+    if "::" in name and not op.flags & VIEW_FLAG:  # not one of ours: nothing is known unless it was registered
         return GAP, None
     if name in costless.FREE or op.flags & VIEW_FLAG:
         return FREE, None

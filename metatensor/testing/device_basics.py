@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from metatensor._core.device import backend_for
+from metatensor._core.op import registry
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
 from metatensor.devices.array_kit.interchange import contiguous_strides
@@ -210,6 +211,18 @@ def check_synchronize(backend: DeviceBackend, reference: str) -> None:
 
 def check_unknown_kernels(backend: DeviceBackend, reference: str) -> None:
     assert backend.kernel("no_such_op.of_this_name") is None, "kernel() of an unknown op is not None"
+
+
+def check_kernel_names(backend: DeviceBackend, reference: str) -> None:
+    known = {overload.qualname for op in list(registry.values()) for overload in op.functional.overloads}
+    unknown = sorted(name for name in backend.kernel_names() if name not in known and not _comes_later(name))
+    assert not unknown, f"there are kernels for ops that do not exist: {', '.join(unknown)}"
+
+
+def _comes_later(name: str) -> bool:
+    """Whether an op belongs to a namespace of which nothing is there: its package is not imported."""
+    namespace, own, _ = name.partition("::")
+    return bool(own) and not any(op.startswith(namespace + "::") for op in registry)
 
 
 def check_threads(backend: DeviceBackend, reference: str) -> None:

@@ -26,8 +26,8 @@ class Lines:
         infos = {key: checkpoint.TensorInfo("float32", (int(n),), 4 * int(n), 0) for key, n in self._read(file, name).items()}
         return checkpoint.Checkpoint(name, self.name, 0, infos)
 
-    def load(self, file, name, target):
-        return {key: mt.empty(int(n), device=target) for key, n in self._read(file, name).items()}
+    def load(self, file, name, place):
+        return {key: mt.empty(int(n), device=place("cpu")) for key, n in self._read(file, name).items()}
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_plugins_format_by_name_only_for_the_message(lines, tmp_path):
 
 
 def test_the_message_lists_the_formats(lines):
-    with pytest.raises(checkpoint.CheckpointError, match=r"safetensors, lines"):
+    with pytest.raises(checkpoint.CheckpointError, match=r"safetensors, .*PyTorch \(zip\), .*lines"):
         mt.load(io.BytesIO(b"nothing that is known"), "meta")
 
 

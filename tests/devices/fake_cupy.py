@@ -42,6 +42,11 @@ class ndarray(np.ndarray):
     def __dlpack_device__(self):
         return (2, self._fake_device)
 
+    @property
+    def __cuda_array_interface__(self):
+        known = {key: value for key, value in super().__array_interface__.items() if key != "version"}
+        return known | {"version": 3, "stream": 1}
+
 
 MISSING = {
     "numpy": """asmatrix block bmat einsum_path frompyfunc fromregex geomspace geterr histogram_bin_edges insert isnat matvec

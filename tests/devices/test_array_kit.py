@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from devices.fake_cupy import FakeCupy
-from metatensor import plugins
+from metatensor import library, plugins
 from metatensor._core.dtype import dtype_by_name, names
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
@@ -171,13 +171,13 @@ def test_no_kernel(kit):
 def test_tensors_come_as_arrays_and_the_rest_as_it_is(kit, kernel):
     seen = []
 
-    @kernel("take_all")
+    @kernel("kit::take_all")
     def take_all(own, out, *args):
         seen.extend((own, out, *args))
 
     a, b, out = filled(kit, np.arange(3.0)), filled(kit, np.arange(2, dtype=np.int64)), empty(kit, (3,))
     marker = dtype_by_name("int8")
-    assert kit.kernel("take_all")(out, a, [a, b], (1, 2), None, 2.5, marker, [None, b], []) is None
+    assert kit.kernel("kit::take_all")(out, a, [a, b], (1, 2), None, 2.5, marker, [None, b], []) is None
     assert seen[0] is kit and seen[1].dtype == np.float32
     assert [array.dtype for array in (seen[2], *seen[3])] == [np.float64, np.float64, np.int64]
     assert all(isinstance(array, kit.xp.ndarray) for array in (seen[2], *seen[3]))
@@ -187,21 +187,21 @@ def test_tensors_come_as_arrays_and_the_rest_as_it_is(kit, kernel):
 
 
 def test_writing_in_place_and_returning_are_the_same(kit, kernel):
-    @kernel("fill")
+    @kernel("kit::fill")
     def fill(kit, out, input):
         out[...] = input + 1
 
-    @kernel("give")
+    @kernel("kit::give")
     def give(kit, out, input):
         return input + 1
 
-    @kernel("both")
+    @kernel("kit::both")
     def both(kit, out, input):
         out[...] = input + 1
         return out
 
     source = filled(kit, np.arange(6.0).reshape(2, 3))
-    for name in ("fill", "give", "both"):
+    for name in ("kit::fill", "kit::give", "kit::both"):
         out = empty(kit, (2, 3), "float64", strides=(1, 2))
         assert kit.kernel(name)(out, source) is None
         assert values(kit, out).tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -209,23 +209,23 @@ def test_writing_in_place_and_returning_are_the_same(kit, kernel):
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "float16", "bfloat16", "complex64", "complex32", "float8_e5m2"])
 def test_results_are_converted_to_the_output_dtype(kit, kernel, dtype):
-    @kernel("values")
+    @kernel("kit::values")
     def give(kit, out):
         return kit.xp.asarray([0.0, 1.5, 2.75])
 
     out = empty(kit, (3,), dtype)
-    kit.kernel("values")(out)
+    kit.kernel("kit::values")(out)
     expected = {"int32": [0, 1, 2], "uint8": [0, 1, 2], "bool": [False, True, True], "float8_e5m2": [0, 1.5, 3.0]}
     assert values(kit, out).tolist() == expected.get(dtype, [0, 1.5, 2.75])
 
 
 def test_complex_results_in_a_real_output(kit, kernel):
-    @kernel("values")
+    @kernel("kit::values")
     def give(kit, out):
         return kit.xp.asarray([1 + 2j, 3 - 4j])
 
     out = empty(kit, (2,), "int64")
-    kit.kernel("values")(out)
+    kit.kernel("kit::values")(out)
     assert values(kit, out).tolist() == [1, 3]
 
 
@@ -249,23 +249,23 @@ def test_half_precision_is_computed_in_single_and_rounded_once(kit, kernel, dtyp
 
 
 def test_native_kernels_see_what_is_stored(kit, kernel):
-    @kernel("swap", half="native")
+    @kernel("kit::swap", half="native")
     def swap(own, out, input):
         assert input.dtype == own.raw_dtype(dtype_by_name("bfloat16")) == out.dtype
         return input[::-1]
 
     out = empty(kit, (3,), "bfloat16")
-    kit.kernel("swap")(out, filled(kit, np.arange(3.0), "bfloat16"))
+    kit.kernel("kit::swap")(out, filled(kit, np.arange(3.0), "bfloat16"))
     assert values(kit, out).tolist() == [2, 1, 0]
 
 
 def test_several_outputs(kit, kernel):
-    @kernel("minmax", "minmax.partly")
+    @kernel("kit::minmax", "kit::minmax.partly")
     def minmax(kit, out, input):
         out[1][...] = input.argmax()
         return input.max(), None
 
-    for name in ("minmax", "minmax.partly"):
+    for name in ("kit::minmax", "kit::minmax.partly"):
         out = empty(kit, (), "bfloat16"), empty(kit, (), "int64")
         kit.kernel(name)(out, filled(kit, [1.0, 3.0, 2.0], "bfloat16"))
         assert [values(kit, item).tolist() for item in out] == [3.0, 1]
@@ -273,21 +273,21 @@ def test_several_outputs(kit, kernel):
 
 @pytest.mark.parametrize("shape", [(3,), (2, 1), (1, 2, 3), ()])
 def test_a_result_of_the_wrong_shape_names_the_kernel(kit, kernel, shape):
-    @kernel("wrong")
+    @kernel("kit::wrong")
     def wrong(kit, out):
         return kit.xp.zeros(shape)
 
-    with pytest.raises(RuntimeError, match=r"kernel c\w+:wrong of .*test_array_kit> returned shape .* is \(2, 3\)"):
-        kit.kernel("wrong")(empty(kit, (2, 3)))
+    with pytest.raises(RuntimeError, match=r"kernel c\w+:kit::wrong of .*test_array_kit> returned shape .* is \(2, 3\)"):
+        kit.kernel("kit::wrong")(empty(kit, (2, 3)))
 
 
 def test_the_wrong_number_of_results(kit, kernel):
-    @kernel("wrong")
+    @kernel("kit::wrong")
     def wrong(kit, out):
         return (1,)
 
     with pytest.raises(RuntimeError, match="returned 1 values for 2 outputs"):
-        kit.kernel("wrong")((empty(kit, ()), empty(kit, ())))
+        kit.kernel("kit::wrong")((empty(kit, ()), empty(kit, ())))
 
 
 def test_results_whose_shape_depends_on_the_data(kit, kernel):
@@ -296,7 +296,7 @@ def test_results_whose_shape_depends_on_the_data(kit, kernel):
         assert out is None
         return kit.xp.stack(kit.xp.nonzero(input), 1), input[input > 1].copy()
 
-    @kernel("compress", half="native")
+    @kernel("kit::compress", half="native")
     def compress(kit, out, input):
         return input[1:]
 
@@ -305,32 +305,32 @@ def test_results_whose_shape_depends_on_the_data(kit, kernel):
     assert (index.dtype.name, values(kit, index).tolist()) == ("int64", [[0, 1], [1, 0]])
     assert (kept.dtype.name, values(kit, kept).tolist()) == ("bfloat16", [2.0, 3.0])
     assert kept.device == source.device
-    rest = kit.kernel("compress")(None, filled(kit, np.arange(6), "complex32"))
+    rest = kit.kernel("kit::compress")(None, filled(kit, np.arange(6), "complex32"))
     assert (rest.dtype.name, values(kit, rest).tolist()) == ("complex32", [1, 2, 3, 4, 5])
 
 
 def test_errors_of_kernels_come_through(kit, kernel):
-    @kernel("index")
+    @kernel("kit::index")
     def index(kit, out):
         raise IndexError("index 5 is out of range")
 
     with pytest.raises(IndexError, match="index 5"):
-        kit.kernel("index")(empty(kit, ()))
+        kit.kernel("kit::index")(empty(kit, ()))
 
 
 def test_kernels_do_not_warn(kit, kernel, recwarn):
-    @kernel("divide")
+    @kernel("kit::divide")
     def divide(kit, out, input):
         return 1 / input
 
-    @kernel("nested")
+    @kernel("kit::nested")
     def nested(own, out, input):
-        own.kernel("divide")(inner, source)
+        own.kernel("kit::divide")(inner, source)
         return 0 / input
 
     source, inner, out = filled(kit, np.zeros(3)), empty(kit, (3,)), empty(kit, (3,))
-    kit.kernel("divide")(out, source)
-    kit.kernel("nested")(out, source)
+    kit.kernel("kit::divide")(out, source)
+    kit.kernel("kit::nested")(out, source)
     if kit.on_host:
         assert not recwarn.list
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
@@ -351,23 +351,52 @@ def test_a_foreign_tensor_is_brought_over(kernel):
 
 def test_registering_twice_raises():
     table = KernelTable("mine", parent=TABLE)
-    table.kernel("a", "b")(test_no_kernel)
-    with pytest.raises(RuntimeError, match="mine already has a kernel for 'b', from .*test_array_kit"):
-        table.kernel("b")(test_no_kernel)
+    table.kernel("mul", "max.dim")(test_no_kernel)
+    with pytest.raises(RuntimeError, match="mine already has a kernel for 'max.dim', from .*test_array_kit"):
+        table.kernel("max.dim")(test_no_kernel)
     with pytest.raises(ValueError, match="half must be one of"):
-        table.kernel("c", half="nope")
+        table.kernel("add", half="nope")
     with pytest.raises(TypeError, match="at least one"):
         table.kernel()
-    assert table.names() == {"a", "b"}
+    assert table.names() == {"mul", "max.dim"}
+    table.kernel("mul", override=True)(test_registering_twice_raises)
+    assert table.find("mul").function is test_registering_twice_raises
+
+
+@pytest.mark.parametrize("name, message", [
+    ("nn.functional.con2d", "no op of that name; did you mean 'nn.functional.conv2d' or"),
+    ("max.dimension", "no op of that name"),
+    ("absolute", "which is computed by 'abs'"),
+    ("add_", "which is computed by 'add'"),
+])
+def test_names_of_no_op_are_refused(name, message):
+    table = KernelTable("mine")
+    with pytest.raises(ValueError, match=f"test_array_kit has a kernel for '{name}', .*{message}"):
+        table.kernel(name)(test_no_kernel)
+    with pytest.raises(ValueError):
+        table.kernel("mul", name)(test_no_kernel)
+    assert table.names() == set()
+
+
+def test_names_of_ops_of_ones_own():
+    """They may come later; where there are others of the namespace, they are held to be all of them."""
+    table = KernelTable("mine")
+    table.kernel("kit_later::twice")(test_no_kernel)
+    library.define("kit_later::thrice(Tensor x) -> Tensor")
+    with pytest.raises(ValueError, match="'kit_later::twce'"):
+        table.kernel("kit_later::twce")(test_no_kernel)
+    table.kernel("kit_later::thrice")(test_no_kernel)
 
 
 def test_own_kernels_come_before_the_parents(kernel):
-    kernel("a", "b")(test_no_kernel)
+    kernel("mul", "max.dim")(test_no_kernel)
     table = KernelTable("mine", parent=TABLE)
-    table.kernel("a")(test_registering_twice_raises)
-    assert table.find("a").function is test_registering_twice_raises
-    assert table.find("b").function is test_no_kernel
-    assert table.find("c") is None
+    with pytest.raises(RuntimeError, match="mine already has a kernel for 'mul', from .*override=True"):
+        table.kernel("mul")(test_registering_twice_raises)
+    table.kernel("mul", override=True)(test_registering_twice_raises)
+    assert table.find("mul").function is test_registering_twice_raises
+    assert table.find("max.dim").function is test_no_kernel
+    assert table.find("add") is None
 
 
 # Memory ----------------------------------------------------------------------------------
@@ -421,12 +450,12 @@ def test_out_of_memory(kit, nbytes):
 
 
 def test_out_of_memory_in_a_kernel(kit, kernel):
-    @kernel("huge")
+    @kernel("kit::huge")
     def huge(kit, out):
         return kit.xp.empty(1 << 60, np.uint8)
 
-    with pytest.raises(OutOfMemoryError, match="to compute huge"):
-        kit.kernel("huge")(empty(kit, (2,)))
+    with pytest.raises(OutOfMemoryError, match="to compute kit::huge"):
+        kit.kernel("kit::huge")(empty(kit, (2,)))
 
 
 def test_devices_that_do_not_exist():

@@ -142,6 +142,8 @@ def test_array_protocol():
     assert np.asarray(tensor, np.int32).tolist() == [0, 1, 2]
     assert np.array(tensor, copy=True).ctypes.data != tensor.data_ptr()
     with pytest.raises(ValueError, match="needs a copy"):
+        tensor.__array__(np.int32, copy=False)
+    with pytest.raises(ValueError, match="avoid copy"):
         np.asarray(tensor, np.int32, copy=False)
     assert (np.ones(3) + np.asarray(tensor)).tolist() == [1, 2, 3]
 

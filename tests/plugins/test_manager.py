@@ -12,6 +12,7 @@ import pytest
 from metatensor import plugins
 from metatensor.devices.base import DeviceBackend
 from metatensor.hookspecs import hookimpl
+from metatensor.library import define
 
 
 class Entry:
@@ -237,21 +238,21 @@ def test_formats_are_named_once(monkeypatch):
 
 
 def test_one_plugin_in_two_groups():
-    both = Plugin(**vars(plugin(Toy())), **vars(plugin("op", hook="metatensor_ops")))
+    both = Plugin(**vars(plugin(Toy())), **vars(plugin("command", hook="metatensor_commands")))
     entry = Entry("toy", both)
-    found = plugins.PluginManager(lambda group: [entry] if group in ("metatensor.devices", "metatensor.ops") else [], ())
+    found = plugins.PluginManager(lambda group: [entry] if group in ("metatensor.devices", "metatensor.commands") else [], ())
     assert found.backend("toy").type == "toy"
-    assert found.load("ops") == {"toy": ["op"]}
+    assert found.load("commands") == {"toy": ["command"]}
 
 
 def test_load_ops(monkeypatch):
-    acme = Entry("acme", plugin("rope", hook="metatensor_ops"))
-    other = Entry("other", plugin("op", hook="metatensor_ops"))
+    acme = Entry("load_acme", plugin(define("load_acme::rope() -> ()"), hook="metatensor_ops"))
+    other = Entry("load_other", plugin(define("load_other::op() -> ()"), hook="metatensor_ops"))
     monkeypatch.setattr(plugins, "_manager", manager(acme, other, group="ops"))
     assert plugins.load_ops("nothing") == []
-    assert plugins.load_ops("acme") == ["acme"]
+    assert plugins.load_ops("load_acme") == ["load_acme"]
     assert (acme.loads, other.loads) == (1, 0)
-    assert plugins.load_ops() == ["acme", "other"]
+    assert plugins.load_ops() == ["load_acme", "load_other"]
     assert acme.loads == 1
 
 

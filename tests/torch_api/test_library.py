@@ -62,6 +62,21 @@ def test_without_a_fake_function_it_runs_for_its_metadata_once(name):
     assert counted(mt.zeros(3)).tolist() == [1.0, 1.0, 1.0] and len(runs) == 1
 
 
+def test_a_size_that_depends_on_the_data(name):
+    @library.custom_op(name, mutates_args=())
+    def positive(x: mt.Tensor) -> mt.Tensor:
+        return x[x > 0]
+
+    @positive.register_fake
+    def _(x):
+        return x.new_empty((library.get_ctx().new_dynamic_size(),))
+
+    assert positive(mt.tensor([1.0, -1.0, 2.0])).tolist() == [1.0, 2.0]
+    with pytest.raises(mt.DataDependentError):
+        positive(mt.empty(3, device="meta"))
+    assert library.opcheck(positive, (mt.tensor([1.0, -1.0, 2.0]),)) == {"test_faketensor": "SUCCESS"}
+
+
 def test_a_library(name):
     space, _, short = name.partition("::")
     lib = library.Library(space, "FRAGMENT")

@@ -154,6 +154,14 @@ class ArrayBackend(DeviceBackend):
         """Whether `share` made the handle."""
         return isinstance(handle, mmap.mmap) or not self.on_host
 
+    def map_host(self, data: memoryview, index: int) -> Any:
+        """On the host the memory itself."""
+        if not self.on_host:
+            return None
+        flat = np.frombuffer(data, _UINT8)
+        self._foreign[id(flat)] = flat
+        return flat
+
     def data_ptr(self, handle: Any) -> int:
         """The address of the first byte."""
         return self.flat(handle).ctypes.data if self.on_host else handle.data.ptr
@@ -271,14 +279,16 @@ class ArrayBackend(DeviceBackend):
         return self.asarray(tensor)
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
-        """A DLPack capsule of the tensor, zero-copy; ``options`` are those of ``__dlpack__``.
+        """A DLPack capsule of the tensor, zero-copy; ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``.
 
-        BufferError for dtypes that DLPack does not have.
+        BufferError for dtypes that DLPack does not have, and for a stream on the host.
         """
         name, fmt = tensor.dtype.name, self.format(tensor.dtype)
         if fmt.opaque and name not in interchange.DLPACK_CODES:
             raise BufferError(f"DLPack has no type for {name}")
         given = {option: value for option, value in options.items() if value is not None}
+        if self.on_host and given.pop("stream", -1) != -1:  # -1: nothing is to be waited for
+            raise BufferError(f"{self.type} has no streams, so stream must be None or -1, got {options['stream']!r}")
         return interchange.export(self.asarray(tensor), name, fmt.raw, **given)
 
     def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
@@ -288,7 +298,7 @@ class ArrayBackend(DeviceBackend):
 
     def from_dlpack(self, producer: Any, copy: bool | None = None) -> Tensor:
         """A tensor over a DLPack producer's memory; a copy of it where ``copy`` is true."""
-        relabelled = interchange.Relabelled(producer)
+        relabelled = interchange.Relabelled(producer, False if copy is False else None)
         array = self.xp.from_dlpack(relabelled)
         dtype = None
         if relabelled.name is not None:

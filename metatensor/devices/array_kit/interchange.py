@@ -6,10 +6,11 @@ integers of the same size, and the type code in the capsule (DLPack 1.1, `DLData
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
+
+from metatensor.devices.dlpack import tensor_in
 
 __all__ = ["DLPACK_CODES", "Relabelled", "as_stored", "export", "flat_of"]
 
@@ -23,56 +24,47 @@ DLPACK_CODES = {
 _NAMES = {code: name for name, code in DLPACK_CODES.items()}
 _UNSIGNED = 1
 
-# Where the dtype (uint8 code, uint8 bits, uint16 lanes) lies: after the data pointer, the device and ndim, in a
-# managed tensor that, in the versioned kind, begins with its version, context, deleter and flags.
-_DTYPE_OFFSET = {b"dltensor": 20, b"dltensor_versioned": 32 + 20}
-
-
-class _DataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-def _data_type(capsule: Any) -> _DataType:
-    """The dtype field of a capsule, in place. BufferError for what is no DLPack capsule, or a used one."""
-    api = ctypes.pythonapi
-    api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    for name, offset in _DTYPE_OFFSET.items():
-        if api.PyCapsule_IsValid(capsule, name):
-            return _DataType.from_address(api.PyCapsule_GetPointer(capsule, name) + offset)
-    raise BufferError(f"expected a DLPack capsule that is not used yet, got {capsule!r}")
-
 
 def export(array: Any, name: str, raw: Any, **options: Any) -> Any:
     """A DLPack capsule of ``array``, which holds dtype ``name`` stored as ``raw``; ``options`` go to its library."""
     code = DLPACK_CODES.get(name)
     if code is None:
-        return array.__dlpack__(**options)
-    carrier = array.view(np.dtype(f"u{raw.itemsize}"))
-    capsule = carrier.__dlpack__(**options)
-    field = _data_type(capsule)
+        return _capsule(array, options)
+    capsule = _capsule(array.view(np.dtype(f"u{raw.itemsize}")), options)
+    field = tensor_in(capsule).dtype
     field.code, field.bits, field.lanes = code
     return capsule
+
+
+def _capsule(producer: Any, options: dict[str, Any]) -> Any:
+    """What ``producer.__dlpack__`` gives; producers of before DLPack 1 are asked without what they do not know."""
+    try:
+        return producer.__dlpack__(**options)
+    except TypeError:
+        known = {key: value for key, value in options.items() if key == "stream"}
+        if known == options:
+            raise
+        return producer.__dlpack__(**known)
 
 
 class Relabelled:
     """A DLPack producer whose capsules come with dtypes that array libraries accept.
 
     After its ``__dlpack__`` was called, ``name`` is the dtype that the capsule had, where it was one of
-    `DLPACK_CODES`; else None.
+    `DLPACK_CODES`; else None. With ``copy`` false the producer is told not to copy.
     """
 
-    def __init__(self, producer: Any) -> None:
+    def __init__(self, producer: Any, copy: bool | None = None) -> None:
         self.producer = producer
+        self.options = {} if copy is None else {"copy": copy}
         self.name: str | None = None
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.producer.__dlpack_device__()
 
     def __dlpack__(self, **options: Any) -> Any:
-        capsule = self.producer.__dlpack__(**options)
-        field = _data_type(capsule)
+        capsule = _capsule(self.producer, options | self.options)
+        field = tensor_in(capsule).dtype
         self.name = _NAMES.get((field.code, field.bits, field.lanes))
         if self.name is not None:
             field.code, field.bits, field.lanes = _UNSIGNED, field.bits * field.lanes, 1

@@ -43,8 +43,8 @@ class Kernel:
 class KernelTable:
     """Kernels by op name, optionally over a ``parent`` that is asked for the names this one lacks.
 
-    ``owner`` names the table in messages. A second kernel for one name in one table raises `RuntimeError`;
-    shadowing a name of the parent is what a table with a parent is for.
+    ``owner`` names the table in messages. A second kernel for one name, here or in the parent, raises `RuntimeError`
+    unless ``override=True`` says that it replaces the first.
     """
 
     def __init__(self, owner: str, parent: KernelTable | None = None) -> None:
@@ -52,10 +52,11 @@ class KernelTable:
         self.parent = parent
         self.entries: dict[str, Kernel] = {}
 
-    def kernel(self, *names: str, half: str = "upcast") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def kernel(self, *names: str, half: str = "upcast", override: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register the decorated function for each of ``names``, and return it as it is.
 
-        A name is an op's qualified one: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``. With
+        A name is an op's qualified one: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``; ValueError for one that no
+        op has. (An op of one's own, ``"acme::rope"``, may come later, unless others of its namespace are there.) With
         ``half="upcast"`` arrays of half precision come and go as float32 (complex64); with ``half="native"``
         they come as they are stored. With ``half="tensors"`` the kernel is given tensors in place of arrays, all of
         them, and fills ``out`` by methods of the kit.
@@ -68,12 +69,16 @@ class KernelTable:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             owner = getattr(function, "__module__", None) or self.owner
             for name in names:
-                taken = self.entries.get(name)
+                _check_name(name, owner)
+                taken = None if override else self.entries.get(name) or (self.parent and self.parent.find(name))
                 if taken is not None:
                     raise RuntimeError(
-                        f"{self.owner} already has a kernel for {name!r}, from {taken.owner}; {owner} defines a second"
+                        f"{self.owner} already has a kernel for {name!r}, from {taken.owner}; {owner} defines a second. "
+                        "If it is to replace the first, say override=True"
                     )
+            for name in names:
                 self.entries[name] = Kernel(function, half, owner)
+                _forget(name)
             return function
 
         return register
@@ -89,6 +94,39 @@ class KernelTable:
         """Every op name that `find` answers."""
         inherited = self.parent.names() if self.parent is not None else set()
         return inherited | set(self.entries)
+
+
+def _check_name(name: str, owner: str) -> None:
+    """ValueError for a name that is certainly no op's."""
+    from metatensor._core.op import registry
+
+    if not registry:
+        return  # the core is being imported
+    namespace, own, _ = name.partition("::")
+    if own and not any(known.startswith(namespace + "::") for known in registry):
+        return  # a plugin's, and not loaded yet
+    op, stem = registry.get(name), name.rpartition(".")[0]
+    if op is not None and op.name == name and op.functional is op:
+        return
+    if op is None and stem in registry and any(overload.qualname == name for overload in registry[stem].overloads):
+        return
+    if op is not None:
+        raise ValueError(f"{owner} has a kernel for {name!r}, which is computed by {op.functional.name!r}: give it that name")
+    import difflib
+
+    near = difflib.get_close_matches(name, [*registry], 3)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise ValueError(f"{owner} has a kernel for {name!r}, but there is no op of that name{hint}")
+
+
+def _forget(name: str) -> None:
+    """Let an op that is in use ask for its kernel again."""
+    from metatensor._core.execute import forget_kernels
+    from metatensor._core.op import registry
+
+    op = registry.get(name) or registry.get(name.rpartition(".")[0])
+    if op is not None:
+        forget_kernels(op)
 
 
 class _KitTable(KernelTable):

@@ -18,6 +18,7 @@ import metatensor as mt
 from metatensor import library as core
 from metatensor._core.op import registry
 from metatensor._core.schema import parse
+from metatensor._hints import infer_arguments
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck",
@@ -45,12 +46,17 @@ class _Record:
     def meta(self, *args: Any, **kwargs: Any) -> Any:
         """The meta function: what the fake function gives; else what running gives, kept for `compute`."""
         _run.outcome = None
-        if self.fake is not None:
-            return self.fake(*args, **kwargs)
         tensors = list(_tensors((args, kwargs)))
         kind = next((t.device.type for t in tensors), "cpu")
         function = self.kernels.get(kind, self.kernels.get(None))
-        if function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
+        if self.fake is not None:
+            try:
+                return self.fake(*args, **kwargs)
+            except mt.DataDependentError:
+                if function is None or any(t.untyped_storage().data is None for t in tensors):
+                    raise
+                # There is data, so that running it says what the fake function cannot.
+        elif function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
             raise NotImplementedError(
                 f"{self.name}: there is nothing that says what it gives for tensors on {kind}; "
                 f"use @torch.library.register_fake({self.name!r})"
@@ -266,10 +272,8 @@ def get_ctx() -> FakeContext:
 def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any = (), op_name: str | None = None) -> str:
     """The schema of a function with annotated parameters, without a name or with ``op_name``."""
     mutated = _mutated(prototype_function, mutates_args)
-    text = core.infer_schema(prototype_function, "ns::name", mutated)
     returns = _returns(typing.get_type_hints(prototype_function).get("return", inspect.Parameter.empty))
-    head = text[len("ns::name") :].rpartition(" -> ")[0]
-    return f"{op_name or ''}{head} -> {returns}"
+    return f"{op_name or ''}({infer_arguments(prototype_function, op_name or 'infer_schema', mutated)}) -> {returns}"
 
 
 def _mutated(function: Callable[..., Any], mutates_args: Any) -> tuple[str, ...]:

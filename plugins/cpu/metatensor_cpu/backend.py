@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from metatensor.devices.array_kit import ArrayBackend
+from metatensor.devices.dlpack import DLDeviceType
 from metatensor_cpu.kernels import TABLE
 
 # What the installed ml_dtypes has; the kit stores the others as bits.
@@ -20,6 +21,8 @@ SMALL_FLOATS = {
 
 class CpuBackend(ArrayBackend):
     """One device, the host. Its arrays are what `Tensor.numpy` and `from_numpy` share."""
+
+    dlpack_types = (DLDeviceType.kDLCPU, DLDeviceType.kDLCUDAHost, DLDeviceType.kDLROCMHost)
 
     def __init__(self) -> None:
         super().__init__("cpu", np, dtypes=SMALL_FLOATS, special="scipy.special", table=TABLE)

@@ -8,6 +8,7 @@ from typing import Any
 from metatensor.devices.array_kit import ArrayBackend
 from metatensor.devices.array_kit.memory import Ledger
 from metatensor.devices.array_kit.registry import KIT, KernelTable
+from metatensor.devices.dlpack import DLDeviceType
 from metatensor_cuda.driver import import_cupy, probe
 
 __all__ = ["TABLE", "CudaBackend", "kernel"]
@@ -18,6 +19,8 @@ kernel = TABLE.kernel
 
 class CudaBackend(ArrayBackend):
     """All GPUs of this process. ``cupy`` is for tests: the library to use in CuPy's stead."""
+
+    dlpack_types = (DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAManaged)
 
     def __init__(self, cupy: Any = None) -> None:
         self._missing = ""
@@ -109,6 +112,30 @@ class CudaBackend(ArrayBackend):
 
     def _ledger(self, index: int) -> Ledger:
         return self._ledgers.setdefault(index, Ledger())
+
+    # Interchange ------------------------------------------------------------------
+
+    def dlpack(self, tensor: Any, **options: Any) -> Any:
+        with self._on(tensor.device.index):
+            return super().dlpack(tensor, **options)
+
+    def from_dlpack(self, producer: Any, copy: bool | None = None) -> Any:
+        with self._on(int(producer.__dlpack_device__()[1])):
+            return super().from_dlpack(producer, copy)
+
+    def cuda_array_interface(self, tensor: Any) -> dict[str, Any]:
+        """CuPy's description of the memory, its stream included; dtypes that CuPy lacks are bytes of that size."""
+        with self._on(tensor.device.index):
+            known = dict(self.asarray(tensor).__cuda_array_interface__)
+        fmt = self.format(tensor.dtype)
+        if fmt.opaque or (fmt.half and fmt.raw.kind == "u"):
+            known["typestr"] = f"<V{tensor.itemsize}"
+            known["descr"] = [("", known["typestr"])]
+        return known
+
+    def from_cuda_array(self, producer: Any) -> Any:
+        array = self.xp.asarray(producer)
+        return self.adopt(array, device=self.device_of(array))
 
     # Work, each on the device where its tensors are ---------------------------------
 

@@ -1,28 +1,11 @@
 """Tensors to and from DLPack."""
 
-import enum
 from typing import Any
 
 from metatensor import from_dlpack
+from metatensor.devices.dlpack import DLDeviceType
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
-
-
-class DLDeviceType(enum.IntEnum):
-    """The device types of the DLPack standard."""
-
-    kDLCPU = 1
-    kDLCUDA = 2
-    kDLCUDAHost = 3
-    kDLOpenCL = 4
-    kDLVulkan = 7
-    kDLMetal = 8
-    kDLVPI = 9
-    kDLROCM = 10
-    kDLROCMHost = 11
-    kDLExtDev = 12
-    kDLCUDAManaged = 13
-    kDLOneAPI = 14
 
 
 def to_dlpack(tensor: Any) -> Any:

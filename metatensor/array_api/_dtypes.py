@@ -1,0 +1,241 @@
+"""Dtypes of the standard: which there are, of which kind, and how they promote.
+
+The standard promotes by dtype alone, whatever the number of dimensions; operators of tensors follow PyTorch, for which
+a tensor without dimensions counts less. So the functions of this namespace bring their arguments to one dtype first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import metatensor as mt
+
+__all__ = [
+    "DTYPES", "array", "astype", "can_cast", "default_dtype", "finfo", "floating", "iinfo", "isdtype", "of_kind", "pair",
+    "result_type", "sum_dtype", "together",
+]  # fmt: skip
+
+_SIGNED = ("int8", "int16", "int32", "int64")
+_UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+# Kind to the standard's dtypes, in the standard's words.
+KINDS: dict[str, tuple[str, ...]] = {
+    "bool": ("bool",),
+    "signed integer": _SIGNED,
+    "unsigned integer": _UNSIGNED,
+    "integral": _SIGNED + _UNSIGNED,
+    "real floating": ("float32", "float64"),
+    "complex floating": ("complex64", "complex128"),
+    "numeric": (*_SIGNED, *_UNSIGNED, "float32", "float64", "complex64", "complex128"),
+}
+# What metatensor has beyond the standard and counts to a kind.
+_MORE = {"real floating": ("float16", "bfloat16"), "complex floating": ("complex32",)}
+DTYPES: dict[str, Any] = {name: getattr(mt, name) for name in ("bool", *KINDS["numeric"])}
+
+
+def _wide_promotions() -> dict[tuple[Any, Any], Any]:
+    """The promotions of wide unsigned integers, which PyTorch does not define."""
+    table = {}
+    for i, unsigned in enumerate(_UNSIGNED):
+        for j, other in enumerate(_UNSIGNED):
+            table[unsigned, other] = _UNSIGNED[max(i, j)]
+        for j, signed in enumerate(_SIGNED):
+            if max(i + 1, j) < len(_SIGNED):  # nothing holds both uint64 and a signed integer
+                table[unsigned, signed] = table[signed, unsigned] = _SIGNED[max(i + 1, j)]
+        for other in ("bool", "complex64", "complex128"):
+            table[unsigned, other] = table[other, unsigned] = unsigned if other == "bool" else other
+    return {(DTYPES[a], DTYPES[b]): DTYPES[c] for (a, b), c in table.items()}
+
+
+_WIDE = _wide_promotions()
+
+
+def _join(a: Any, b: Any) -> Any:
+    if a is b:
+        return a
+    found = _WIDE.get((a, b))
+    if found is not None:
+        return found
+    try:
+        return mt.promote_types(a, b)
+    except RuntimeError:
+        raise TypeError(f"{a.name} and {b.name} have no common dtype") from None
+
+
+def default_dtype(number: Any) -> Any:
+    """The dtype of a Python number by itself."""
+    if isinstance(number, bool):
+        return mt.bool
+    if isinstance(number, int):
+        return mt.int64
+    if isinstance(number, float):
+        return mt.get_default_dtype()
+    if isinstance(number, complex):
+        return mt.get_default_dtype().to_complex()
+    raise TypeError(f"expected a tensor or a Python number, got {type(number).__name__}")
+
+
+def _with_number(dtype: Any, number: Any) -> Any:
+    """The dtype of an operation on a tensor of `dtype` and a Python number: the tensor's, unless its kind is lower."""
+    own = default_dtype(number)
+    if own is mt.bool or dtype.is_complex:
+        return dtype
+    if own.is_complex:
+        return dtype.to_complex() if dtype.is_floating_point else own
+    if dtype.is_floating_point:
+        return dtype
+    if own.is_floating_point:
+        return own
+    return own if dtype is mt.bool else dtype
+
+
+def result_type(*arrays_and_dtypes: Any) -> Any:
+    """The dtype to which tensors, dtypes and Python numbers promote; at least one must be a tensor or a dtype.
+
+    TypeError where there is none (uint64 with a signed integer).
+    """
+    dtype, numbers = None, []
+    for given in arrays_and_dtypes:
+        if isinstance(given, mt.Tensor):
+            given = given.dtype
+        if isinstance(given, mt.dtype):
+            dtype = given if dtype is None else _join(dtype, given)
+        else:
+            numbers.append(given)
+    if dtype is None:
+        raise ValueError("result_type: at least one tensor or dtype is needed")
+    for number in numbers:
+        dtype = _with_number(dtype, number)
+    return dtype
+
+
+def array(x: Any, name: str = "x") -> Any:
+    """`x`, which must be a tensor."""
+    if not isinstance(x, mt.Tensor):
+        raise TypeError(f"argument {name} must be a tensor, got {type(x).__name__}")
+    return x
+
+
+def _as(x: Any, like: Any, dtype: Any) -> Any:
+    if isinstance(x, mt.Tensor):
+        return x if x.dtype is dtype else x.to(dtype)
+    return like.new_full((), x, dtype=dtype)
+
+
+def pair(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Two operands, one of them perhaps a number, as tensors of their common dtype."""
+    if isinstance(x1, mt.Tensor) and isinstance(x2, mt.Tensor) and x1.dtype is x2.dtype:
+        return x1, x2
+    like = x1 if isinstance(x1, mt.Tensor) else array(x2, "x1 or x2")
+    dtype = result_type(x1, x2)
+    return _as(x1, like, dtype), _as(x2, like, dtype)
+
+
+def together(tensors: Any) -> list[Any]:
+    """Some tensors, in their common dtype."""
+    tensors = [array(x, f"arrays[{i}]") for i, x in enumerate(tensors)]
+    if not tensors:
+        return []
+    dtype = result_type(*tensors)
+    return [x if x.dtype is dtype else x.to(dtype) for x in tensors]
+
+
+def floating(x: Any) -> Any:
+    """`x` where it is floating-point or complex, else in the default dtype."""
+    return array(x) if x.dtype.is_floating_point or x.dtype.is_complex else x.to(mt.get_default_dtype())
+
+
+def sum_dtype(x: Any, dtype: Any) -> Any:
+    """The dtype in which elements of `x` are summed or multiplied: 64 bits for integers, unless one is given."""
+    if dtype is not None:
+        return dtype
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        return x.dtype
+    return mt.uint64 if x.dtype.name in _UNSIGNED else mt.int64
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """`x` in another dtype, on `device`; with `copy` false `x` itself where nothing changes.
+
+    TypeError for complex numbers as real ones: take their `real` or `imag` part.
+    """
+    if array(x).dtype.is_complex and not (dtype.is_complex or dtype is mt.bool):
+        raise TypeError(f"astype: {x.dtype.name} does not become {dtype.name}; take the real or the imaginary part")
+    return x.to(x.device if device is None else device, dtype, copy=copy)
+
+
+def of_kind(kind: Any, more: bool = False) -> tuple[str, ...]:
+    """Names of the dtypes of a kind; with `more`, of those beyond the standard, too. ValueError for an unknown one."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of dtype {kind!r}; expected one of {', '.join(map(repr, KINDS))}")
+    extra = [n for name, names in _MORE.items() if more and kind in (name, "numeric") for n in names]
+    return (*KINDS[kind], *extra)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether `dtype` is the dtype `kind`, of the kind of that name, or one of several.
+
+    Kinds: 'bool', 'signed integer', 'unsigned integer', 'integral', 'real floating' (float16 and bfloat16, too),
+    'complex floating', 'numeric'. ValueError for other names.
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    if isinstance(kind, mt.dtype):
+        return dtype is kind
+    if not isinstance(kind, str):
+        raise TypeError(f"isdtype: expected a dtype, the name of a kind, or a tuple of those, got {kind!r}")
+    return dtype.name in of_kind(kind, more=True)
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether the dtype `from_`, or that of a tensor, promotes to `to`."""
+    source = from_.dtype if isinstance(from_, mt.Tensor) else from_
+    if not isinstance(source, mt.dtype) or not isinstance(to, mt.dtype):
+        raise TypeError("can_cast: expected a dtype or a tensor, and a dtype")
+    if source is to:
+        return True
+    if (source is mt.bool) or (to.is_floating_point or to.is_complex) and not (source.is_floating_point or source.is_complex):
+        return False  # no promotion between bools, integers and floating-point numbers
+    try:
+        return bool(_join(source, to) is to)
+    except TypeError:
+        return False
+
+
+@dataclass(frozen=True)
+class finfo_object:
+    """Limits of a floating-point dtype, or of the parts of a complex one."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class iinfo_object:
+    """Limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: Any
+
+
+def _limits(found: Callable[[Any], Any], type: Any) -> Any:
+    return found(type.dtype if isinstance(type, mt.Tensor) else type)
+
+
+def finfo(type: Any, /) -> finfo_object:
+    """Limits of a floating-point or complex dtype, or that of a tensor. TypeError for others."""
+    found = _limits(mt.finfo, type)
+    return finfo_object(found.bits, found.eps, found.max, found.min, found.smallest_normal, getattr(mt, found.dtype))
+
+
+def iinfo(type: Any, /) -> iinfo_object:
+    """Limits of an integer dtype, or that of a tensor. TypeError for others."""
+    found = _limits(mt.iinfo, type)
+    return iinfo_object(found.bits, found.max, found.min, getattr(mt, found.dtype))

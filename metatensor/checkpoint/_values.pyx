@@ -1,0 +1,263 @@
+"""What a pickle's machine works with: names in place of values, keys it may hash, and a survey of what it made."""
+cimport cython
+from collections import Counter, OrderedDict, defaultdict
+from cpython.object cimport PyObject
+
+cdef extern from "Python.h":
+    long long as_long_long "PyLong_AsLongLongAndOverflow"(object n, int* overflow) except? -1
+    Py_ssize_t refcount "Py_REFCNT"(PyObject* p)
+
+MAX_DEPTH = 200
+"""How deep containers of a result may be nested."""
+MAX_WALK = 10_000_000
+"""How many steps a walk of a result may take that visits what is shared again each time."""
+MAX_KEY = 256
+"""How many items a tuple that is a key may have, those of tuples in it included."""
+MAX_KEY_BITS = 4096
+
+cdef type ODICT = OrderedDict
+cdef type COUNTER = Counter
+cdef type DEFAULTDICT = defaultdict
+
+
+cdef class Marker:
+    pass
+
+
+cdef class Known(Marker):
+    """A name that pickles may use.
+
+    ``call(machine, args)`` is what calling it comes to; without it, it may only be named. ``value`` is what it means
+    as a value; ``new`` tells that NEWOBJ may call it too. With ``empty`` a call without arguments that goes straight
+    into a tuple, as most of a state dict's do only to be dropped, makes no object but where it stays.
+    """
+
+    def __init__(self, str name, call=None, value=None, new=False, int code=0, empty=False):
+        self.name = name
+        self.call = call
+        self.value = value
+        self.new = new
+        self.code = code
+        if empty:
+            self.part = Empty.__new__(Empty)
+            self.part.known = self
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+cdef class Empty(Marker):
+    """An empty container that is only an item of a tuple, and is made when it turns out to be more."""
+
+
+cdef class Inert(Marker):
+    """Stands for a name that is not known, and for whatever a pickle makes of it. It does nothing."""
+
+    def __init__(self, str name):
+        self.name = name
+
+    def __repr__(self):
+        return f"<{self.name}: unknown>"
+
+
+@cython.trashcan(True)
+cdef class Record:
+    """An object of a class that exists in the file alone: its class's name, and its state."""
+
+    def __init__(self, str name):
+        self.name = name
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+cdef str describe(object value):
+    """A value in a message: never more than a line, whatever it is."""
+    if isinstance(value, Known):
+        return (<Known>value).name
+    if isinstance(value, Inert):
+        return (<Inert>value).name
+    if value is None or type(value) is bool or type(value) is float:
+        return repr(value)
+    if type(value) is int:
+        return repr(value) if value.bit_length() <= 80 else f"an integer of {value.bit_length():,} bits"
+    if type(value) is str or type(value) is bytes:
+        text = repr(value[:60])
+        return text if len(value) <= 60 else text + "..."
+    name = type(value).__name__
+    return ("an " if name[:1].lower() in "aeiou" else "a ") + name[:80]
+
+
+# Keys -----------------------------------------------------------------------------
+
+cdef bint is_plain_key(object key):
+    """Whether hashing and comparing a key is quick and cannot be made slow by choosing many of them."""
+    cdef int overflow
+    cdef type cls = type(key)
+    if cls is str or cls is bytes or cls is bool or key is None:
+        return True
+    if cls is int:
+        as_long_long(key, &overflow)
+        return not overflow
+    return False
+
+
+cdef str key_problem(object key):
+    """Why a key that is not plain cannot be one, or None where it can."""
+    cdef int left = MAX_KEY
+    cdef list waiting = [key]
+    cdef object item
+    while waiting:
+        item = waiting.pop()
+        cls = type(item)
+        if cls is tuple:
+            left -= <int>min(len(<tuple>item), 10000) + 1
+            if left < 0:
+                return f"a key of more than {MAX_KEY} items"
+            waiting.extend(<tuple>item)
+        elif cls is int:
+            if item.bit_length() > MAX_KEY_BITS:
+                return f"an integer of more than {MAX_KEY_BITS:,} bits"
+        elif cls is list or cls is dict or cls is set or cls is bytearray or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
+            return f"{describe(item)} cannot be hashed"
+    try:
+        hash(key)
+    except Exception:
+        return "it cannot be hashed"
+    return None
+
+
+# The result -----------------------------------------------------------------------
+
+@cython.final
+cdef class _Frame:
+    """A container that is being walked."""
+    cdef object container
+    cdef bint shared            # whether others may refer to it too
+    cdef list children          # the containers in it that are worth a walk
+    cdef list flags             # whether each is shared
+    cdef Py_ssize_t at
+    cdef int height             # of the highest of those walked so far
+    cdef double steps
+
+
+cdef inline int _scan_one(_Frame frame, object item, bint* marked) except -1:
+    cdef type cls = type(item)
+    if cls is tuple or cls is list or cls is dict or cls is set or cls is frozenset or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
+        if len(item):
+            # This function's argument and the container's own reference; a loop's variable may hold a third.
+            frame.flags.append(refcount(<PyObject*>item) > 2)
+            frame.children.append(item)
+    elif cls is Record:
+        frame.flags.append(refcount(<PyObject*>item) > 2)
+        frame.children.append(item)
+    elif isinstance(item, Marker):
+        marked[0] = True
+    return 0
+
+
+cdef _Frame _frame(object container, bint shared, bint* marked):
+    cdef _Frame frame = _Frame.__new__(_Frame)
+    cdef type cls = type(container)
+    frame.container = container
+    frame.shared = shared
+    frame.children = []
+    frame.flags = []
+    frame.steps = 1
+    if cls is Record:
+        _scan_one(frame, (<Record>container).state, marked)
+        return frame
+    if cls is tuple or cls is list or cls is set or cls is frozenset:
+        for item in container:
+            _scan_one(frame, item, marked)
+    else:
+        for key, item in (<dict>container).items():
+            if type(key) is not str:
+                _scan_one(frame, key, marked)
+            _scan_one(frame, item, marked)
+    frame.steps = 1 + len(container)
+    return frame
+
+
+cdef object survey(object root, double* steps):
+    """Walk a result: a text says what is wrong with it; True that there are markers in it, False that there are none.
+
+    Takes time and memory in proportion to its containers, each of which is walked once: ``steps``.
+    """
+    cdef bint marked = False
+    cdef dict known = {}                # id of a shared container -> (height, steps), None while it is walked
+    cdef list stack = []
+    cdef _Frame top, above
+    cdef double walked = 0
+    cdef object child
+    top = _Frame.__new__(_Frame)
+    top.children, top.flags = [], []
+    _scan_one(top, root, &marked)
+    while True:
+        if top.at < len(top.children):
+            child = top.children[top.at]
+            shared = top.flags[top.at]
+            top.at += 1
+            if shared:
+                found = known.get(id(child), False)
+                if found is None:
+                    return f"{describe(child)} contains itself"
+                if found is not False:
+                    top.height = max(top.height, <int>found[0])
+                    top.steps += <double>found[1]
+                    if len(stack) + top.height > MAX_DEPTH:
+                        return f"containers nested more than {MAX_DEPTH} deep"
+                    continue
+                known[id(child)] = None
+            if len(stack) >= MAX_DEPTH:
+                return f"containers nested more than {MAX_DEPTH} deep"
+            stack.append(top)
+            top = _frame(child, shared, &marked)
+            walked += top.steps
+            steps[0] = walked
+            continue
+        if top.steps > MAX_WALK and top.steps > 64 * walked:
+            return f"shared containers that take more than {MAX_WALK:,} steps to walk"
+        if not stack:
+            return marked
+        above = <_Frame>stack.pop()
+        if top.shared:
+            known[id(top.container)] = (top.height + 1, top.steps)
+        above.height = max(above.height, top.height + 1)
+        above.steps += top.steps
+        top = above
+
+
+cdef object replaced(object value, object value_of, dict done):
+    """The value with each `Marker` in it replaced by ``value_of(marker)``; `survey` has bounded its depth."""
+    cdef type cls = type(value)
+    if isinstance(value, Marker):
+        return value_of(value)
+    if cls is not tuple and cls is not list and cls is not dict and cls is not ODICT and cls is not DEFAULTDICT and cls is not COUNTER \
+            and cls is not set and cls is not frozenset and cls is not Record:
+        return value
+    if id(value) in done:
+        return done[id(value)][1]
+    made = value
+    if cls is Record:
+        (<Record>value).state = replaced((<Record>value).state, value_of, done)
+    elif cls is tuple:
+        items = [replaced(item, value_of, done) for item in value]
+        if any([item is not before for item, before in zip(items, value)]):
+            made = tuple(items)
+    elif cls is list:
+        for i, item in enumerate(value):
+            value[i] = replaced(item, value_of, done)
+    elif cls is set or cls is frozenset:
+        items = [replaced(item, value_of, done) for item in value]
+        if any([item is not before for item, before in zip(items, value)]):
+            made = cls(items)
+    else:
+        items = [(key, item, replaced(key, value_of, done), replaced(item, value_of, done)) for key, item in value.items()]
+        if any([key is not old for old, _, key, _ in items]):
+            value.clear()
+        for _, before, key, item in items:
+            if item is not before or key not in value:
+                value[key] = item
+    done[id(value)] = (value, made)
+    return made

@@ -1,0 +1,31 @@
+cdef struct Entry:
+    long long header                    # where its local header begins
+    long long limit                     # where the next member's, or the directory, begins
+    long long packed                    # bytes in the file
+    long long size                      # bytes of its content
+    unsigned int crc
+    unsigned short method               # 0 stored, 8 deflated
+    unsigned short flags
+    unsigned short taken                # whether `find_next` has given it
+    unsigned short name_length
+    const unsigned char* name           # in the directory's bytes
+
+
+cdef class Directory:
+    cdef readonly object source         # the Source it was read from
+    cdef readonly str file
+    cdef readonly dict index            # name -> its number
+    cdef readonly Py_ssize_t start      # where the directory begins
+    cdef Entry* entries
+    cdef Py_ssize_t count
+    cdef bytes data                     # of the directory
+    cdef Py_ssize_t hint                # the member that `find_next` tries first
+
+    cdef object wrong(self, long long at, str reason)
+    cdef Py_ssize_t find(self, str name) except -2
+    cdef Py_ssize_t find_next(self, str prefix, str key) except -2
+    cdef Py_ssize_t find_end(self, bytes tail) except -2
+    cdef int read_end(self, bytes tail, long long base, Py_ssize_t at, long long* count, long long* size, long long* start) except -1
+    cdef int fill(self, bytes data, long long start, long long count, long long size) except -1
+    cdef int read_entry(self, Entry* e, const unsigned char* p, long long at, str name) except -1
+    cdef int check_places(self, long long start, bint ordered) except -1

@@ -1,0 +1,107 @@
+"""Zip archives as PyTorch and NumPy write them: stored, aligned, with 64-bit sizes where they are needed.
+
+One pass over the file and no seeking: a member's size and checksum are known before its bytes are written.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, BinaryIO, NamedTuple
+
+__all__ = ["ZipWriter", "write_all"]
+
+CHUNK = 1 << 24
+_FULL = 0xFFFFFFFF
+_PADDING = 0x4246
+"""The extra field that moves a member's bytes to an aligned place; PyTorch's has the same number."""
+_DATE = 0x21  # 1 January 1980, the first there is: a file depends on nothing but what was saved
+
+
+class _Member(NamedTuple):
+    name: bytes
+    crc: int
+    size: int
+    at: int
+
+
+class ZipWriter:
+    """Writes members to ``file`` one after the other; `close` adds the directory and leaves the file open.
+
+    Offsets count from where the file stands at first.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.at = 0
+        self.members: list[_Member] = []
+
+    def add(self, name: str, *parts: Any, align: int = 1) -> None:
+        """Add a member with the bytes of these buffers, which begin at a multiple of ``align``."""
+        views = [memoryview(part).cast("B") for part in parts]
+        encoded = name.encode("utf-8")
+        if len(encoded) > 0xFFFF:
+            raise ValueError(f"save: a name of {len(encoded):,} bytes is too long for a zip archive: {name[:60]!r}...")
+        crc = 0
+        for view in views:
+            crc = _crc(view, crc)
+        size = sum(map(len, views))
+        extra = struct.pack("<HHQQ", 1, 16, size, size) if size >= _FULL else b""
+        begin = self.at + 30 + len(encoded) + len(extra)
+        if align > 1:
+            gap = -(begin + 4) % align
+            extra += struct.pack("<HH", _PADDING, gap) + bytes(gap)
+        short = min(size, _FULL)
+        self.members.append(_Member(encoded, crc, size, self.at))
+        self._write(
+            struct.pack("<IHHHHHIIIHH", 0x04034B50, 45 if size >= _FULL else 20, _flags(encoded), 0, 0, _DATE, crc, short, short,
+                        len(encoded), len(extra))
+            + encoded + extra
+        )  # fmt: skip
+        for view in views:
+            self._write(view)
+
+    def close(self) -> None:
+        """Write the directory."""
+        begin = self.at
+        for member in self.members:
+            large = [value for value in (member.size, member.size, member.at) if value >= _FULL]
+            extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+            size = min(member.size, _FULL)
+            version = 45 if large else 20
+            self._write(
+                struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, version, version, _flags(member.name), 0, 0, _DATE, member.crc,
+                            size, size, len(member.name), len(extra), 0, 0, 0, 0, min(member.at, _FULL))
+                + member.name + extra
+            )  # fmt: skip
+        end, count = self.at, len(self.members)
+        size = end - begin
+        if count >= 0xFFFF or size >= _FULL or begin >= _FULL:
+            self._write(struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count, count, size, begin))
+            self._write(struct.pack("<IIQI", 0x07064B50, 0, end, 1))
+        few = min(count, 0xFFFF)
+        self._write(struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, few, few, min(size, _FULL), min(begin, _FULL), 0))
+
+    def _write(self, data: Any) -> None:
+        write_all(self.file, data)
+        self.at += len(data)
+
+
+def write_all(file: BinaryIO, data: Any) -> None:
+    """Write a buffer, however little of it the file takes at a time."""
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        count = file.write(view[at : at + CHUNK])
+        at += len(view[at : at + CHUNK]) if count is None else count
+
+
+def _crc(view: memoryview, crc: int) -> int:
+    for at in range(0, len(view), CHUNK):
+        crc = zlib.crc32(view[at : at + CHUNK], crc)
+    return crc
+
+
+def _flags(name: bytes) -> int:
+    """Bit 11 says that the name is UTF-8, which a reader of plain ASCII need not hear."""
+    return 0 if name.isascii() else 0x800

@@ -1,0 +1,370 @@
+"""PyTorch's distributed checkpoints: a folder with ``.metadata`` and the ``.distcp`` files of each rank.
+
+``.metadata`` is a pickle of what tensors there are, in which chunks they were cut, and where each chunk lies; it is read
+by the pickle machine, its few classes as records that do nothing. A chunk is a tensor by itself in PyTorch's zip format, in
+a range of a file beside it. Tensors are put together from their chunks; what else was saved is read as any checkpoint is.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from math import prod
+from typing import Any, BinaryIO, NamedTuple
+
+from metatensor.checkpoint._values import Known, Record
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.reading import Item, beside, contiguous, counted, materialise, must_be_found, row_major, shown
+from metatensor.checkpoint.source import Source
+
+__all__ = ["FORMAT", "Distributed", "Part"]
+
+MAX_METADATA = 1 << 28
+MODULE = b"torch.distributed.checkpoint.metadata"
+
+
+def _get(record: Record, name: str, place: int) -> Any:
+    """A member of a record, by its name or, where its state is a tuple, its place."""
+    state = record.state
+    if isinstance(state, dict):
+        return state.get(name)
+    return state[place] if isinstance(state, tuple) and place < len(state) else None
+
+
+class _Chunk(NamedTuple):
+    """A part of a tensor and the file and range that has it."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file: str
+    begin: int
+    length: int
+
+
+class _Tensor(NamedTuple):
+    """A tensor that is put together from chunks."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    chunks: list[_Chunk]
+
+
+class Distributed:
+    """Reads ``.metadata`` and the files that it names. Tensors are called by their full names, as they were saved."""
+
+    name: str = "distributed"
+    suffixes: tuple[str, ...] = (".metadata",)
+
+    def matches(self, head: bytes, size: int) -> bool:
+        """A pickle that begins with the class of distributed checkpoints' metadata."""
+        return head[:1] == b"\x80" and MODULE in head[:128]
+
+    def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
+        """The tensors that the metadata describe."""
+        layout = _Layout(file, name)
+        tensors = {
+            key: TensorInfo(tensor.dtype, tensor.shape, tensor.nbytes, -1) for key, tensor in layout.tensors.items()
+        }
+        metadata = dict.fromkeys(layout.others, "not a tensor")
+        return Checkpoint(name, self.name, layout.size, tensors, metadata, layout)
+
+    def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
+        """Tensors and other values by their full names."""
+        layout = _Layout(file, name)
+        items = (
+            Item(key, tensor.dtype, tensor.shape, None, _Assembly(layout, key, tensor)) for key, tensor in layout.tensors.items()
+        )
+        found: dict[str, Any] = materialise(items, place)
+        for key, chunk in layout.others.items():
+            found[key] = layout.value(chunk, place)
+        return found
+
+    def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
+        """The bytes of a tensor, from its chunks."""
+        layout: _Layout = checkpoint.private
+        return _Assembly(layout, tensor, layout.tensors[tensor])()
+
+
+FORMAT = Distributed()
+
+
+class Part(io.RawIOBase):
+    """A range of an open file as a file of its own."""
+
+    def __init__(self, file: BinaryIO, begin: int, length: int) -> None:
+        self._file = file
+        self._begin = begin
+        self._length = length
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._length - self._at))
+        self._file.seek(self._begin + self._at)
+        read: int = self._file.readinto(view[:count])  # type: ignore[attr-defined]
+        self._at += read
+        return read
+
+
+class _Layout:
+    """What the metadata say, checked."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.name = name
+        source = Source(file, name)
+        if source.size > MAX_METADATA:
+            raise CheckpointError(name, f"metadata of {source.size:,} bytes; at most {MAX_METADATA:,} are read")
+        root = _unpickled(source.read(0, source.size, "the metadata"), name)
+        must_be_found(file, name, "files of chunks")
+        self.size = source.size
+        self.tensors: dict[str, _Tensor] = {}
+        self.others: dict[str, _Chunk] = {}
+        self._sizes: dict[str, int] = {}
+        if not isinstance(root, Record) or root.name != "Metadata" or not isinstance(root.state, dict):
+            raise CheckpointError(name, "it is a pickle, but not of a distributed checkpoint's metadata")
+        places = self._places(_get(root, "storage_data", 2))
+        entries = _get(root, "state_dict_metadata", 0)
+        if not isinstance(entries, dict):
+            raise CheckpointError(name, "the metadata have no table of tensors")
+        for key, entry in entries.items():
+            if not isinstance(key, str) or not isinstance(entry, Record):
+                raise CheckpointError(name, f"the metadata have an entry {shown(key)} that is none")
+            if entry.name == "TensorStorageMetadata":
+                self.tensors[key] = self._tensor(key, entry, places)
+            elif entry.name == "BytesStorageMetadata":
+                if (key, None) not in places:
+                    raise self._wrong(key, "it is not stored anywhere")
+                self.others[key] = places[key, None]
+            else:
+                raise self._wrong(key, f"it is of class {entry.name}, which describes no entry")
+        self.size += sum(self._sizes.values())
+
+    def _places(self, table: Any) -> dict[tuple[str, Any], _Chunk]:
+        """Where each chunk lies, by the tensor's name and the chunk's offsets."""
+        if not isinstance(table, dict):
+            raise CheckpointError(self.name, "the metadata have no table of places")
+        found = {}
+        for index, info in table.items():
+            sound = isinstance(index, Record) and index.name == "MetadataIndex" and isinstance(info, Record) and info.name == "_StorageInfo"
+            if not sound:
+                raise CheckpointError(self.name, "the metadata have a place that is none")
+            key, offsets = _get(index, "fqn", 0), _get(index, "offset", 1)
+            file, begin, length = _get(info, "relative_path", 0), _get(info, "offset", 1), _get(info, "length", 2)
+            if not isinstance(key, str) or not (offsets is None or _is_sizes(offsets)):
+                raise CheckpointError(self.name, f"the metadata have a place for {shown(key)} that is none")
+            if type(begin) is not int or type(length) is not int or begin < 0 or length < 0:
+                raise self._wrong(key, f"its place, {shown(length)} bytes from byte {shown(begin)} on, is none")
+            if _get(info, "transform_descriptors", 3):
+                raise self._wrong(key, "it is compressed or otherwise transformed, which is not supported")
+            if not isinstance(file, str) or file not in self._sizes:
+                path = beside(self.name, file, "the file")
+                self._sizes[file] = Source(_open(path), path).size
+            if begin + length > self._sizes[file]:
+                raise self._wrong(key, f"truncated: {length:,} bytes from byte {begin:,} of {file!r}, which has {self._sizes[file]:,}")
+            place = (key, None if offsets is None else tuple(offsets))
+            if place in found:
+                raise self._wrong(key, "one of its chunks has two places")
+            found[place] = _Chunk(tuple(offsets or ()), (), file, begin, length)
+        return found
+
+    def _tensor(self, key: str, entry: Record, places: dict[tuple[str, Any], _Chunk]) -> _Tensor:
+        import metatensor as mt
+
+        shape, properties, chunks = _get(entry, "size", 1), _get(entry, "properties", 0), _get(entry, "chunks", 2)
+        dtype = _get(properties, "dtype", 0) if isinstance(properties, Record) else None
+        if not isinstance(dtype, mt.dtype):
+            raise self._wrong(key, "its dtype is none")
+        if not _is_sizes(shape) or not isinstance(chunks, list):
+            raise self._wrong(key, "its shape or its list of chunks is none")
+        shape = tuple(shape)
+        nbytes = counted(self.name, key, shape, 8 * dtype.itemsize)
+        found = []
+        for chunk in chunks:
+            offsets: Any = _get(chunk, "offsets", 0) if isinstance(chunk, Record) else None
+            sizes: Any = _get(chunk, "sizes", 1) if isinstance(chunk, Record) else None
+            if not _is_sizes(offsets) or not _is_sizes(sizes) or len(offsets) != len(shape) or len(sizes) != len(shape):
+                raise self._wrong(key, "one of its chunks has no sound place")
+            if any(begin < 0 or size < 0 or begin + size > whole for begin, size, whole in zip(offsets, sizes, shape)):
+                raise self._wrong(key, f"a chunk of {shown(list(sizes))} at {shown(list(offsets))} is not within {shown(list(shape))}")
+            place = places.get((key, tuple(offsets)))
+            if place is None:
+                raise self._wrong(key, f"its chunk at {shown(list(offsets))} is not stored anywhere")
+            found.append(place._replace(offsets=tuple(offsets), sizes=tuple(sizes)))
+        _check_cover(self, key, shape, found)
+        return _Tensor(dtype.name, shape, nbytes, found)
+
+    def value(self, chunk: _Chunk, place: Places) -> Any:
+        """What is stored in a range that is no tensor's chunk."""
+        from metatensor.checkpoint.formats import format_of
+
+        path = beside(self.name, chunk.file, "the file")
+        with _open(path) as file:
+            part: Any = Part(file, chunk.begin, chunk.length)
+            form = format_of(part, path)
+            if form is FORMAT:
+                raise CheckpointError(path, "a checkpoint within itself")
+            return form.load(part, path, place)
+
+    def _wrong(self, key: Any, reason: str) -> CheckpointError:
+        return CheckpointError(self.name, f"{shown(key)}: {reason}")
+
+
+def _is_sizes(value: Any) -> bool:
+    return isinstance(value, tuple) and all(type(size) is int for size in value)
+
+
+def _open(path: str) -> BinaryIO:
+    return open(path, "rb", buffering=0)  # type: ignore[return-value]
+
+
+def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
+    """That the chunks hold each element once: as many as there are, and none of two chunks."""
+    total = sum(prod(chunk.sizes) for chunk in chunks)
+    if total != prod(shape):
+        raise layout._wrong(key, f"its chunks hold {total:,} elements, its shape {shown(list(shape))} has {prod(shape):,}")
+    full = sorted((chunk for chunk in chunks if prod(chunk.sizes)), key=lambda chunk: chunk.offsets)
+    open_ones: list[_Chunk] = []
+    for chunk in full:
+        first = chunk.offsets[0] if shape else 0
+        open_ones = [other for other in open_ones if not shape or other.offsets[0] + other.sizes[0] > first]
+        if len(open_ones) > 4096:
+            raise layout._wrong(key, "more than 4,096 chunks lie beside one another")
+        for other in open_ones:
+            if all(a < b + n and b < a + m for a, m, b, n in zip(chunk.offsets, chunk.sizes, other.offsets, other.sizes)):
+                raise layout._wrong(key, f"its chunks at {shown(list(other.offsets))} and {shown(list(chunk.offsets))} overlap")
+        open_ones.append(chunk)
+
+
+class _Assembly:
+    """Fetches a tensor: its bytes in row-major order, from its chunks."""
+
+    def __init__(self, layout: _Layout, key: str, tensor: _Tensor) -> None:
+        self.layout = layout
+        self.key = key
+        self.tensor = tensor
+
+    def __call__(self) -> Any:
+        tensor = self.tensor
+        if len(tensor.chunks) == 1:
+            return self._chunk(tensor.chunks[0])
+        out = memoryview(bytearray(tensor.nbytes))
+        size = tensor.nbytes // max(prod(tensor.shape), 1)
+        for chunk in tensor.chunks:
+            if prod(chunk.sizes):
+                data = memoryview(self._chunk(chunk)).cast("B")
+                for run, (begin, end) in enumerate(_runs(tensor.shape, chunk.offsets, chunk.sizes)):
+                    count = (end - begin) * size
+                    out[begin * size : end * size] = data[run * count : (run + 1) * count]
+        return out
+
+    def _chunk(self, chunk: _Chunk) -> Any:
+        """The elements of a chunk in row-major order."""
+        from metatensor.checkpoint import zips
+
+        path = beside(self.layout.name, chunk.file, "the file")
+        with _open(path) as file:
+            part: Any = Part(file, chunk.begin, chunk.length)
+            found = zips.FORMAT.inspect(part, path)
+            infos = list(found.tensors.values())
+            if len(infos) != 1 or infos[0].dtype != self.tensor.dtype or infos[0].shape != chunk.sizes:
+                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is not what the metadata say")
+            info = infos[0]
+            part.seek(0)
+            if info.offset < 0:
+                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is compressed or byte-swapped")
+            from metatensor.checkpoint.opening import span_bytes
+
+            data = Source(part, path).read(info.offset, span_bytes(info), f"the chunk of {shown(self.key)}")
+        if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
+            return data
+        return row_major(data, info)
+
+
+def _runs(shape: tuple[int, ...], offsets: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Where the elements of a block lie within a row-major tensor: ranges, in the order of the block."""
+    inner = len(shape)
+    while inner > 0 and sizes[inner - 1] == shape[inner - 1]:
+        inner -= 1  # dimensions that the block takes whole
+    inner = max(inner - 1, 0)
+    steps = contiguous(shape)
+    length = prod(sizes[inner:])
+    index = [0] * inner
+    while True:
+        begin = sum((first + i) * step for first, i, step in zip(offsets, index, steps))
+        begin += offsets[inner] * steps[inner] if inner < len(shape) else 0
+        yield begin, begin + length
+        for dim in range(inner - 1, -1, -1):
+            index[dim] += 1
+            if index[dim] < sizes[dim]:
+                break
+            index[dim] = 0
+        else:
+            return
+
+
+# The pickle -----------------------------------------------------------------------
+
+
+def _unpickled(data: bytes, name: str) -> Any:
+    """The value of the metadata's pickle; names that are not known stand in it as inert placeholders."""
+    from metatensor.checkpoint._pickle import Machine
+
+    machine = Machine(name, _table(), builders={Record: _build}, tolerant=True)
+    return machine.load(data)[0]
+
+
+def _build(machine: Any, record: Record, state: Any) -> None:
+    record.state = state
+
+
+_known: dict[bytes, Any] = {}
+
+
+def _table() -> dict[bytes, Any]:
+    """The names that metadata have, and what they stand for."""
+    if not _known:
+        import metatensor as mt
+
+        def record(module: str, kind: str) -> None:
+            def new(machine: Any, args: tuple) -> Record:
+                machine.charge(120)
+                made = Record(kind)
+                made.state = args
+                return made
+
+            _known[f"{module}\n{kind}".encode()] = Known(kind, new, new=True)
+
+        for kind in ("Metadata", "TensorStorageMetadata", "BytesStorageMetadata", "TensorProperties", "ChunkStorageMetadata",
+                     "MetadataIndex", "StorageMeta", "_MEM_FORMAT_ENCODING"):  # fmt: skip
+            record(MODULE.decode(), kind)
+        record("torch.distributed.checkpoint.filesystem", "_StorageInfo")
+        for module in ("pathlib", "pathlib._local"):
+            for kind in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"):
+                record(module, kind)
+        record("torch.serialization", "_get_layout")
+
+        def sizes(machine: Any, args: tuple) -> tuple:
+            if len(args) != 1 or not isinstance(args[0], (tuple, list)):
+                raise machine.error("torch.Size takes a tuple")
+            return tuple(args[0])
+
+        _known[b"torch\nSize"] = Known("torch.Size", sizes, value=tuple, new=True)
+        for dtype in {value for value in vars(mt).values() if isinstance(value, mt.dtype)}:
+            _known[f"torch\n{dtype.name}".encode()] = dtype
+    return _known

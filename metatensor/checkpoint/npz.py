@@ -1,0 +1,89 @@
+"""NumPy's archives: a zip file of array files."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from metatensor.checkpoint._zip import Directory
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.npy import Array, array_at, info_of, read_array
+from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.reading import Item, materialise
+from metatensor.checkpoint.source import Source
+
+__all__ = ["FORMAT", "Npz"]
+
+ENDING = ".npy"
+MAX_INFLATED = 1 << 34
+"""Most bytes of one compressed array; what all of them may claim is bounded by the size of the file."""
+
+
+class _Found(NamedTuple):
+    """An array of the archive."""
+
+    name: str
+    member: str
+    array: Array
+    stored: bool
+
+
+class Npz:
+    """Reads archives of arrays, stored or compressed."""
+
+    name: str = "npz"
+
+    def has(self, directory: Directory) -> bool:
+        """Whether an archive is of this format: all its members are called after arrays."""
+        return all(member.endswith(ENDING) for member in directory)
+
+    def inspect(self, directory: Directory) -> Checkpoint:
+        """The arrays, by their headers alone."""
+        source = directory.source
+        found = {item.name: item for item in self._arrays(source, directory)}
+        tensors = {}
+        for item in found.values():
+            info: TensorInfo = info_of(item.array)
+            tensors[item.name] = info if item.stored else info._replace(offset=-1)
+        return Checkpoint(source.name, self.name, source.size, tensors, private=found)
+
+    def load(self, directory: Directory, place: Places) -> dict[str, Any]:
+        """The arrays by name, as tensors."""
+        with directory.source as source:
+            return materialise((self._item(source, directory, found) for found in self._arrays(source, directory)), place)
+
+    def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
+        """The elements of an array in the order of memory."""
+        return self._item(directory.source, directory, checkpoint.private[tensor]).fetch()
+
+    def _item(self, source: Source, directory: Any, found: _Found) -> Item:
+        item = array_at(source, found.name, found.array)
+        if found.stored:
+            return item
+
+        def fetch() -> Any:
+            content = directory.read(found.member, MAX_INFLATED)
+            return array_at(Source(io.BytesIO(content), source.name), found.name, found.array).fetch()
+
+        return item._replace(fetch=fetch)
+
+    def _arrays(self, source: Source, directory: Directory) -> Iterator[_Found]:
+        """All arrays with their headers; of a compressed one no more is decompressed than its header needs."""
+        for member in directory:
+            name = member.removesuffix(ENDING)
+            begin, packed = directory.place_of(member)
+            if directory.is_stored(member):
+                yield _Found(name, member, read_array(source, begin, begin + packed, name), True)
+                continue
+            size = directory.size_of(member)
+            try:
+                head = zlib.decompressobj(-15).decompress(source.read(begin, min(packed, 1 << 17), "an array"), 1 << 17)
+            except zlib.error as error:
+                raise CheckpointError(source.name, f"the array {name[:100]!r} cannot be decompressed: {error}") from None
+            yield _Found(name, member, read_array(Source(io.BytesIO(head), source.name), 0, size, name), False)
+
+
+FORMAT = Npz()

@@ -1,0 +1,137 @@
+"""How far a long reading or writing is: bytes, rate and time left, by rich where it is installed, else in plain text."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["Progress", "progress_for"]
+
+PATIENCE = 0.5
+"""Seconds after which progress is shown that nobody asked for."""
+INTERVAL = 0.1
+
+
+class Progress:
+    """Counts, and shows nothing."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.name = ""
+
+    def start(self, name: str) -> None:
+        """The tensor ``name`` is next."""
+        self.name = name
+
+    def advance(self, count: int) -> None:
+        """``count`` bytes more are done."""
+        self.done += count
+
+    def close(self) -> None:
+        """It is over, finished or not."""
+
+
+class Calling(Progress):
+    """Calls a function with the bytes done, the bytes in all and the name."""
+
+    def __init__(self, total: int, function: Callable[[int, int, str], None]) -> None:
+        super().__init__(total)
+        self.function = function
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        self.function(self.done, self.total, self.name)
+
+
+class Plain(Progress):
+    """One line on stderr that is written again and again."""
+
+    def __init__(self, total: int, patience: float) -> None:
+        super().__init__(total)
+        self.begin = time.monotonic()
+        self.next = self.begin + patience
+        self.width = 0
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        now = time.monotonic()
+        if now >= self.next or (self.width and self.done >= self.total):
+            self.next = now + INTERVAL
+            self.show(now - self.begin)
+
+    def show(self, seconds: float) -> None:
+        """Write the line."""
+        text = self.text(seconds)
+        sys.stderr.write("\r" + text.ljust(self.width))
+        sys.stderr.flush()
+        self.width = len(text)
+
+    def text(self, seconds: float) -> str:
+        """How far it is after ``seconds``."""
+        from metatensor.analysis.describe import bytes_text
+
+        rate = self.done / max(seconds, 1e-9)
+        left = (self.total - self.done) / rate if rate else 0
+        share = self.done / self.total if self.total else 1
+        return f"{share:4.0%}  {bytes_text(self.done)} of {bytes_text(self.total)}  {bytes_text(int(rate))}/s  {left:.0f} s left"
+
+    def close(self) -> None:
+        if self.width:
+            sys.stderr.write("\n")
+
+
+class Rich(Plain):
+    """A bar of rich's."""
+
+    def __init__(self, total: int, patience: float) -> None:
+        super().__init__(total, patience)
+        self.bar: Any = None
+        self.task: Any = None
+
+    def show(self, seconds: float) -> None:
+        if self.bar is None:
+            from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+            from rich.progress import Progress as Bar
+
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+            self.bar = Bar(*columns, console=_stderr(), transient=True)
+            self.bar.start()
+            self.task = self.bar.add_task("", total=self.total)
+            self.width = 1
+        self.bar.update(self.task, completed=self.done, description=self.name[-40:])
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _stderr() -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+@contextmanager
+def progress_for(wanted: Any, total: int) -> Iterator[Progress]:
+    """The progress that was asked for: True, False, a callable, or None for one that appears on a terminal after a while."""
+    shown: Progress
+    if callable(wanted):
+        shown = Calling(total, wanted)
+    elif wanted is False or (wanted is None and not (sys.stderr is not None and sys.stderr.isatty())):
+        shown = Progress(total)
+    else:
+        try:
+            import rich
+
+            del rich
+            shown = Rich(total, 0.0 if wanted else PATIENCE)
+        except ModuleNotFoundError:
+            shown = Plain(total, 0.0 if wanted else PATIENCE)
+    try:
+        yield shown
+    finally:
+        shown.close()

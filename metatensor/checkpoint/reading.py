@@ -1,0 +1,199 @@
+"""What the readers of plain formats share: tensors from items, a window on a file's header, names of files beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.model import TensorInfo
+from metatensor.checkpoint.source import Source
+
+if TYPE_CHECKING:
+    from metatensor import Tensor
+    from metatensor.checkpoint.places import Places
+
+__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "materialise", "must_be_found", "row_major", "shown", "span"]
+
+MAX_DIMS = 64
+MAX_INT = 2**63 - 1
+
+
+class Item(NamedTuple):
+    """A tensor to be made."""
+
+    name: str
+    dtype: str
+    """A dtype of metatensor."""
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] | None
+    """Steps in elements; None for row-major. The elements lie without gaps either way."""
+    fetch: Callable[[], Any]
+    """Gives its bytes in the order of memory, in this machine's byte order."""
+
+
+def materialise(items: Iterable[Item], place: Places) -> dict[str, Tensor]:
+    """The tensors on the device for what was on the cpu. On meta nothing is fetched."""
+    import metatensor as mt
+
+    target = place("cpu")
+    backend = None
+    if target.type != "meta":
+        from metatensor import plugins
+
+        backend = plugins.backend(target.type)
+    tensors = {}
+    for name, kind, shape, stride, fetch in items:
+        dtype = getattr(mt, kind)
+        if stride is None:
+            tensor = flat = mt.empty(shape, dtype=dtype, device=target)
+        else:
+            flat = mt.empty(prod(shape), dtype=dtype, device=target)
+            tensor = flat.as_strided(shape, stride)
+        if backend is not None and flat.numel():
+            backend.from_host(flat, fetch())
+        tensors[name] = tensor
+    return tensors
+
+
+def counted(file: str, tensor: str, shape: Iterable[int], bits: int) -> int:
+    """Bytes of elements of ``bits`` bits each. `CheckpointError` where they do not fit into 63 bits."""
+    sizes = tuple(shape)
+    if len(sizes) > MAX_DIMS:
+        raise CheckpointError(file, f"tensor {shown(tensor)}: a shape of {len(sizes):,} dimensions; at most {MAX_DIMS} are supported")
+    for size in sizes:
+        if not 0 <= size <= MAX_INT:
+            raise CheckpointError(file, f"tensor {shown(tensor)}: the size {shown(size)} in its shape is not from 0 to 2**63 - 1")
+    # Zeros must not hide a product that strides could not express.
+    if prod(size for size in sizes if size) * max(bits, 8) > MAX_INT * 8:
+        raise CheckpointError(file, f"tensor {shown(tensor)}: its shape {shown(list(sizes))} needs more than 2**63 - 1 bytes")
+    return (prod(sizes) * bits + 7) // 8
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a row-major tensor."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def span(shape: tuple[int, ...], stride: tuple[int, ...] | None) -> int:
+    """Elements from the first to the last in memory, both counted."""
+    if stride is None or 0 in shape:
+        return prod(shape)
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+
+
+def row_major(data: Any, info: TensorInfo) -> bytes:
+    """The elements of a strided tensor in row-major order, run by run."""
+    assert info.stride is not None
+    size = info.nbytes // prod(info.shape)
+    view = memoryview(data).cast("B")
+    out = bytearray(info.nbytes)
+    inner, step = info.shape[-1], info.stride[-1]
+    outer, steps = info.shape[:-1], info.stride[:-1]
+    at = 0
+    index = [0] * len(outer)
+    begin = 0
+    while at < info.nbytes:
+        if step == 1:
+            out[at : at + inner * size] = view[begin * size : (begin + inner) * size]
+        else:
+            stop = (begin + (inner - 1) * step + 1) * size
+            for byte in range(size):
+                out[at + byte : at + inner * size : size] = view[begin * size + byte : stop : max(step, 1) * size] if step else (
+                    bytes(view[begin * size + byte : begin * size + byte + 1]) * inner
+                )  # fmt: skip
+        at += inner * size
+        for dim in range(len(outer) - 1, -1, -1):
+            index[dim] += 1
+            begin += steps[dim]
+            if index[dim] < outer[dim]:
+                break
+            begin -= index[dim] * steps[dim]
+            index[dim] = 0
+    return bytes(out)
+
+
+class Window:
+    """Reads a header from ``at`` on, piece by piece, up to ``end``: blocks of the file, larger ones the longer it goes on.
+
+    ``limit`` is the most bytes it hands out, so that no header can keep its reader busy.
+    """
+
+    SMALL, LARGE = 1 << 10, 1 << 16
+
+    def __init__(self, source: Source, at: int = 0, end: int | None = None, limit: int = 1 << 28) -> None:
+        self.source = source
+        self.at = at
+        self.end = source.size if end is None else end
+        self.left = limit
+        self._block = b""
+        self._begin = 0
+        self._size = self.SMALL
+
+    def take(self, count: int, what: str = "the header") -> bytes:
+        """The next ``count`` bytes. `CheckpointError` where there are fewer."""
+        at = self.at
+        begin = at - self._begin
+        if begin < 0 or begin + count > len(self._block):
+            self.need(count, what)
+            self._size = min(2 * self._size, self.LARGE) if 0 <= begin <= len(self._block) else self.SMALL
+            self._block = self.source.read(at, min(max(count, self._size), self.end - at), what)
+            self._begin = at
+            begin = 0
+        self.at = at + count
+        self.left -= count
+        if self.left < 0:
+            raise CheckpointError(self.source.name, "the header is longer than any that is sound: its limit is reached")
+        return self._block[begin : begin + count]
+
+    def need(self, count: int, what: str = "the header") -> None:
+        """`CheckpointError` unless ``count`` bytes more are there."""
+        if count < 0 or self.at + count > self.end:
+            raise CheckpointError(
+                self.source.name,
+                f"truncated or damaged: {what} at byte {self.at:,} needs {count:,} bytes, {max(self.end - self.at, 0):,} are left",
+            )
+
+    def skip(self, count: int, what: str = "the header") -> None:
+        """Go on after ``count`` bytes, unread."""
+        self.need(count, what)
+        self.at += count
+
+
+def must_be_found(file: BinaryIO, name: str, what: str) -> None:
+    """`CheckpointError` unless ``name`` is the path of the open file: only then is it known what lies beside it."""
+    try:
+        found = os.path.samestat(os.fstat(file.fileno()), os.stat(name))
+    except (AttributeError, OSError, ValueError):
+        found = False
+    if not found:
+        raise CheckpointError(name, f"it refers to {what} beside it; give its path, not an open file")
+
+
+def beside(file: str, name: Any, what: str) -> str:
+    """The path of a file that ``file`` refers to by name: one in the same folder, whatever the name tries to be.
+
+    What that name is a link to does not matter: caches of downloads are made of links, and whoever could lay one
+    could lay the file itself.
+    """
+    plain = isinstance(name, str) and name not in ("", ".", "..") and not any(c in name for c in '/\\:\0')
+    if not plain or len(name) > 255:
+        raise CheckpointError(file, f"{what} {shown(name)} is not the plain name of a file in the same folder")
+    path = os.path.join(os.path.dirname(file), name)
+    if not os.path.isfile(path):
+        raise CheckpointError(file, f"{what} {shown(name)} is missing: there is no file {path!r}")
+    return path
+
+
+def shown(value: Any) -> str:
+    """A value of a file in a message: never more than a line."""
+    if isinstance(value, int) and value.bit_length() > 80:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value[:101]) if isinstance(value, (str, bytes, list, tuple)) else repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."

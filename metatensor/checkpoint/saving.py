@@ -1,0 +1,180 @@
+"""Saving: which format, to which file, and a model in several files with an index."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from typing import Any, BinaryIO
+
+from metatensor.checkpoint._zip_writer import write_all
+from metatensor.checkpoint.atomic import Staged, replacing, sync_folder
+from metatensor.checkpoint.writers import OWN, WRITERS, Contents, tensors_of
+
+__all__ = ["FORMATS", "format_for", "save"]
+
+FORMATS = {".safetensors": "safetensors", ".npz": "npz", ".npy": "npy"}
+"""File name endings and the formats they stand for; every other is PyTorch's."""
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def save(
+    obj: Any,
+    f: str | os.PathLike[str] | BinaryIO,
+    *,
+    format: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    max_shard_size: int | str | None = None,
+) -> None:
+    """Save ``obj`` in a file that PyTorch, safetensors or NumPy reads as well.
+
+    Args:
+        obj: what to save. PyTorch's format takes tensors, parameters, plain values and containers of them, and keeps
+            shared storages shared and views views; safetensors and npz take a dict of tensors by name.
+        f: a path, or a file opened for writing in binary. A path gets its new content as a whole, once all of it is on
+            the disk: if saving fails or the machine does, the old file is still there.
+        format: "torch", "safetensors", "npz" or "npy"; by default the ending of the file's name decides (PyTorch's, if it
+            is none of these).
+        metadata: texts by name, for safetensors.
+        max_shard_size: write several files of at most about this size ("2GB", or bytes) and an index beside them, as
+            Hugging Face's libraries do; ``obj`` is then a dict of tensors, or an iterable of names with tensors, of
+            which one shard at a time is held. A model that fits in one file becomes one.
+
+    Tensors on meta are saved in PyTorch's format as a *skeleton*: shapes, strides, dtypes and what shares what, without
+    bytes. Each storage is written straight from its memory, one after the other.
+
+    Raises TypeError for what the format cannot hold, RuntimeError for a tensor without data or, in safetensors, for
+    tensors that share memory.
+    """
+    chosen = format_for(f, format)
+    if max_shard_size is not None:
+        if not isinstance(f, (str, os.PathLike)):
+            raise TypeError("save: max_shard_size needs a path, as there may be several files")
+        save_shards(obj, os.fspath(f), chosen, parse_size(max_shard_size), metadata)
+        return
+    if hasattr(f, "write"):
+        WRITERS[chosen](obj, f, metadata=metadata)
+        return
+    with replacing(os.fsdecode(os.fspath(f))) as file:
+        WRITERS[chosen](obj, file, metadata=metadata)
+
+
+def format_for(f: Any, format: str | None = None) -> str:
+    """The name of the format to write ``f`` in. ValueError for one that is not known."""
+    if format is not None:
+        if format not in WRITERS:
+            raise ValueError(f"save: unknown format {format!r}: known are {', '.join(WRITERS)}")
+        return format
+    name = str(getattr(f, "name", "")) if hasattr(f, "write") else os.fsdecode(os.fspath(f))
+    return FORMATS.get(os.path.splitext(name)[1].lower(), "torch")
+
+
+def parse_size(size: int | str) -> int:
+    """Bytes of "2GB", "500 MiB" or a number."""
+    if isinstance(size, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", size.lower())
+        if match is None or match[2] not in UNITS:
+            raise ValueError(f'save: max_shard_size is a number of bytes, or a text such as "2GB" or "500MiB", not {size!r}')
+        size = int(float(match[1]) * UNITS[match[2]])
+    if size <= 0:
+        raise ValueError(f"save: max_shard_size must be positive, got {size}")
+    return size
+
+
+# Several files --------------------------------------------------------------------
+
+
+def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[str, str] | None = None, contents: Contents = OWN) -> None:
+    """Write shards of at most ``limit`` bytes where tensors allow it, and then their index in one step."""
+    if form not in ("torch", "safetensors"):
+        raise ValueError(f"save: {form} has no shards; torch and safetensors have")
+    folder, base = os.path.split(os.path.realpath(path))
+    index_path = os.path.join(folder, f"{base}.index.json")
+    old = _old_shards(index_path, base)
+    shards: list[Staged] = []
+    where: dict[str, int] = {}
+    total = 0
+    with ExitStack() as stack:
+        for group in _groups(obj, form, limit):
+            for name in group:
+                if where.setdefault(name, len(shards)) != len(shards):
+                    raise ValueError(f"save: the name {name!r} comes twice")
+            staged = stack.enter_context(Staged(folder, base))
+            WRITERS[form](group, staged.file, contents, metadata or ({"format": "pt"} if form == "safetensors" else None))
+            staged.sync()
+            shards.append(staged)
+            total += sum(tensor.nbytes for tensor in group.values())
+        if len(shards) == 1:
+            shards[0].replace(path)
+            with suppress(FileNotFoundError):
+                os.unlink(index_path)
+        else:
+            names = _shard_names(folder, base, len(shards))
+            for staged, name in zip(shards, names):
+                staged.link(os.path.join(folder, name))
+            sync_folder(folder)
+            index = {"metadata": {"total_size": total}, "weight_map": {name: names[i] for name, i in where.items()}}
+            with replacing(index_path) as file:
+                write_all(file, json.dumps(index, indent=2).encode())
+            for staged in shards:
+                staged.keep()
+            old = [name for name in [*old, base] if name not in names]
+    for name in old:
+        with suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+
+
+def _groups(obj: Any, form: str, limit: int) -> Iterator[dict[str, Any]]:
+    """The tensors in groups of at most ``limit`` bytes; those that share a storage stay together. At least one group."""
+    if isinstance(obj, dict):
+        units = _units(tensors_of(obj, form))
+    else:
+        pairs: Iterable[tuple[str, Any]] = obj.items() if isinstance(obj, Mapping) else obj
+        units = (tensors_of({name: tensor}, form) for name, tensor in pairs)
+    group: dict[str, Any] = {}
+    size = 0
+    for unit in units:
+        needed = sum(tensor.nbytes for tensor in unit.values())
+        if group and size + needed > limit:
+            yield group
+            group, size = {}, 0
+        if not group.keys().isdisjoint(unit):
+            raise ValueError(f"save: the name {next(iter(unit))!r} comes twice")
+        group.update(unit)
+        size += needed
+    yield group
+
+
+def _units(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The tensors of each storage, in the order in which the storages first occur."""
+    found: dict[Any, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        found.setdefault(tensor.untyped_storage(), {})[name] = tensor
+    yield from found.values()
+
+
+def _shard_names(folder: str, base: str, count: int) -> list[str]:
+    """Names that no file has yet: those that an index points to stay as they are until the new index is there."""
+    stem, ending = os.path.splitext(base)
+    tag = ""
+    while True:
+        names = [f"{stem}{tag}-{i + 1:05d}-of-{count:05d}{ending}" for i in range(count)]
+        if not any(os.path.lexists(os.path.join(folder, name)) for name in names):
+            return names
+        tag = f"-{secrets.token_hex(4)}"
+
+
+def _old_shards(index_path: str, base: str) -> list[str]:
+    """The shards that an index names and that bear names of ours, to be removed once it is replaced."""
+    stem, ending = os.path.splitext(base)
+    ours = re.compile(re.escape(stem) + r"(-[0-9a-f]{8})?-\d{5}-of-\d{5}" + re.escape(ending))
+    try:
+        with open(index_path, "rb") as file:
+            names = set(json.load(file)["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+    return sorted(name for name in names if isinstance(name, str) and ours.fullmatch(name))

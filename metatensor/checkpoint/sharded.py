@@ -1,0 +1,159 @@
+"""A checkpoint in several files: an index in JSON that says which file, or shard, holds which tensor.
+
+``model.safetensors.index.json``, ``pytorch_model.bin.index.json``. The shards lie beside the index, and may be of any
+format that a file can have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NoReturn
+
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.formats import Format, format_of
+from metatensor.checkpoint.model import Checkpoint
+from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.reading import beside, must_be_found, shown
+from metatensor.checkpoint.source import Source
+
+__all__ = ["FORMAT", "MAX_INDEX", "Sharded", "file_in"]
+
+MAX_INDEX = 1 << 26
+MAX_SHARDS = 1 << 14
+
+PREFERRED = (
+    "model.safetensors.index.json", "pytorch_model.bin.index.json", ".metadata", "model.safetensors", "pytorch_model.bin",
+)  # fmt: skip
+"""What a folder is read by, the first of these that it has."""
+ENDINGS = (".safetensors", ".gguf", ".pt", ".pth", ".bin", ".ckpt", ".npz", ".onnx")
+
+
+def file_in(folder: str) -> str:
+    """The file by which the checkpoint in a folder is read: an index, or the only checkpoint that is there."""
+    names = sorted(os.listdir(folder))
+    for name in PREFERRED:
+        if name in names:
+            return os.path.join(folder, name)
+    for ending in (".index.json", *ENDINGS):
+        found = [name for name in names if name.endswith(ending)]
+        if len(found) == 1:
+            return os.path.join(folder, found[0])
+        if found:
+            raise CheckpointError(folder, f"the folder has {len(found)} files {', '.join(found[:3])}, ...: name one")
+    raise CheckpointError(folder, "the folder has no checkpoint: neither an index nor a file with the ending of one")
+
+
+class Sharded:
+    """Reads an index and the shards that it names."""
+
+    name: str = "sharded"
+    suffixes: tuple[str, ...] = (".index.json",)
+
+    def matches(self, head: bytes, size: int) -> bool:
+        """It begins as a JSON object does, one with a member that an index has."""
+        return head.lstrip()[:1] == b"{" and (b'"weight_map"' in head or b'"metadata"' in head)
+
+    def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
+        """The tensors of all shards, in their order."""
+        metadata, weights = read_index(file, name)
+        size = Source(file, name).size
+        tensors: dict[str, Any] = {}
+        inner = ""
+        for shard, form, opened in self._shards(name, weights):
+            found = form.inspect(opened, shard)
+            base = os.path.basename(shard)
+            inner = found.format
+            size += found.size
+            for tensor, info in found.tensors.items():
+                self._once(name, tensor, tensors, base)
+                storage = None if info.storage is None else f"{base}:{info.storage}"
+                tensors[tensor] = info._replace(file=base, storage=storage)
+        self._complete(name, weights, tensors)
+        return Checkpoint(name, f"{self.name} {inner}", size, tensors, metadata)
+
+    def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
+        """The tensors of all shards, one shard at a time."""
+        _, weights = read_index(file, name)
+        tensors: dict[str, Any] = {}
+        for shard, form, opened in self._shards(name, weights):
+            found = form.load(opened, shard, place)
+            if not isinstance(found, dict):
+                raise CheckpointError(shard, f"a shard must hold tensors by name, this one holds {type(found).__name__}")
+            base = os.path.basename(shard)
+            for tensor, value in found.items():
+                self._once(name, tensor, tensors, base)
+                tensors[tensor] = value
+        self._complete(name, weights, tensors)
+        return tensors
+
+    def _shards(self, name: str, weights: dict[str, str]) -> Iterator[tuple[str, Format, BinaryIO]]:
+        """The path, the format and the open file of each shard."""
+        shards = sorted(set(weights.values()))
+        if len(shards) > MAX_SHARDS:
+            raise CheckpointError(name, f"the index names {len(shards):,} shards; at most {MAX_SHARDS:,} are read")
+        paths = [beside(name, shard, "the shard") for shard in shards]
+        for path in paths:
+            with open(path, "rb", buffering=0) as opened:
+                form = format_of(opened, path)  # type: ignore[arg-type]
+                if form is self:
+                    raise CheckpointError(path, "a shard cannot be an index")
+                yield path, form, opened  # type: ignore[misc]
+
+    def _once(self, name: str, tensor: Any, tensors: dict[str, Any], shard: str) -> None:
+        if tensor in tensors:
+            raise CheckpointError(name, f"tensor {shown(tensor)} is in two shards; the second is {shard!r}")
+
+    def _complete(self, name: str, weights: dict[str, str], tensors: dict[str, Any]) -> None:
+        for tensor, shard in weights.items():
+            if tensor not in tensors:
+                raise CheckpointError(name, f"the index places tensor {shown(tensor)} in {shown(shard)}, which does not have it")
+
+
+FORMAT = Sharded()
+
+
+def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The index's metadata as texts, and the shard of each tensor. Raises `CheckpointError`."""
+    source = Source(file, name)
+    if source.size > MAX_INDEX:
+        raise CheckpointError(name, f"an index of {source.size:,} bytes; at most {MAX_INDEX:,} are read")
+    try:
+        index = _DECODER.decode(source.read(0, source.size, "the index").decode("utf-8"))
+    except RecursionError:
+        raise CheckpointError(name, "the index is nested too deeply") from None
+    except _Twice as error:
+        raise CheckpointError(name, f"the index has the name {shown(error.args[0])} twice") from None
+    except ValueError as error:
+        raise CheckpointError(name, f"the index is not JSON in UTF-8: {error}") from None
+    weights = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weights, dict):
+        raise CheckpointError(name, "it is JSON, but no index: it has no weight_map that says which file has which tensor")
+    for tensor, shard in weights.items():
+        if not isinstance(shard, str):
+            raise CheckpointError(name, f"the index places tensor {shown(tensor)} in {shown(str(shard))}, which is no file's name")
+    if not weights:
+        raise CheckpointError(name, "the index names no tensors")
+    must_be_found(file, name, "shards")
+    metadata = index.get("metadata")
+    return {key: str(value)[:1000] for key, value in metadata.items()} if isinstance(metadata, dict) else {}, weights
+
+
+class _Twice(ValueError):
+    """A name that an object has twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        raise _Twice(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    return made
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)

@@ -1,0 +1,149 @@
+"""PyTorch's format before 1.6: pickles one after the other in a stream, then the bytes of the storages.
+
+The pickles are a magic number, a version, what the writing machine was like, the object, and the storages' keys in
+the order in which they follow, each as its number of elements (8 bytes) and those. The still older format, a tar
+archive, is told apart and refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, BinaryIO
+
+from metatensor.checkpoint._pickle import Machine
+from metatensor.checkpoint._stack import Truncated
+from metatensor.checkpoint._tensors import TensorMachine
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.filling import Filler
+from metatensor.checkpoint.listing import listed
+from metatensor.checkpoint.model import Checkpoint
+from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.source import Source
+from metatensor.checkpoint.torch_names import table
+from metatensor.checkpoint.torch_zip import MAX_PICKLE, fill_tensor
+from metatensor.serialization import allowed_names
+
+__all__ = ["FORMAT", "MAGIC", "TorchLegacy"]
+
+MAGIC = 0x1950A86A20F9469CFC6C
+PROTOCOL = 1001
+FIRST = 1 << 20
+"""How many bytes a pickle is looked for in at first."""
+
+
+class TorchLegacy:
+    """Reads streams that torch.save wrote."""
+
+    name: str = "PyTorch (legacy)"
+    suffixes: tuple[str, ...] = (".pt", ".pth", ".bin", ".ckpt")
+
+    def matches(self, head: bytes, size: int) -> bool:
+        """The pickle of the magic number; or a tar archive, of which the reader says that it is one."""
+        return MAGIC.to_bytes(10, "little") in head[:16] or b"ustar" in head[250:270]
+
+    def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
+        """What the pickle says. Names that are not known are listed among the metadata."""
+        stream = _Stream(file, name, Places("meta"), tolerant=True)
+        straight = stream.order == sys.byteorder
+        return listed(self.name, stream.source, stream.value, stream.machine, lambda ref: stream.begins[ref.key] if straight else -1)
+
+    def load(self, file: BinaryIO, name: str, place: Places) -> Any:
+        """What was saved, its tensors where ``place`` says."""
+        stream = _Stream(file, name, place)
+        filler = Filler(stream.order)
+        with stream.source as source:
+            for ref in stream.machine.storages.values():
+                if ref.storage.device.type != "meta":
+                    begin = stream.begins[ref.key]
+                    filler.fill(ref.storage, source.at(begin, begin + ref.nbytes) if ref.nbytes else None, ref.dtype)
+        for tensor, values in stream.machine.fillings:
+            fill_tensor(tensor, values)
+        file.seek(stream.source.start + stream.end)
+        return stream.value
+
+
+FORMAT = TorchLegacy()
+
+
+class _Stream:
+    """A stream, read and checked up to its end, but for the bytes of the storages."""
+
+    def __init__(self, file: BinaryIO, name: str, place: Places, tolerant: bool = False) -> None:
+        self.source = Source(file, name)
+        self.place = place
+        self.tolerant = tolerant
+        self.end = 0
+        head = self.source.read(0, min(270, self.source.size))
+        if b"ustar" in head[250:]:
+            raise CheckpointError(name, "a tar archive, PyTorch's format before 0.2: load it with PyTorch and save it anew")
+        self._expect(MAGIC, "the magic number")
+        self._expect(PROTOCOL, "the version")
+        about = self._plain("what the writing machine was like")
+        if type(about) is not dict or type(about.get("little_endian")) is not bool:
+            raise CheckpointError(name, f"at byte {self.end:,}: the file does not say its byte order")
+        self.order = "little" if about["little_endian"] else "big"
+        self.machine, self.value = self._object()
+        self.begins = self._storages(self._plain("the storages' keys"))
+
+    def _plain(self, what: str) -> Any:
+        """A pickle that needs no names."""
+        return self._pickle(lambda: Machine(self.source.name, {}), what)[1]
+
+    def _expect(self, value: int, what: str) -> None:
+        before = self.end
+        found = self._plain(what)
+        if type(found) is not int or found != value:
+            raise CheckpointError(self.source.name, f"at byte {before:,}: {what} is not {value}")
+
+    def _object(self) -> tuple[TensorMachine, Any]:
+        def make() -> TensorMachine:
+            return TensorMachine(self.source.name, table(), self.place, allowed=allowed_names(), tolerant=self.tolerant)
+
+        return self._pickle(make, "the object")
+
+    def _pickle(self, make: Any, what: str) -> tuple[Any, Any]:
+        """The pickle that comes next: the machine that ran it, and its value."""
+        source = self.source
+        chunk = FIRST
+        while True:
+            data = source.read(self.end, min(chunk, source.size - self.end), what)
+            machine = make()
+            try:
+                value, used = machine.load(data, self.end)
+            except Truncated:
+                if len(data) == source.size - self.end:
+                    raise
+                if chunk >= MAX_PICKLE:
+                    raise CheckpointError(source.name, f"at byte {self.end:,}: {what} takes more than {chunk:,} bytes") from None
+                chunk *= 4
+                continue
+            self.end += used
+            return machine, value
+
+    def _storages(self, keys: Any) -> dict[str, int]:
+        """Where the bytes of each storage begin."""
+        source, storages = self.source, self.machine.storages
+        if type(keys) is not list or any(type(key) is not str for key in keys):
+            raise CheckpointError(source.name, f"at byte {self.end:,}: the storages' keys must be a list of texts")
+        if len(set(keys)) != len(keys) or set(keys) != set(storages):
+            raise CheckpointError(
+                source.name,
+                f"at byte {self.end:,}: the file has {len(keys):,} storages with {len(set(keys)):,} keys, "
+                f"its tensors use {len(storages):,} storages: not the same ones",
+            )
+        begins = {}
+        for key in keys:
+            ref = storages[key]
+            width = 1 if ref.dtype is None else ref.dtype.itemsize
+            numel = int.from_bytes(source.read(self.end, 8, f"the size of storage {key[:40]!r}"), "little")
+            if numel * width != ref.nbytes:
+                raise CheckpointError(
+                    source.name,
+                    f"at byte {self.end:,}: storage {key[:40]!r} has {numel * width:,} bytes, its tensors need {ref.nbytes:,}",
+                )
+            begins[key] = self.end + 8
+            source.check(self.end + 8, ref.nbytes, f"storage {key[:40]!r}")
+            self.end += 8 + ref.nbytes
+        return begins
+
+

@@ -1,0 +1,305 @@
+"""The names that PyTorch's checkpoints use, and what each comes to: the whole of what their pickles can do.
+
+A handler is given the machine and the arguments of a call. What it copies it charges first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import metatensor as mt
+from metatensor.checkpoint import _tensors
+from metatensor.checkpoint._tensors import StorageType
+from metatensor.checkpoint._values import Known
+
+__all__ = ["class_value", "storage_value", "table"]
+
+STORAGES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
+    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128", "QInt8": "qint8", "QInt32": "qint32", "QUInt8": "quint8", "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4",
+}  # fmt: skip
+# What the same class is called in Python 2's and in older files.
+BUILTINS = ("builtins", "__builtin__")
+PLAIN_CLASSES = {cls.__name__: cls for cls in (bool, bytes, complex, dict, float, frozenset, int, list, object, set, slice, str, tuple)}
+
+
+@lru_cache(1)
+def table() -> dict[bytes, Any]:
+    """``b"module\\nname"`` to a value or a `Known`, for all that the formats of PyTorch need."""
+    from metatensor.checkpoint.numpy_names import names as numpy_names
+
+    found: dict[bytes, Any] = {}
+
+    def add(module: str, name: str, call: Callable[..., Any] | None = None, **options: Any) -> None:
+        found[f"{module}\n{name}".encode()] = Known(f"{module}.{name}", call, **options)
+
+    for name in dir(mt):
+        value = getattr(mt, name)
+        if isinstance(value, mt.dtype):
+            found[f"torch\n{name}".encode()] = value
+    for prefix, dtype in STORAGES.items():
+        for module in ("torch", "torch.cuda"):
+            found[f"{module}\n{prefix}Storage".encode()] = StorageType(f"{module}.{prefix}Storage", getattr(mt, dtype))
+    for name in ("torch.UntypedStorage", "torch.storage.UntypedStorage", "torch.storage._UntypedStorage"):
+        found[name[::-1].replace(".", "\n", 1)[::-1].encode()] = StorageType(name, None)
+
+    add("torch._utils", "_rebuild_tensor", code=_tensors.TENSOR, call=_never)
+    add("torch._utils", "_rebuild_tensor_v2", code=_tensors.TENSOR_V2, call=_never)
+    add("torch._utils", "_rebuild_tensor_v3", code=_tensors.TENSOR_V3, call=_never)
+    add("torch._utils", "_rebuild_parameter", code=_tensors.PARAMETER, call=_never)
+    add("torch._utils", "_rebuild_parameter_with_state", _parameter_with_state)
+    add("torch._utils", "_rebuild_meta_tensor_no_storage", _meta_tensor)
+    add("torch._utils", "_rebuild_device_tensor_from_numpy", _device_tensor)
+    add("torch._utils", "_rebuild_device_tensor_from_cpu_tensor", _device_tensor)
+    for name, what in (("_rebuild_sparse_tensor", "sparse"), ("_rebuild_sparse_csr_tensor", "sparse"), ("_rebuild_qtensor", "quantized"),
+                       ("_rebuild_nested_tensor", "nested"), ("_rebuild_wrapper_subclass", "wrapper")):
+        add("torch._utils", name, _unsupported(name, what))
+    for module in ("torch._tensor", "torch.tensor"):
+        add(module, "_rebuild_from_type_v2", _from_type)
+        add(module, "_rebuild_from_type", _from_type)
+    add("torch", "Size", lambda machine, args: mt.Size(_one(machine, args, tuple)), value=mt.Size)
+    add("torch", "device", lambda machine, args: mt.device(*args), value=mt.device)
+    add("torch.serialization", "_get_layout", _layout)
+    for module, name in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("torch.nn.parameter", "Buffer")):
+        add(module, name)
+    for name in ("per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric", "per_channel_affine_float_qparams"):
+        add("torch", name)
+
+    add("collections", "OrderedDict", _ordered, code=_tensors.ORDERED, value=OrderedDict, empty=True)
+    add("collections", "Counter", _counter, value=Counter)
+    add("collections", "defaultdict", _defaultdict, value=defaultdict)
+    add("_codecs", "encode", _encode)
+    for module in BUILTINS:
+        for name, cls in PLAIN_CLASSES.items():
+            add(module, name, value=cls)
+        add(module, "set", _set(set), value=set)
+        add(module, "frozenset", _set(frozenset), value=frozenset)
+        add(module, "bytearray", lambda machine, args: bytearray(_bytes(machine, args)), value=bytearray)
+        add(module, "bytes", _bytes, value=bytes)
+        add(module, "complex", _complex, value=complex)
+        add(module, "slice", _numbers(slice), value=slice)
+        add(module, "range", _numbers(range), value=range)
+        add(module, "xrange", _numbers(range), value=range)
+    found.update(numpy_names())
+    return found
+
+
+def class_value(known: Any) -> Any:
+    """The class that a name stands for which is imported only when it is needed; None for other names."""
+    if known.name == "torch.Tensor":
+        return mt.Tensor
+    if known.name == "torch.nn.parameter.Parameter":
+        return mt.nn.Parameter
+    if known.name == "torch.nn.parameter.Buffer":
+        from metatensor.nn.parameter import Buffer
+
+        return Buffer
+    return None
+
+
+def storage_value(machine: Any, ref: Any) -> Any:
+    """A storage as a value of its own, as torch.save writes what is no tensor."""
+    if ref.begin or ref.nbytes != ref.storage.nbytes():
+        raise machine.error("a view of a storage is among its values: only tensors may have one")
+    if ref.dtype is None:
+        return ref.storage
+    from metatensor._typed_storage import TypedStorage
+
+    return TypedStorage(wrap_storage=ref.storage, dtype=ref.dtype)
+
+
+SKELETON_STATE = "_metatensor_storage"
+"""The attribute under which a tensor of a skeleton has its place in a storage: see `_pickle_writer`."""
+
+
+# Tensors --------------------------------------------------------------------------
+
+def _never(machine: Any, args: Any) -> Any:
+    raise machine.error("only files with tensors have these")
+
+
+def _parameter_with_state(machine: Any, args: tuple[Any, ...]) -> Any:
+    """(data, requires_grad, backward hooks, state)"""
+    if len(args) != 4:
+        raise machine.error(f"_rebuild_parameter_with_state takes 4 arguments, got {len(args)}")
+    made = machine.apply(table()[b"torch._utils\n_rebuild_parameter"], args[:3])
+    return _with_state(machine, made, args[3])
+
+
+def _from_type(machine: Any, args: tuple[Any, ...]) -> Any:
+    """(function, class, its arguments, state)"""
+    if len(args) != 4:
+        raise machine.error(f"_rebuild_from_type takes 4 arguments, got {len(args)}")
+    function, cls, arguments, state = args
+    made = machine.apply(function, arguments)
+    if not isinstance(made, mt.Tensor):
+        return made  # a placeholder
+    wanted = class_value(cls) if isinstance(cls, Known) else cls
+    if not (isinstance(wanted, type) and issubclass(wanted, mt.Tensor)) or not (isinstance(cls, Known) or machine.may_call(cls)):
+        raise machine.error("_rebuild_from_type: that is no class of tensors that checkpoints may use")
+    if type(state) is dict and made.is_meta and SKELETON_STATE in state:
+        state = dict(state)
+        _share(machine, made, state.pop(SKELETON_STATE))
+    if wanted is not type(made) and wanted is not mt.Tensor:
+        made = made.as_subclass(wanted)
+    return _with_state(machine, made, state)
+
+
+def _share(machine: Any, tensor: Any, place: Any) -> None:
+    """Put a tensor of a skeleton over the storage that it shares with others: its key, its bytes, and the offset in it."""
+    if type(place) is not tuple or [type(part) for part in place] != [str, int, int] or not isinstance(machine.source, dict):
+        raise machine.error("the place of a tensor of a skeleton must be a key, a size and an offset")
+    key, nbytes, offset = place
+    if not 0 <= nbytes < 2**63 or not 0 <= offset < 2**63:
+        raise machine.error("the place of a tensor of a skeleton is not within 63 bits")
+    storage = machine.source.get((key, nbytes))
+    if storage is None:
+        machine.charge(200)
+        storage = machine.source[key, nbytes] = mt.empty(nbytes, dtype=mt.uint8, device="meta").untyped_storage()
+    with mt.no_grad():
+        tensor.set_(storage, offset, tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _with_state(machine: Any, tensor: Any, state: Any) -> Any:
+    """Set the attributes that a tensor was saved with, none that tensors have themselves."""
+    parts = state if type(state) is tuple and len(state) == 2 else (state, None)
+    for part in parts:
+        if part is None:
+            continue
+        if type(part) is not dict:
+            raise machine.error("the attributes of a tensor must be a dict")
+        machine.charge(100 * len(part))
+        for name, value in part.items():
+            if type(name) is not str or name.startswith("__") or hasattr(type(tensor), name):
+                raise machine.error(f"{str(name)[:40]!r} cannot be an attribute that a checkpoint gives a tensor")
+            setattr(tensor, name, value)
+    return tensor
+
+
+def _meta_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
+    """(dtype, size, stride, requires_grad)"""
+    dtype, size, stride, grad = args
+    if not isinstance(dtype, mt.dtype) or not isinstance(size, tuple) or not isinstance(stride, tuple) or type(grad) is not bool:
+        raise machine.error("_rebuild_meta_tensor_no_storage takes a dtype, a size, a stride and a truth value")
+    return mt.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(grad)
+
+
+def _device_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
+    """(an array or a cpu tensor, dtype, device, requires_grad)"""
+    data, dtype, location, grad = args
+    if not isinstance(dtype, mt.dtype) or type(location) is not str or type(grad) is not bool:
+        raise machine.error("a tensor of another device takes data, a dtype, a device and a truth value")
+    if not isinstance(data, mt.Tensor):
+        import numpy
+
+        if type(data) is not numpy.ndarray:
+            raise machine.error("a tensor of another device takes an array or a tensor")
+    device = machine.device_of(location)
+    machine.later(made := mt.empty(tuple(data.shape), dtype=dtype, device=device), data)
+    return made.requires_grad_(grad)
+
+
+def _unsupported(name: str, what: str) -> Callable[..., Any]:
+    def handler(machine: Any, args: tuple[Any, ...]) -> Any:
+        raise machine.error(f"{name}: {what} tensors have no counterpart here")
+
+    return handler
+
+
+def _layout(machine: Any, args: tuple[Any, ...]) -> Any:
+    name = _one(machine, args, str)
+    found = getattr(mt, name.removeprefix("torch."), None) if name.startswith("torch.") else None
+    if not isinstance(found, type(mt.strided)):
+        raise machine.error(f"unknown layout {name[:40]!r}")
+    return found
+
+
+# Values ---------------------------------------------------------------------------
+
+def _one(machine: Any, args: tuple[Any, ...], *classes: type) -> Any:
+    """The only argument, which must be of one of these classes, exactly."""
+    if len(args) != 1 or (type(args[0]) not in classes):
+        raise machine.error(f"one argument is needed, of {' or '.join(cls.__name__ for cls in classes)}")
+    if hasattr(args[0], "__len__"):
+        machine.charge(64 + 64 * len(args[0]))
+    return args[0]
+
+
+def _pairs(machine: Any, made: Any, args: tuple[Any, ...]) -> Any:
+    if not args:
+        return made
+    given = _one(machine, args, list, tuple, dict)
+    pairs = given.items() if type(given) is dict else given
+    for pair in pairs:
+        if type(pair) not in (tuple, list) or len(pair) != 2:
+            raise machine.error("a mapping is made of pairs")
+        machine.set_item(made, *pair)
+    return made
+
+
+def _ordered(machine: Any, args: tuple[Any, ...]) -> Any:
+    return _pairs(machine, OrderedDict(), args)
+
+
+def _counter(machine: Any, args: tuple[Any, ...]) -> Any:
+    if args and type(args[0]) is not dict:
+        raise machine.error("Counter takes a dict")
+    return _pairs(machine, Counter(), args)
+
+
+def _defaultdict(machine: Any, args: tuple[Any, ...]) -> Any:
+    factory = args[0] if args else None
+    if factory is not None:
+        factory = factory.value if isinstance(factory, Known) else None
+        if factory not in (OrderedDict, Counter, bool, dict, float, frozenset, int, list, set, str, tuple):
+            raise machine.error("defaultdict takes a class of plain values, or None")
+    return _pairs(machine, defaultdict(factory), args[1:])
+
+
+def _set(cls: type) -> Callable[..., Any]:
+    def handler(machine: Any, args: tuple[Any, ...]) -> Any:
+        if not args:
+            return cls()
+        made: dict[Any, None] = {}
+        for item in _one(machine, args, list, tuple, set, frozenset):
+            machine.set_item(made, item, None)
+        return cls(made)
+
+    return handler
+
+
+def _encode(machine: Any, args: tuple[Any, ...]) -> bytes:
+    """Bytes, as protocol 2 writes them."""
+    if len(args) != 2 or type(args[0]) is not str or args[1] not in ("latin1", "latin-1"):
+        raise machine.error("_codecs.encode takes a text and 'latin1' here")
+    machine.charge(64 + len(args[0]))
+    return args[0].encode("latin-1")
+
+
+def _bytes(machine: Any, args: tuple[Any, ...]) -> bytes:
+    if not args:
+        return b""
+    if len(args) == 2:
+        return _encode(machine, args)
+    given = _one(machine, args, bytes, bytearray, list)
+    return bytes(given)
+
+
+def _complex(machine: Any, args: tuple[Any, ...]) -> complex:
+    if len(args) != 2 or any(type(item) not in (float, int) for item in args):
+        raise machine.error("complex takes two numbers")
+    return complex(*args)
+
+
+def _numbers(cls: type) -> Callable[..., Any]:
+    def handler(machine: Any, args: tuple[Any, ...]) -> Any:
+        if any(item is not None and type(item) is not int for item in args):
+            raise machine.error(f"{cls.__name__} takes integers here")
+        return cls(*args)
+
+    return handler

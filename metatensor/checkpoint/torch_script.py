@@ -1,0 +1,120 @@
+"""TorchScript's archives: the tensors and attributes of a scripted module, by their paths; its code is not read.
+
+``data.pkl`` holds the module as objects of classes that the archive itself defines: here they are `Record`s, a name
+and a state. ``constants.pkl`` holds the tensors that code refers to.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from metatensor.checkpoint._tensors import TensorMachine
+from metatensor.checkpoint._values import Known, Record
+from metatensor.checkpoint._zip import Directory
+from metatensor.checkpoint.listing import listed, tensors_of
+from metatensor.checkpoint.model import Checkpoint
+from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.torch_names import table
+from metatensor.checkpoint.torch_zip import fill_all, part_of_member, prefix_of, run_member
+
+__all__ = ["FORMAT", "TorchScript"]
+
+
+class TorchScript:
+    """Reads archives that torch.jit.save wrote."""
+
+    name: str = "TorchScript"
+
+    def has(self, directory: Directory) -> bool:
+        """Whether an archive is of this format."""
+        return prefix_of(directory, "constants.pkl") is not None and prefix_of(directory, "data.pkl") is not None
+
+    def inspect(self, directory: Directory) -> Checkpoint:
+        """The tensors of the module and of its constants, these as ``constants.0`` and so on."""
+        prefix = prefix_of(directory, "data.pkl") or ""
+        machine, value = _run(directory, prefix, "data", Places("meta"), tolerant=True)
+        _, constants = _run(directory, prefix, "constants", Places("meta"), tolerant=True)
+        whole = listed(self.name, directory.source, value, machine, _offset(directory, f"{prefix}data/"))
+        rest = listed(self.name, directory.source, {"constants": constants}, _, _offset(directory, f"{prefix}constants/"))
+        for name, info in rest.tensors.items():
+            whole.tensors[name] = info._replace(storage=f"constants/{info.storage}")
+        whole.metadata.update({**rest.metadata, **whole.metadata})
+        if type(value) is Record:
+            whole.metadata["class"] = value.name
+        return whole
+
+    def load(self, directory: Directory, place: Places) -> dict[str, Any]:
+        """The module's tensors by attribute path, as its state_dict has them."""
+        prefix = prefix_of(directory, "data.pkl") or ""
+        machine, value = _run(directory, prefix, "data", place)
+        fill_all(machine, directory, f"{prefix}data/", "little", place)
+        return dict(tensors_of(value))
+
+
+    def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
+        """The bytes of a tensor that are compressed."""
+        info = checkpoint.tensors[tensor]
+        key = str(info.storage)
+        member = key if key.startswith("constants/") else f"data/{key}"
+        return part_of_member(directory, f"{prefix_of(directory, 'data.pkl') or ''}{member}", info, "little")
+
+
+FORMAT = TorchScript()
+
+
+class _Machine(TensorMachine):
+    """A machine that takes names of classes of the archive as `Record`s."""
+
+    def name_of(self, module: str, name: str) -> Any:
+        if module == "__torch__" or module.startswith("__torch__."):
+            full = f"{module}.{name}"
+            return Known(full, lambda machine, args: Record(full), new=True)
+        return None
+
+
+def _run(directory: Directory, prefix: str, what: str, place: Places, tolerant: bool = False) -> tuple[TensorMachine, Any]:
+    """The machine and the value of ``data.pkl`` or ``constants.pkl``."""
+    names = {**table(), **_NAMES}
+    machine = _Machine(directory.file, names, place, directory, f"{prefix}{what}/", builders={Record: _set_state}, tolerant=tolerant)
+    return machine, run_member(machine, directory, f"{prefix}{what}.pkl")
+
+
+def _offset(directory: Directory, prefix: str) -> Any:
+    def offset(ref: Any) -> int:
+        member = f"{prefix}{ref.key}"
+        return directory.place_of(member)[0] if sys.byteorder == "little" and directory.is_stored(member) else -1
+
+    return offset
+
+
+def _set_state(machine: Any, record: Record, state: Any) -> None:
+    if record.state is not None:
+        raise machine.error(f"the state of an object of class {record.name[:60]} is set twice")
+    record.state = state
+
+
+def _list(machine: Any, args: tuple[Any, ...]) -> list[Any]:
+    """A list of one type of elements."""
+    if len(args) != 1 or type(args[0]) not in (list, tuple):
+        raise machine.error("a list of TorchScript takes a list")
+    machine.charge(72 + 8 * len(args[0]))
+    return list(args[0])
+
+
+def _tagged(machine: Any, args: tuple[Any, ...]) -> Any:
+    """(value, the name of its type)"""
+    if len(args) != 2 or type(args[1]) is not str:
+        raise machine.error("a value of TorchScript comes with the name of its type")
+    return args[0]
+
+
+def _names() -> dict[bytes, Any]:
+    found = {}
+    for name in ("build_intlist", "build_doublelist", "build_boollist", "build_tensorlist", "build_complexlist"):
+        found[f"torch.jit._pickle\n{name}".encode()] = Known(f"torch.jit._pickle.{name}", _list)
+    found[b"torch.jit._pickle\nrestore_type_tag"] = Known("torch.jit._pickle.restore_type_tag", _tagged)
+    return found
+
+
+_NAMES = _names()

@@ -1,0 +1,227 @@
+"""What writes a checkpoint of each format to an open file, one storage or tensor at a time.
+
+A writer takes the object and `Contents`, which has the bytes: of tensors that hold data, or (converting) of a file that
+the tensors on meta stand for.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, BinaryIO, NamedTuple
+
+import metatensor as mt
+from metatensor.checkpoint._pickle_writer import pickled
+from metatensor.checkpoint._zip_writer import ZipWriter, write_all
+
+__all__ = ["NPY_DTYPES", "SAFETENSORS_DTYPES", "WRITERS", "Contents", "npy_header", "safetensors_header", "tensor_span", "write_npy",
+           "write_npz", "write_safetensors", "write_torch"]
+
+ALIGNMENT = 64
+
+SAFETENSORS_DTYPES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+    "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+    "complex64": "C64", "float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e8m0fnu": "F8_E8M0", "float4_e2m1fn_x2": "F4",
+}  # fmt: skip
+
+NPY_DTYPES = {
+    "bool": "|b1", "uint8": "|u1", "int8": "|i1", "uint16": "u2", "int16": "i2", "uint32": "u4", "int32": "i4", "uint64": "u8",
+    "int64": "i8", "float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",
+}  # fmt: skip
+
+
+class Contents:
+    """Where a writer gets bytes from: the tensors themselves."""
+
+    holds_meta = False
+    """Whether tensors on meta stand for bytes that it has; else they are written as a skeleton, if at all."""
+
+    def storage(self, storage: Any) -> Any:
+        """All bytes of a storage, as a buffer."""
+        from metatensor._core.placing import tensor_from_storage
+        from metatensor.plugins import backend
+
+        count = storage.nbytes()
+        if not count:
+            return b""
+        if storage.is_fake:
+            raise RuntimeError(f"save: a tensor on {storage.device} holds no data; on meta it would be saved as a skeleton")
+        return backend(storage.device.type).to_host(tensor_from_storage(storage, mt.uint8, (count,), (1,)))
+
+    def tensor(self, name: str, tensor: Any) -> Any:
+        """The elements of a tensor in row-major order, as a buffer."""
+        from metatensor.plugins import backend
+
+        if not tensor.numel():
+            return b""
+        if tensor.is_meta or tensor.untyped_storage().is_fake:
+            raise RuntimeError(
+                f"save: tensor {name!r} on {tensor.device} holds no data; PyTorch's format (format='torch') saves it as a skeleton"
+            )
+        return backend(tensor.device.type).to_host(tensor.detach())
+
+
+OWN = Contents()
+
+
+def write_torch(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
+    """PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton."""
+    if metadata:
+        raise ValueError("save: PyTorch's format has no metadata beside the object")
+    pickle, storages = pickled(obj, source.holds_meta)
+    archive = ZipWriter(file)
+    archive.add("archive/data.pkl", pickle, align=ALIGNMENT)
+    archive.add("archive/.format_version", b"1", align=ALIGNMENT)
+    archive.add("archive/.storage_alignment", b"%d" % ALIGNMENT, align=ALIGNMENT)
+    archive.add("archive/byteorder", sys.byteorder.encode(), align=ALIGNMENT)
+    for key, storage in storages.items():
+        archive.add(f"archive/data/{key}", source.storage(storage), align=ALIGNMENT)
+    archive.add("archive/version", b"3\n", align=ALIGNMENT)
+    archive.close()
+
+
+class _Placed(NamedTuple):
+    name: str
+    tensor: Any
+    nbytes: int
+
+
+def write_safetensors(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
+    """The safetensors format: a dict of tensors, none of which shares memory with another."""
+    header, tensors = safetensors_header(obj, metadata)
+    write_all(file, header)
+    for name, tensor, nbytes in tensors:
+        write_all(file, _little(_checked(name, source.tensor(name, tensor), nbytes), tensor.dtype))
+
+
+def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[bytes, list[_Placed]]:
+    """The file up to its data, and the tensors in the order of their data: widest dtypes first, so that all are aligned."""
+    tensors = tensors_of(obj, "safetensors")
+    _refuse_sharing(tensors)
+    if "__metadata__" in tensors:
+        raise ValueError("save: safetensors has no tensor of the name '__metadata__'")
+    entries: dict[str, Any] = {}
+    if metadata:
+        if any(type(k) is not str or type(v) is not str for k, v in metadata.items()):
+            raise TypeError("save: the metadata of safetensors are texts by name")
+        entries["__metadata__"] = dict(metadata)
+    placed = []
+    at = 0
+    for name, tensor in sorted(tensors.items(), key=lambda pair: (-pair[1].dtype.itemsize, pair[0])):
+        kind = SAFETENSORS_DTYPES.get(tensor.dtype.name)
+        if kind is None:
+            raise TypeError(f"save: tensor {name!r} is of {tensor.dtype.name}, which safetensors does not have")
+        shape = list(tensor.shape)
+        if kind == "F4":
+            if not shape:
+                raise TypeError(f"save: tensor {name!r}: safetensors has no single pair of 4-bit floats")
+            shape[-1] *= 2
+        nbytes = prod(tensor.shape) * tensor.dtype.itemsize
+        entries[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + nbytes]}
+        placed.append(_Placed(name, tensor, nbytes))
+        at += nbytes
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text, placed
+
+
+def write_npz(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
+    """NumPy's archive of arrays: a dict of tensors of the dtypes that NumPy has."""
+    if metadata:
+        raise ValueError("save: npz has no metadata")
+    archive = ZipWriter(file)
+    for name, tensor in tensors_of(obj, "npz").items():
+        header = npy_header(name, tensor)
+        archive.add(f"{name}.npy", header, _checked(name, source.tensor(name, tensor), _nbytes(tensor)), align=ALIGNMENT)
+    archive.close()
+
+
+def write_npy(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
+    """NumPy's file of one array: a tensor of a dtype that NumPy has."""
+    if isinstance(obj, dict) and len(obj) == 1:
+        obj = next(iter(obj.values()))
+    if not isinstance(obj, mt.Tensor):
+        raise TypeError(f"save: npy holds one tensor, got {type(obj).__name__}; npz holds a dict of them")
+    write_all(file, npy_header("tensor", obj))
+    write_all(file, _checked("tensor", source.tensor("tensor", obj), _nbytes(obj)))
+
+
+def npy_header(name: str, tensor: Any) -> bytes:
+    """What stands before an array's data, padded to a multiple of 64 bytes."""
+    kind = NPY_DTYPES.get(tensor.dtype.name)
+    if kind is None:
+        raise TypeError(f"save: tensor {name!r} is of {tensor.dtype.name}, which NumPy does not have")
+    if not kind.startswith("|"):
+        kind = ("<" if sys.byteorder == "little" else ">") + kind
+    text = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {tuple(tensor.shape)!r}, }}"
+    text += " " * (-(10 + len(text) + 1) % ALIGNMENT) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("latin-1")
+
+
+WRITERS: dict[str, Callable[..., None]] = {
+    "torch": write_torch,
+    "safetensors": write_safetensors,
+    "npz": write_npz,
+    "npy": write_npy,
+}
+"""What writes a format, by its name."""
+
+
+def tensors_of(obj: Any, form: str) -> dict[str, Any]:
+    """``obj`` as the dict of tensors that it must be. TypeError naming what is not."""
+    if not isinstance(obj, Mapping):
+        raise TypeError(f"save: {form} holds a dict of tensors by name, got {type(obj).__name__}; save module.state_dict()")
+    for name, tensor in obj.items():
+        if type(name) is not str:
+            raise TypeError(f"save: {form} names tensors by texts, got {name!r}")
+        if not isinstance(tensor, mt.Tensor):
+            raise TypeError(f"save: {form} holds nothing but tensors; {name!r} is of type {type(tensor).__name__}")
+    return dict(obj)
+
+
+def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
+    """RuntimeError where two tensors share memory: the format would give each a copy, and no one would know."""
+    groups: dict[Any, list[str]] = {}
+    for name, tensor in tensors.items():
+        if tensor.numel():
+            groups.setdefault(tensor.untyped_storage(), []).append(name)
+    for names in groups.values():
+        spans = sorted((*tensor_span(tensors[name]), name) for name in names)
+        for (_, end, first), (begin, _, second) in zip(spans, spans[1:]):
+            if begin < end:
+                raise RuntimeError(
+                    f"save: {first!r} and {second!r} share memory, which safetensors cannot say. Leave out all names but one (a "
+                    "model with tied weights is loaded from one of them), clone() one, or save in PyTorch's format (format='torch')"
+                )
+
+
+def tensor_span(tensor: Any) -> tuple[int, int]:
+    """The first byte and the one after the last that a tensor takes in its storage."""
+    begin = tensor.storage_offset()
+    end = begin + 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
+    return begin * tensor.dtype.itemsize, end * tensor.dtype.itemsize
+
+
+def _nbytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.dtype.itemsize)
+
+
+def _checked(name: str, data: Any, nbytes: int) -> memoryview:
+    view = memoryview(data).cast("B")
+    if len(view) != nbytes:
+        raise RuntimeError(f"save: tensor {name!r} should have {nbytes:,} bytes, {len(view):,} came")
+    return view
+
+
+def _little(data: memoryview, dtype: Any) -> Any:
+    """Elements of this machine's byte order in little-endian order."""
+    if sys.byteorder == "little":
+        return data
+    from metatensor.checkpoint.source import native
+
+    return native(data, dtype.itemsize // (2 if dtype.is_complex else 1))

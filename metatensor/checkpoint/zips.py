@@ -1,0 +1,57 @@
+"""Zip files: which of the formats that are made of them a file has is told by the names of its members."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, BinaryIO
+
+from metatensor.checkpoint._zip import Directory
+from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.model import Checkpoint
+from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.source import Source
+
+__all__ = ["FORMAT", "READERS", "Zips"]
+
+# Modules whose FORMAT has `has`, `inspect`, `load` and `fetch`, each given the directory; the first that `has` a file reads it.
+READERS = ("metatensor.checkpoint.torch_script", "metatensor.checkpoint.torch_zip", "metatensor.checkpoint.npz")
+
+
+class Zips:
+    """Finds the reader of a zip file."""
+
+    name: str = "PyTorch (zip)"
+    suffixes: tuple[str, ...] = (".pt", ".pth", ".ckpt", ".npz")
+
+    def matches(self, head: bytes, size: int) -> bool:
+        """A member's header, or the end record of an archive without any."""
+        return head[:4] in (b"PK\3\4", b"PK\5\6")
+
+    def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
+        """What its reader says."""
+        reader, directory = self.reader(file, name)
+        checkpoint: Checkpoint = reader.inspect(directory)
+        return checkpoint
+
+    def load(self, file: BinaryIO, name: str, place: Places) -> Any:
+        """What its reader makes of it."""
+        reader, directory = self.reader(file, name)
+        return reader.load(directory, place)
+
+    def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
+        """The bytes of a tensor that do not lie in the file as they are."""
+        reader, directory = self.reader(file, name)
+        return reader.fetch(directory, checkpoint, tensor)
+
+    def reader(self, file: BinaryIO, name: str) -> tuple[Any, Directory]:
+        """The reader of a file, and its directory."""
+        directory = Directory(Source(file, name))
+        for module in READERS:
+            reader = import_module(module).FORMAT
+            if reader.has(directory):
+                return reader, directory
+        names = ", ".join(repr(member[:60]) for member in list(directory)[:5])
+        raise CheckpointError(name, f"a zip file, but no checkpoint of a known format: its members are {names or 'none'}")
+
+
+FORMAT = Zips()

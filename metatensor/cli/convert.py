@@ -1,0 +1,50 @@
+"""``metatensor convert``."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["command"]
+
+
+@click.command("convert")
+@click.argument("source", metavar="A", type=click.Path(exists=True))
+@click.argument("target", metavar="B", type=click.Path())
+@click.option(
+    "--format", "form", type=click.Choice(["torch", "safetensors", "npz", "npy"]),
+    help="The format of B [default: by the ending of its name; PyTorch's for an ending that is none].",
+)  # fmt: skip
+@click.option("--max-shard-size", metavar="SIZE", help="Write shards of at most SIZE (5GB, 500MiB) and their index.")
+@click.option("--force", is_flag=True, help="Replace B if it is there.")
+def command(source: str, target: str, form: str | None, max_shard_size: str | None, force: bool) -> None:
+    """Write the checkpoint A, of any known format, as B. Values stay the same, bit for bit.
+
+    One tensor is in memory at a time. B appears when all of it is written.
+
+    \b
+    metatensor convert pytorch_model.bin model.safetensors
+    metatensor convert model.safetensors model.pt
+    metatensor convert shards/ model.safetensors
+    """
+    from metatensor.analysis.describe import bytes_text
+    from metatensor.checkpoint import CheckpointError, convert
+
+    if os.path.exists(target) and not force:
+        raise click.UsageError(f"{target} is there already; --force replaces it")
+    try:
+        left_out = convert(source, target, format=form, max_shard_size=max_shard_size)
+    except (CheckpointError, RuntimeError, TypeError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or source}: {error.strerror or error}") from None
+    console = Console(highlight=False, soft_wrap=True)
+    for name, kept in left_out.items():
+        console.print(Text(f"{name} is the same tensor as {kept} and is left out", style="yellow"))
+    if os.path.exists(target):
+        console.print(Text(f"{target}: {bytes_text(os.path.getsize(target))}", style="bold"))
+    else:
+        console.print(Text(f"{target}.index.json and its shards", style="bold"))

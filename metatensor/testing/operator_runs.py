@@ -1,0 +1,337 @@
+"""One call of an operator on one device, or of its reference, and how two of them differ: what `check_op` is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from metatensor._core.device import Device, backend_for
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage import make_storage
+from metatensor._core.tensor import Tensor
+from metatensor.testing.values import difference, to_values
+
+__all__ = ["Reference", "Run", "is_pytorch", "metadata", "value_differences"]
+
+
+class Run:
+    """A call of the op on one device: named arguments before and after, and the results as a flat list."""
+
+    def __init__(self, op: Any, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: str) -> None:
+        names = [argument.name for argument in schema.arguments]
+        self.schema, self.device = schema, device
+        self.arguments = dict(zip(names, (move(value, device) for value in args), strict=False))
+        self.arguments |= {name: move(value, device) for name, value in kwargs.items()}
+        tensors = dict(_tensors(self.arguments))
+        for argument in schema.arguments:
+            if argument.type.startswith("device") and (argument.name in self.arguments or not tensors):
+                self.arguments[argument.name] = device
+        self.before = {} if device == "meta" else _snapshot(self.arguments)
+        self._layouts = {name: _layout(tensor) for name, tensor in tensors.items()}
+        self._versions = {name: tensor._version for name, tensor in tensors.items()}
+        # A tensor that the op makes over in place has another storage then.
+        self._storages = {name: tensor.untyped_storage() for name, tensor in tensors.items()}
+        positional = names[: len(args)]
+        result = op(*(self.arguments[name] for name in positional),
+                    **{name: value for name, value in self.arguments.items() if name not in positional})  # fmt: skip
+        self.results = list(result) if isinstance(result, (tuple, list)) else [] if result is None else [result]
+
+    def after(self) -> dict[str, np.ndarray]:
+        return _snapshot(self.arguments)
+
+    def layouts(self) -> dict[str, tuple[Any, ...]]:
+        """Shape, strides and dtype of the tensor arguments after the call."""
+        return {name: _layout(tensor) for name, tensor in _tensors(self.arguments)}
+
+    def _is_marked(self, name: str) -> bool:
+        return name.partition("[")[0] in {argument.name for argument in self.schema.arguments if argument.mutated}
+
+    def marked(self) -> Iterator[tuple[str, bool]]:
+        """The arguments that the schema marks as written, and whether they changed."""
+        after = self.after()
+        for name, values in self.before.items():
+            if self._is_marked(name) and values.size:
+                changed = values.tobytes() != after[name].tobytes() or self._layouts[name] != _layout(_named(self.arguments, name))
+                yield name.partition("[")[0], changed
+
+    def placement(self) -> Iterator[str]:
+        """Results that are on another device than the call."""
+        for number, result in enumerate(self.results):
+            if isinstance(result, Tensor) and result.device.type != self.device:
+                yield f"result {number} is on the device {result.device}, but the arguments are on {self.device}"
+
+    def mutation(self) -> Iterator[str]:
+        """Arguments that changed although nothing says that they do."""
+        after = {} if self.device == "meta" else self.after()
+        for name, tensor in _tensors(self.arguments):
+            if self._is_marked(name):
+                continue
+            said = f"but the schema does not mark it as written: {self.schema.text}"
+            if name in after and self.before[name].tobytes() != after[name].tobytes():
+                yield f"argument {name} changes, {said}"
+            elif _layout(tensor) != self._layouts[name]:
+                yield f"argument {name} changes from {_say(self._layouts[name])} to {_say(_layout(tensor))}, {said}"
+            elif tensor._version != self._versions[name]:
+                yield f"argument {name} is written to (its version rises), {said}"
+
+    def aliasing(self) -> Iterator[str]:
+        """Results that share memory otherwise than the schema says."""
+        marks = [_letter(kind) for kind, _ in self.schema.returns]
+        aliased = {argument.name: _letter(argument.type) for argument in self.schema.arguments if argument.aliased}
+        seen: dict[int, int] = {}
+        for number, result in enumerate(self.results):
+            if not isinstance(result, Tensor):
+                continue
+            mark = marks[number if len(marks) == len(self.results) else 0] if marks else None
+            # Where no result is marked, any of them may be a view of an argument that is.
+            allowed = {name for name, letter in aliased.items() if (letter == mark if any(marks) else True)}
+            shared = self.shared(number)
+            wrong = [name for name in shared if name.partition("[")[0] not in allowed]
+            if wrong:
+                yield f"result {number} shares memory with argument {wrong[0]}, but the schema does not say so: {self.schema.text}"
+            elif mark is not None and not shared and result.numel():
+                yield f"result {number} shares no memory with an argument, but the schema says so: {self.schema.text}"
+            elif not shared:
+                first = seen.setdefault(id(result.untyped_storage()), number)
+                if first != number:
+                    yield f"results {first} and {number} share memory"
+
+    def shared(self, number: int) -> list[str]:
+        """Names of the arguments that a result shares memory with."""
+        result = self.results[number]
+        return [name for name, storage in self._storages.items() if storage is result.untyped_storage()]
+
+
+class Reference:
+    """What the reference makes of copies of the arguments, in the form of a run."""
+
+    def __init__(self, function: Callable[..., Any], pytorch: bool, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.schema, self.is_torch = schema, pytorch
+        convert = _to_torch if self.is_torch else _copy
+        copies = [convert(value) for value in args]
+        named = {name: convert(value) for name, value in kwargs.items()}
+        names = [argument.name for argument in schema.arguments]
+        self.arguments = dict(zip(names, copies, strict=False)) | named
+        self.before = self.after()
+        self._layouts = self.layouts()
+        self._addresses = {name: _address(value) for name, value in self._arrays()} if self.is_torch else {}
+        result = function(*copies, **named)
+        self.results = list(result) if isinstance(result, (tuple, list)) else [] if result is None else [result]
+
+    def _arrays(self) -> Iterator[tuple[str, Any]]:
+        for name, value in self.arguments.items():
+            if _is_array(value):
+                yield name, value
+            elif isinstance(value, (tuple, list)):
+                yield from ((f"{name}[{i}]", item) for i, item in enumerate(value) if _is_array(item))
+
+    def after(self) -> dict[str, np.ndarray]:
+        return {name: _array(value).copy() for name, value in self._arrays()}
+
+    def layouts(self) -> dict[str, tuple[Any, ...]]:
+        """Shape, strides and dtype of the tensor arguments after the call."""
+        return {name: _layout(value) for name, value in self._arrays()}
+
+    def _changes(self) -> Iterator[tuple[str, bool, bool]]:
+        """For each tensor argument whether the schema marks it as written, and whether the reference changed it."""
+        mutated = {argument.name for argument in self.schema.arguments if argument.mutated}
+        after, layouts = self.after(), self.layouts()
+        for name, values in self.before.items():
+            changed = values.tobytes() != after[name].tobytes() or self._layouts[name] != layouts[name]
+            yield name, name.partition("[")[0] in mutated, changed
+
+    def marked(self) -> Iterator[tuple[str, bool]]:
+        """The arguments that the schema marks as written, and whether they changed."""
+        return ((name.partition("[")[0], changed) for name, marked, changed in self._changes() if marked and self.before[name].size)
+
+    def mutation(self) -> Iterator[str]:
+        """Arguments that the reference writes to, and the schema does not."""
+        for name, marked, changed in self._changes():
+            if changed and not marked:
+                yield f"the reference changes argument {name}, but the schema does not mark it as written: {self.schema.text}"
+
+    def shared(self, number: int) -> list[str] | None:
+        """Names of the arguments that a result shares memory with; None where that says nothing."""
+        result = self.results[number]
+        if not self.is_torch or not _is_array(result) or not result.numel():
+            return None  # a plain function returns fresh values
+        return [name for name, address in self._addresses.items() if address and address == _address(result)]
+
+
+def metadata(run: Run, expected: Run | Reference, whose: str, check_strides: bool) -> Iterable[str]:
+    """Differences of what is known without values: number, kind, shape, dtype, strides and sharing of the results."""
+    got, due = run.results, expected.results
+    if len(got) != len(due):
+        yield f"{_count(len(got))}, but {len(due)} by {whose}"
+        return
+    for number, (a, b) in enumerate(zip(got, due, strict=True)):
+        if not isinstance(a, Tensor) or not _is_array(b):
+            if isinstance(a, Tensor) != (_is_array(b) or isinstance(b, (bool, int, float, complex))):
+                yield f"result {number} is a {type(a).__name__}, but a {type(b).__name__} by {whose}"
+            elif isinstance(a, Tensor) and a.dim():
+                yield f"result {number} has shape {tuple(a.shape)}, but is a number by {whose}"
+            continue
+        name = str(b.dtype).rpartition(".")[2]
+        if tuple(a.shape) != tuple(b.shape):
+            yield f"result {number} has shape {tuple(a.shape)}, but {tuple(b.shape)} by {whose}"
+        elif a.dtype.name != name:
+            yield f"result {number} has dtype {a.dtype.name}, but {name} by {whose}"
+        elif check_strides and _used(a.shape, a.stride()) not in (possible := _strides(b)):
+            yield f"result {number} has strides {tuple(a.stride())}, but {possible[0]} by {whose}"
+        elif isinstance(expected, Reference) and (theirs := expected.shared(number)) is not None and theirs != run.shared(number):
+            mine = run.shared(number)
+            yield (f"result {number} shares memory with {', '.join(mine) or 'no argument'}, but with "
+                   f"{', '.join(theirs) or 'none'} by {whose}")  # fmt: skip
+    if isinstance(expected, Reference):
+        yield from _written_layouts(run, expected, check_strides)
+
+
+def _written_layouts(run: Run, expected: Reference, check_strides: bool) -> Iterator[str]:
+    """Arguments that end up with another shape or dtype than the reference gives them."""
+    theirs = expected.layouts()
+    for name, layout in run.layouts().items():
+        if name in theirs:
+            due = theirs[name]
+            if (layout[0], layout[2]) != (due[0], due[2]) or (check_strides and layout[1] != due[1]):
+                yield f"argument {name} after the call has {_say(layout)}, but {_say(due)} by the reference"
+
+
+def value_differences(run: Run, expected: Run | Reference) -> Iterable[str]:
+    """Differences of values: results, and arguments that are written."""
+    for number, (a, b) in enumerate(zip(run.results, expected.results, strict=False)):
+        if isinstance(a, Tensor) and (_is_array(b) or isinstance(b, (bool, int, float, complex))):
+            problem = difference(to_values(a), _array(b), a.dtype.name)
+        elif isinstance(a, Tensor) or _is_array(b):
+            continue  # told by `metadata`
+        else:
+            problem = "" if a == b or a is b else f"{a!r} instead of {b!r}"
+        if problem:
+            yield f"result {number}: {problem}"
+    changed = expected.after()
+    for name, values in run.after().items():
+        if name in changed:
+            problem = difference(values, changed[name], values.dtype.name)
+            if problem:
+                yield f"argument {name} after the call: {problem}"
+
+
+# Tensors of either kind -------------------------------------------------------------------
+
+
+def _tensors(arguments: dict[str, Any]) -> Iterable[tuple[str, Tensor]]:
+    for name, value in arguments.items():
+        if isinstance(value, Tensor):
+            yield name, value
+        elif isinstance(value, (tuple, list)):
+            yield from ((f"{name}[{i}]", item) for i, item in enumerate(value) if isinstance(item, Tensor))
+
+
+def _named(arguments: dict[str, Any], name: str) -> Tensor:
+    return dict(_tensors(arguments))[name]
+
+
+def _snapshot(arguments: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: to_values(value).copy() for name, value in _tensors(arguments)}
+
+
+def move(value: Any, device: str) -> Any:
+    """A tensor argument on ``device``, in memory of its own, with the strides that it had."""
+    if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
+        return type(value)(move(item, device) for item in value)
+    if not isinstance(value, Tensor):
+        return value
+    reach = sum((extent - 1) * step for extent, step in zip(value.shape, value.stride(), strict=True)) + 1
+    nbytes = reach * value.itemsize if value.numel() else 0
+    data = None if device == "meta" else backend_for(device).allocate(nbytes, 0)
+    moved = tensor_from_storage(make_storage(device, nbytes, data), value.dtype, value.shape, value.stride(), 0)
+    if device != "meta":
+        backend_for(device).from_host(moved, bytes(backend_for(value.device).to_host(value)))
+    return moved
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return move(value, value.device.type)
+    return type(value)(_copy(item) for item in value) if isinstance(value, (tuple, list)) else value
+
+
+def is_pytorch(function: Any) -> bool:
+    """Whether a function is PyTorch's. Most of its built-in ones have no module."""
+    if str(getattr(function, "__module__", "")).partition(".")[0] == "torch":
+        return True
+    return type(function).__module__.partition(".")[0] == "torch" or "torch" in repr(getattr(function, "__self__", ""))[:40]
+
+
+def _to_torch(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_to_torch(item) for item in value)
+    if isinstance(value, Tensor):
+        import torch
+
+        return torch.from_dlpack(_copy(value))
+    if isinstance(value, Device):
+        return str(value)
+    if type(value).__module__.startswith("metatensor."):
+        import torch
+
+        return getattr(torch, str(value).rpartition(".")[2])
+    return value
+
+
+def _address(value: Any) -> int:
+    """Where the memory of one of PyTorch's tensors begins."""
+    return value.untyped_storage().data_ptr()
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _array(value: Any) -> np.ndarray:
+    if isinstance(value, Tensor):
+        return to_values(value).copy()
+    if type(value).__module__.partition(".")[0] == "torch":
+        from metatensor._dlpack import from_dlpack
+
+        return to_values(from_dlpack(value.detach().resolve_conj().resolve_neg()))
+    return np.asarray(value)
+
+
+def _layout(value: Any) -> tuple[Any, ...]:
+    """Shape, strides that mean something, and dtype."""
+    return tuple(value.shape), _strides(value)[0], str(value.dtype).rpartition(".")[2]
+
+
+def _say(layout: tuple[Any, ...]) -> str:
+    return f"shape {layout[0]}, strides {layout[1]} and dtype {layout[2]}"
+
+
+def _strides(value: Any) -> list[tuple[int, ...]]:
+    """The strides in elements that a result like this may have: a tensor's own; a NumPy array's own, or contiguous."""
+    if callable(getattr(value, "stride", None)):
+        return [_used(value.shape, value.stride())]
+    contiguous: list[int] = []
+    step = 1
+    for extent in reversed(value.shape):
+        contiguous.insert(0, step)
+        step *= extent
+    own = [step // max(value.itemsize, 1) for step in value.strides]
+    return [_used(value.shape, own), _used(value.shape, contiguous)]
+
+
+def _used(shape: Any, strides: Any) -> tuple[int, ...]:
+    """Strides that mean something: not those of dimensions of size 1, and none of an empty tensor."""
+    return tuple(step for extent, step in zip(shape, strides, strict=True) if extent != 1) if 0 not in shape else ()
+
+
+def _letter(kind: str) -> str | None:
+    """The letter of a type's alias mark: "a" of ``Tensor(a!)``."""
+    match = re.search(r"\(([a-z])!?\)", kind)
+    return match and match[1]
+
+
+def _count(number: int) -> str:
+    return f"{number} result{'' if number == 1 else 's'}"
