@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, overload
 from metatensor import (
     amp as amp,
     analysis as analysis,
+    array_api as array_api,
     autograd as autograd,
     checkpoint as checkpoint,
     devices as devices,
@@ -73,7 +74,8 @@ from metatensor._grad_mode import (
     set_grad_enabled as set_grad_enabled,
 )
 from metatensor._limits import finfo as finfo, iinfo as iinfo
-from metatensor._interchange import from_dlpack as from_dlpack, from_numpy as from_numpy, frombuffer as frombuffer
+from metatensor._dlpack import from_dlpack as from_dlpack
+from metatensor._interchange import from_numpy as from_numpy, frombuffer as frombuffer
 from metatensor._tensor_str import set_printoptions as set_printoptions
 from metatensor._version import __version__ as __version__
 from metatensor.checkpoint import load as load

@@ -55,7 +55,8 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         if found is None:
             found = d
         elif found is not d:
-            if not _are_guests(c, ov):
+            from metatensor.rules.guests import are_guests
+            if not are_guests(op_name(c), _tensors(c, ov)):
                 raise errors.different_devices(op_name(c), (found, d))
             found = META
             break
@@ -63,20 +64,6 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         c.device = <PyObject*>found
     c.mixed = False
     return 0
-
-
-cdef bint _are_guests(Call* c, Overload ov) except -1:
-    """Whether all tensors are on meta, but for cpu ones that the op lets go with these."""
-    cdef Device d
-    cdef Tensor t
-    cdef int i
-    from metatensor.rules.guests import GUESTS
-    places = GUESTS.get(op_name(c), ())
-    for i, t in enumerate(_tensors(c, ov)):
-        d = t.storage.device
-        if d is not META and not (d.type == "cpu" and (i in places or t.ndim == 0)):
-            return False
-    return True
 
 
 cdef list _names(Overload ov):

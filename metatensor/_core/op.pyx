@@ -91,10 +91,8 @@ cdef class Op:
 
     @property
     def __kwdefaults__(self):
-        """The defaults of keyword-only arguments, or None, as of a Python function."""
-        found = {p.name: p.default for p in self.__signature__.parameters.values()
-                 if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
-        return found or None
+        from metatensor._core.describe import keyword_defaults
+        return keyword_defaults(self)
 
     @property
     def schemas(self):

@@ -4,7 +4,9 @@ As in PyTorch, the others insist on one device: there a mistake shows on meta al
 operator's name and which of its tensors may be on cpu, by number; most say all but the first.
 """
 
-__all__ = ["GUESTS"]
+from typing import Any
+
+__all__ = ["GUESTS", "are_guests"]
 
 _BUT_THE_FIRST = range(1, 64)
 
@@ -25,3 +27,11 @@ GUESTS = {
     "searchsorted": (0,),
 }
 """Which tensors of an operator may be on cpu where the others are on meta."""
+
+
+def are_guests(name: str, tensors: list[Any]) -> bool:
+    """Whether an operator's tensors are all on meta, but for cpu ones that it lets go with these."""
+    places = GUESTS.get(name, ())
+    return all(
+        t.device.type == "meta" or t.device.type == "cpu" and (i in places or not t.dim()) for i, t in enumerate(tensors)
+    )
