@@ -69,6 +69,13 @@ def op_signature(op):
     return inspect.Signature(parameters(schema, takes_out(op)), return_annotation=returns(schema))
 
 
+def keyword_defaults(op):
+    """The defaults of an op's keyword-only arguments, or None, as a Python function has them."""
+    found = {p.name: p.default for p in op_signature(op).parameters.values()
+             if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}  # fmt: skip
+    return found or None
+
+
 def op_doc(op):
     """Signatures of all overloads, then the one line that the declaration gives."""
     lines = []

@@ -56,7 +56,11 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         if found is None:
             found = d
         elif found is not d:
-            raise errors.different_devices(op_name(c), (found, d))
+            from metatensor.rules.guests import are_guests
+            if not are_guests(op_name(c), _tensors(c, ov)):
+                raise errors.different_devices(op_name(c), (found, d))
+            found = META
+            break
     if found is not None:
         c.device = <PyObject*>found
     c.mixed = False

@@ -1,4 +1,6 @@
 """The methods and properties of Tensor that are not operators and not hot."""
+import warnings
+
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
@@ -329,6 +331,17 @@ def _typed_storage(self):
     return self.storage()
 
 
+def to_sparse(self, *args, **kwargs):
+    """A copy, strided as all tensors of metatensor are, with a warning that says so."""
+    warnings.warn("to_sparse(): metatensor has strided tensors only: the result is a strided copy", stacklevel=2)
+    return self.clone()
+
+
+def to_sparse_coo(self):
+    """`to_sparse`."""
+    return self.to_sparse()
+
+
 def is_coalesced(Tensor self not None):
     """False: no tensor is sparse."""
     return False
@@ -347,7 +360,7 @@ def resize_as(self, tensor):
 # Methods of tensors that metatensor does not have, and methods that PyTorch removed: they are there to be looked up.
 cdef dict _refusals = {
     "metatensor has strided tensors only": (NotImplementedError, (
-        "coalesce sparse_mask to_mkldnn to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr")),
+        "coalesce sparse_mask to_mkldnn to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr")),
     "the tensor is strided, not sparse": (RuntimeError, "ccol_indices col_indices crow_indices indices row_indices values"),
     "the tensor is not quantised": (
         RuntimeError, "dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme"),
@@ -370,7 +383,7 @@ cdef tuple _methods = (
     backward, numpy, __array__, __array_wrap__, __bytes__, __dlpack__,
     __dlpack_device__, __array_namespace__, to_device, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
     register_post_accumulate_grad_hook, record_stream, to_dense, storage,
-    storage_type, _typed_storage, is_coalesced, resize, resize_as,
+    storage_type, _typed_storage, to_sparse, to_sparse_coo, is_coalesced, resize, resize_as,
 )
 
 type_set(Tensor, "__torch_function__", classmethod(__torch_function__))

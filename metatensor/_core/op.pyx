@@ -90,6 +90,11 @@ cdef class Op:
         return op_signature(self)
 
     @property
+    def __kwdefaults__(self):
+        from metatensor._core.describe import keyword_defaults
+        return keyword_defaults(self)
+
+    @property
     def schemas(self):
         """The schema texts, one for each overload."""
         prepare(self)

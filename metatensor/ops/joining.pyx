@@ -6,7 +6,7 @@ from metatensor._core.layout cimport (
     Layout, add_dims, broadcast_into, copy_dims, mul_dims, set_format, suggest_format, view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
+    COMPOSITE, FUNCTION_ONLY, MIXED, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
     op_name, result_device, tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -328,9 +328,9 @@ cdef object cartesian_prod_body(Call* c):
     return call("stack", ([call("flatten", (grid,)) for grid in call("meshgrid", (tensors,))], 1))
 
 
-define("broadcast_tensors(Tensor[] tensors) -> Tensor[]", broadcast_tensors_body, COMPOSITE,
+define("broadcast_tensors(Tensor[] tensors) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED,
        "Views of the tensors, each expanded to the shape they broadcast to.")
-define(f"broadcast_tensors.several({ARGUMENTS}) -> Tensor[]", broadcast_tensors_body, COMPOSITE)
+define(f"broadcast_tensors.several({ARGUMENTS}) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED)
 for n in (1, 2, 3):
     define(f"atleast_{n}d(Tensor[] tensors) -> Tensor[]", atleast_body, COMPOSITE,
            f"Views with at least {n} dimension{'s' if n > 1 else ''}; of one tensor or of several.")

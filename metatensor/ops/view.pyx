@@ -5,7 +5,7 @@ from metatensor._core.layout cimport (
     MT_MUL_OVERFLOW, Layout, add_dims, copy_dims, count, infer_size, mul_dims, view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, VIEW, Call, Op, arg, as_declared, call, define, dim_arg, dim_list,
+    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, MIXED, VIEW, Call, Op, arg, as_declared, call, define, dim_arg, dim_list,
     dims_arg, int_arg, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
@@ -226,9 +226,9 @@ cdef object unflatten_body(Call* c):
 
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
        "The same elements in another shape: a view where strides allow it, else a copy.")
-define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY,
+define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
        "reshape() to the shape of another tensor.")
-define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY,
+define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
        "view() in the shape of another tensor.")
 define("flatten(Tensor(a) input, int start_dim=0, int end_dim=-1) -> Tensor", flatten_body, COMPOSITE,
        "The dimensions from start_dim to end_dim as one.")
@@ -346,7 +346,7 @@ cdef object expand_as_meta(Call* c):
 
 define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", expand_meta, VIEW | METHOD_ONLY,
        "Dimensions of size 1 repeated to `size` without a copy; -1 keeps a size.")
-define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY,
+define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY | MIXED,
        "expand() to the shape of another tensor.")
 define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
        "expand() as a function.")

@@ -18,21 +18,34 @@ def both():
 
 
 def test_the_names_lead_to_one_autocast():
-    assert mtorch.autocast is mtorch.amp.autocast is mtorch.amp.autocast_mode.autocast is mt.amp.autocast
+    assert mtorch.autocast is mtorch.amp.autocast is mtorch.amp.autocast_mode.autocast
+    assert issubclass(mtorch.autocast, mt.amp.autocast)
     assert issubclass(mtorch.cuda.amp.autocast, mtorch.autocast) and mtorch.cuda.amp.autocast_mode.autocast is mtorch.cuda.amp.autocast
     assert mtorch.cuda.amp.grad_scaler.GradScaler is mtorch.cuda.amp.GradScaler and mtorch.cuda.amp.common.__all__
     from metatensor.torch_api.torch.cpu.amp.autocast_mode import autocast
 
     with autocast():
         assert mtorch.is_autocast_cpu_enabled() and mtorch.get_autocast_cpu_dtype() == mt.bfloat16
-    with mtorch.cuda.amp.autocast(dtype=mt.bfloat16):
-        assert mtorch.is_autocast_enabled() and mtorch.get_autocast_gpu_dtype() == mt.bfloat16
-        x = mt.empty(2, 2, device="meta")
-        assert (x @ x).dtype == mt.bfloat16
     mode = mtorch.amp._enter_autocast("cpu", None, True, None)
     assert mtorch.is_autocast_enabled("cpu")
     mtorch.amp._exit_autocast(mode)
     assert not mtorch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("available", [False, True])
+def test_an_autocast_for_cuda_needs_a_device(monkeypatch, available):
+    monkeypatch.setattr(mtorch.cuda, "is_available", lambda: available)
+    x = mt.empty(2, 2, device="meta")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with mtorch.cuda.amp.autocast(dtype=mt.bfloat16):
+            assert mtorch.is_autocast_enabled() is available and mtorch.get_autocast_gpu_dtype() == mt.bfloat16
+            assert (x @ x).dtype == (mt.bfloat16 if available else mt.float32)
+        with mtorch.autocast("cuda", enabled=False):
+            assert not mtorch.is_autocast_enabled()
+    assert [str(w.message) for w in caught if "no CUDA device" in str(w.message)] == (
+        [] if available else ["autocast: there is no CUDA device: an autocast for cuda is disabled"]
+    )
 
 
 def test_older_switches():

@@ -8,9 +8,11 @@ from metatensor.torch_api import torch
 NAMES = """
 AnyType ByteStorage FloatStorage JITException ListType TensorType _C.ListType _C.TensorType _C._is_tracing _C._set_grad_enabled
 _C._jit_set_profiling_executor _C._jit_set_texpr_fuser_enabled _VF.gru_cell _VF.lstm _adaptive_avg_pool2d _softmax_backward_data
-_weight_norm dsmm eig frobenius_norm has_lapack lstsq matrix_rank nn.init._no_grad_fill_ nn.init._no_grad_normal_
+_weight_norm autograd.forward_ad.unpack_dual dsmm eig frobenius_norm fx.experimental.proxy_tensor.make_fx
+has_lapack lstsq matrix_rank nn.init._no_grad_fill_ nn.init._no_grad_normal_
 nn.init._no_grad_trunc_normal_ nn.init._no_grad_uniform_ nn.init._no_grad_zero_ nuclear_norm quantize_per_tensor solve
 sparse_coo_tensor spmm symeig utils.checkpoint.check_backward_validity utils.checkpoint.detach_variable
+serialization.DEFAULT_PROTOCOL serialization.MAP_LOCATION _subclasses.fake_tensor.FakeTensorMode
 utils.checkpoint.get_device_states utils.checkpoint.set_device_states
 """.split()
 
@@ -81,3 +83,24 @@ def test_parts_of_checkpointing():
         torch.utils.checkpoint.detach_variable([x])
     with pytest.warns(UserWarning, match="none of the inputs"):
         torch.utils.checkpoint.check_backward_validity([mt.ones(2)])
+
+
+def test_fake_tensors():
+    from metatensor.torch_api.torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, is_fake
+
+    x = mt.ones(2)
+    assert not is_fake(x) and not is_fake(x.to("meta")) and not isinstance(x, FakeTensor)
+    with pytest.raises(NotImplementedError, match="meta device"):
+        FakeTensorMode()
+
+
+def test_what_nothing_takes_part_in():
+    x = mt.ones(2)
+    assert torch.autograd.forward_ad.unpack_dual(x).primal is x and torch.autograd.forward_ad.unpack_dual(x).tangent is None
+    assert torch.fx.experimental.proxy_tensor.get_proxy_mode() is None
+    with pytest.raises(NotImplementedError, match="traces no functions"):
+        torch.fx.experimental.proxy_tensor.make_fx(None)
+
+
+def test_an_operator_tells_its_keywords_defaults():
+    assert "indexing" in torch.meshgrid.__kwdefaults__ and mt.relu.__kwdefaults__ is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import IO, Any, TypeAlias
 
 import metatensor as mt
 from metatensor.serialization import (
@@ -16,6 +17,19 @@ from metatensor.serialization import (
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
            "location_tag", "normalize_storage_type", "safe_globals", "save"]  # fmt: skip
+
+# What PyTorch writes at the beginning of its older files, and how large C's integers are in them.
+DEFAULT_PROTOCOL, PROTOCOL_VERSION, MAGIC_NUMBER = 2, 1001, 0x1950A86A20F9469CFC6C
+LONG_SIZE, INT_SIZE, SHORT_SIZE = 4, 4, 2
+STORAGE_KEY_SEPARATOR = ","
+
+FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
+FILE_LIKE = FileLike
+MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | mt.device | str | dict[str, str] | None
+
+
+class SourceChangeWarning(Warning):
+    """The source of a class is not what it was when it was saved; nothing here warns of it."""
 
 
 def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,

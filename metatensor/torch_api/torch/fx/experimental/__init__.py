@@ -2,4 +2,4 @@
 
 from metatensor.torch_api._lazy import attributes
 
-__getattr__, __dir__ = attributes(__name__, ("symbolic_shapes",))
+__getattr__, __dir__ = attributes(__name__, ("proxy_tensor", "symbolic_shapes"))
