@@ -22,6 +22,7 @@ cdef class Machine(Stack):
     cdef object named(self, bytes key)
     cdef object global_(self)
     cdef object stack_global(self)
+    cdef object plain(self, object value)
     cdef object guarded(self, str name, object function, tuple args, dict kwargs=*)
     cdef object with_keywords(self)
     cdef int build(self) except -1
@@ -34,3 +35,4 @@ cdef class Machine(Stack):
     cdef int old_object(self, unsigned char op) except -1
     cdef object run(self)
     cdef int seldom(self, unsigned char op) except -1
+    cdef bint is_part(self)

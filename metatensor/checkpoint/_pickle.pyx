@@ -12,10 +12,14 @@ from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
 from cpython.list cimport PyList_Append
 from cpython.object cimport PyObject
 from libc.string cimport memchr
-from metatensor.checkpoint._stack cimport Stack
-from metatensor.checkpoint._values cimport Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
+from metatensor.checkpoint._stack cimport Stack, byte, charge, push, recall, remember, word
+from metatensor.checkpoint._values cimport Empty, Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
 from metatensor.checkpoint._stack import MAX_DIGITS, Truncated
 from metatensor.checkpoint.errors import CheckpointError
+
+cdef extern from "Python.h":
+    int PyGC_Enable()
+    int PyGC_Disable()
 
 ALLOWANCE = 64 << 20
 """Bytes that objects of a pickle may take, whatever its size."""
@@ -75,6 +79,7 @@ cdef class Machine(Stack):
         from their length, as for compressed ones. Raises `CheckpointError`, of class `Truncated` where ``data`` end too soon.
         """
         cdef const unsigned char[::1] view = data
+        cdef double steps = 0
         self.buffer = data
         self.end = view.shape[0]
         self.data = &view[0] if self.end else NULL
@@ -84,10 +89,11 @@ cdef class Machine(Stack):
         self.allowance = ALLOWANCE
         self.per_byte = PER_BYTE if paid < 0 else 0
         self.limit = ALLOWANCE if paid < 0 else ALLOWANCE + PER_BYTE * paid
+        cdef bint collecting = PyGC_Disable()   # what is made here is no garbage, and nothing in it a cycle
         try:
             value = self.run()
             self.clear()            # what is shared shows in its references
-            found = survey(value)
+            found = survey(value, &steps)
             if type(found) is str:
                 raise self.wrong(f"its result has {found}")
             if found:
@@ -99,6 +105,8 @@ cdef class Machine(Stack):
         except RecursionError:
             raise self.wrong("it needs too deep a recursion") from None
         finally:
+            if collecting:
+                PyGC_Enable()
             self.clear()
             self.hashes.clear()
             self.buffer = None
@@ -168,6 +176,8 @@ cdef class Machine(Stack):
         """What a marker means that is a value of the result."""
         if isinstance(marker, Inert):
             return marker
+        if isinstance(marker, Empty):
+            return self.call((<Empty>marker).known, (), False)
         if isinstance(marker, Known) and isinstance((<Known>marker).value, type):
             return (<Known>marker).value
         raise self.wrong(f"{describe(marker)} is among its values, where it means nothing")
@@ -240,11 +250,21 @@ cdef class Machine(Stack):
         if type(args) is not tuple:
             raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
         name = getattr(function, "__qualname__", "a callable")
+        args = self.plain(args)
         if not new:
             return self.guarded(name, function, args)
         if not isinstance(function, type):
             raise self.wrong(f"{opcode} of {name}, which is not a class")
         return self.guarded(name, function.__new__, (function, *args))
+
+    cdef object plain(self, object value):
+        """The value without markers, for what the user allows; what it takes to walk it is charged."""
+        cdef double steps = 0
+        found = survey(value, &steps)
+        self.spend(16 * <long long>steps)
+        if type(found) is str:
+            raise self.wrong(f"an argument has {found}")
+        return replaced(value, self.meaning, {}) if found else value
 
     cdef object guarded(self, str name, object function, tuple args, dict kwargs=None):
         """A call whose errors become ours, with the place."""
@@ -272,7 +292,7 @@ cdef class Machine(Stack):
             raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not make so")
         if type(args) is not tuple:
             raise self.wrong(f"NEWOBJ_EX takes a tuple of arguments, got {describe(args)}")
-        return self.guarded(cls.__qualname__, cls.__new__, (cls, *args), kwargs)
+        return self.guarded(cls.__qualname__, cls.__new__, (cls, *self.plain(args)), self.plain(kwargs))
 
     cdef int build(self) except -1:
         state = self.pop()
@@ -285,7 +305,7 @@ cdef class Machine(Stack):
         elif cls in self.builders:
             self.guarded(cls.__name__, self.builders[cls], (self, instance, state))
         elif <size_t><PyObject*>cls in self.callables:
-            self.guarded(cls.__qualname__, _set_state, (instance, state))
+            self.guarded(cls.__qualname__, _set_state, (instance, self.plain(state)))
         else:
             raise self.wrong(f"BUILD of {describe(instance)}, which has no state to set")
         return 0
@@ -326,7 +346,7 @@ cdef class Machine(Stack):
         if not is_plain_key(key):
             self.check_key(key)
             self.crowd(mapping, key)
-        self.spend(64)
+        charge(self, 64)
         if type(mapping) is dict:
             return PyDict_SetItem(mapping, key, value)
         mapping[key] = value
@@ -353,11 +373,12 @@ cdef class Machine(Stack):
     cdef int appends(self, Py_ssize_t height) except -1:
         """APPENDS: what is above a height, to the list below it."""
         cdef object target
+        cdef Py_ssize_t i
         if height <= self.fence:
             raise self.wrong("stack underflow: an opcode takes more than there is")
         target = <object>self.stack[height - 1]
         if type(target) is list:
-            self.spend(8 * (self.top - height) + 8)
+            charge(self, 8 * (self.top - height) + 8)
             for i in range(height, self.top):
                 PyList_Append(target, <object>self.stack[i])
         elif type(target) is not Inert:
@@ -366,6 +387,7 @@ cdef class Machine(Stack):
 
     cdef int add_items(self, Py_ssize_t height) except -1:
         cdef object target
+        cdef Py_ssize_t i
         if height <= self.fence:
             raise self.wrong("stack underflow: an opcode takes more than there is")
         target = <object>self.stack[height - 1]
@@ -376,6 +398,7 @@ cdef class Machine(Stack):
         return self.drop(height)
 
     cdef int fill_set(self, object target, Py_ssize_t height) except -1:
+        cdef Py_ssize_t i
         for i in range(height, self.top):
             self.check_key(<object>self.stack[i])
             self.crowd(target, <object>self.stack[i])
@@ -399,61 +422,64 @@ cdef class Machine(Stack):
             self.at += 1
             # In a state dict's order: what there is most of comes first for those who read this, not for the compiler.
             if op == b'q':                              # BINPUT
-                self.remember(<Py_ssize_t>self.number(1))
+                remember(self, byte(self))
             elif op == b'h':                            # BINGET
-                self.recall(<Py_ssize_t>self.number(1))
+                recall(self, byte(self))
             elif op == b'r':                            # LONG_BINPUT
-                self.remember(<Py_ssize_t>self.number(4))
+                remember(self, word(self))
             elif op == b'j':                            # LONG_BINGET
-                self.recall(<Py_ssize_t>self.number(4))
+                recall(self, word(self))
             elif op == 0x94:                            # MEMOIZE
-                self.remember(self.memo_next)
+                remember(self, self.memo_next)
             elif op == b'(':                            # MARK
                 self.mark()
             elif op == b'X':                            # BINUNICODE
-                self.push(self.text(self.number(4)))
+                push(self, self.text(word(self)))
             elif op == 0x8c:                            # SHORT_BINUNICODE
-                self.push(self.text(self.number(1)))
+                push(self, self.text(byte(self)))
             elif op == 0x8d:                            # BINUNICODE8
-                self.push(self.text(self.number(8)))
+                push(self, self.text(self.number(8)))
             elif op == b'K':                            # BININT1
-                self.push(<long>self.number(1))
+                push(self, byte(self))
             elif op == b'M':                            # BININT2
-                self.push(<long>self.number(2))
+                push(self, <long>self.number(2))
             elif op == b'J':                            # BININT
-                self.spend(32)
-                self.push(<long><int>self.number(4))
+                charge(self, 32)
+                push(self, <long><int>word(self))
             elif op == b't':                            # TUPLE
-                self.push(self.take(self.unmark()))
+                push(self, self.take(self.unmark()))
             elif op == 0x85 or op == 0x86 or op == 0x87:  # TUPLE1, TUPLE2, TUPLE3
-                self.push(self.take(self.top - (op - 0x84)))
+                push(self, self.take(self.top - (op - 0x84)))
             elif op == b')':                            # EMPTY_TUPLE
-                self.push(())
+                push(self, ())
             elif op == b'R':                            # REDUCE
                 a = self.pop()
                 b = self.pop()
-                self.push(self.call(b, a, False))
+                if type(b) is Known and (<Known>b).part is not None and a == () and self.is_part():
+                    push(self, (<Known>b).part)
+                else:
+                    push(self, self.call(b, a, False))
             elif op == b'Q':                            # BINPERSID
-                self.push(self.persistent(self.pop()))
+                push(self, self.persistent(self.pop()))
             elif op == b'c':                            # GLOBAL
-                self.push(self.global_())
+                push(self, self.global_())
             elif op == 0x93:                            # STACK_GLOBAL
-                self.push(self.stack_global())
+                push(self, self.stack_global())
             elif op == b'N':                            # NONE
-                self.push(None)
+                push(self, None)
             elif op == 0x88:                            # NEWTRUE
-                self.push(True)
+                push(self, True)
             elif op == 0x89:                            # NEWFALSE
-                self.push(False)
+                push(self, False)
             elif op == b'}':                            # EMPTY_DICT
-                self.spend(80)
-                self.push({})
+                charge(self, 80)
+                push(self, {})
             elif op == b']':                            # EMPTY_LIST
-                self.spend(72)
-                self.push([])
+                charge(self, 72)
+                push(self, [])
             elif op == 0x8f:                            # EMPTY_SET
-                self.spend(232)
-                self.push(set())
+                charge(self, 232)
+                push(self, set())
             elif op == b's':                            # SETITEM
                 if self.top - 2 < self.fence:
                     raise self.wrong("stack underflow: an opcode takes more than there is")
@@ -467,16 +493,16 @@ cdef class Machine(Stack):
             elif op == 0x90:                            # ADDITEMS
                 self.add_items(self.unmark())
             elif op == b'G':                            # BINFLOAT
-                self.spend(24)
-                self.push(self.double_())
+                charge(self, 24)
+                push(self, self.double_())
             elif op == b'b':                            # BUILD
                 self.build()
             elif op == 0x81:                            # NEWOBJ
                 a = self.pop()
                 b = self.pop()
-                self.push(self.call(b, a, True))
+                push(self, self.call(b, a, True))
             elif op == 0x92:                            # NEWOBJ_EX
-                self.push(self.with_keywords())
+                push(self, self.with_keywords())
             elif op == 0x80:                            # PROTO
                 n = self.number(1)
                 if n > 5:
@@ -492,6 +518,19 @@ cdef class Machine(Stack):
                 return a
             else:
                 self.seldom(op)
+
+    cdef bint is_part(self):
+        """Whether what comes next puts the result into a tuple, as PyTorch does with the hooks of each tensor."""
+        cdef Py_ssize_t at = self.at
+        if at + 6 > self.end:
+            return False
+        if self.data[at] == b'r':
+            at += 5
+        elif self.data[at] == b'q':
+            at += 2
+        elif self.data[at] == 0x94:
+            at += 1
+        return self.data[at] == b't'
 
     cdef int seldom(self, unsigned char op) except -1:
         """The opcodes that checkpoints hardly use."""
@@ -570,6 +609,7 @@ cdef class Machine(Stack):
 
     cdef int dict_(self, tuple pairs) except -1:
         cdef dict made = {}
+        cdef Py_ssize_t i
         self.spend(80)
         if len(pairs) & 1:
             raise self.wrong("DICT of a key without a value")

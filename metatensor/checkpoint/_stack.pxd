@@ -1,4 +1,5 @@
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 
 
 cdef class Stack:
@@ -52,3 +53,57 @@ cdef class Stack:
     cdef object decimal(self, bint long_)
     cdef Py_ssize_t index(self) except -1
     cdef object quoted(self, bytes line)
+
+
+# What the loop does most, without a call.
+
+cdef inline int charge(Stack s, long long nbytes) except -1:
+    """`Stack.spend` of a few bytes."""
+    s.spent += nbytes
+    if s.spent > s.limit:
+        return s.spend(0)
+    return 0
+
+
+cdef inline int push(Stack s, object value) except -1:
+    """`Stack.push`."""
+    if s.top == s.room:
+        return s.push(value)
+    Py_INCREF(value)
+    s.stack[s.top] = <PyObject*>value
+    s.top += 1
+    return 0
+
+
+cdef inline Py_ssize_t byte(Stack s) except -1:
+    """The next byte, which is taken."""
+    if s.at == s.end:
+        return <Py_ssize_t>s.number(1)
+    s.at += 1
+    return s.data[s.at - 1]
+
+
+cdef inline Py_ssize_t word(Stack s) except -1:
+    """The next four bytes as an unsigned number."""
+    cdef const unsigned char* p = s.data + s.at
+    if s.end - s.at < 4:
+        return <Py_ssize_t>s.number(4)
+    s.at += 4
+    return p[0] | p[1] << 8 | p[2] << 16 | <Py_ssize_t>p[3] << 24
+
+
+cdef inline int recall(Stack s, Py_ssize_t index) except -1:
+    """`Stack.recall`."""
+    if index >= s.memo_room or s.memo[index] == NULL:
+        return s.recall(index)
+    return push(s, <object>s.memo[index])
+
+
+cdef inline int remember(Stack s, Py_ssize_t index) except -1:
+    """`Stack.remember`."""
+    if index >= s.memo_room or index > s.end or s.memo[index] != NULL or s.top <= s.fence:
+        return s.remember(index)
+    s.memo_next += 1
+    Py_INCREF(<object>s.stack[s.top - 1])
+    s.memo[index] = s.stack[s.top - 1]
+    return 0

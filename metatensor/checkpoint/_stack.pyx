@@ -26,6 +26,7 @@ cdef class Stack:
     """A pickle's bytes and the machine's memory. All of it is bounded by `spend`."""
 
     def __cinit__(self, *args, **kwargs):
+        cdef Py_ssize_t i
         self.room = 256
         self.mark_room = 64
         self.memo_room = 256
@@ -45,6 +46,7 @@ cdef class Stack:
 
     cdef void clear(self) noexcept:
         """Forget the stack, the marks and the memo."""
+        cdef Py_ssize_t i
         while self.top > 0:
             self.top -= 1
             decref(self.stack[self.top])
@@ -122,13 +124,13 @@ cdef class Stack:
 
     cdef tuple take(self, Py_ssize_t height):
         """What is above a height, as a tuple."""
-        cdef Py_ssize_t n = self.top - height
+        cdef Py_ssize_t n = self.top - height, i
         cdef PyObject* made
         if n < 0 or height < self.fence:
             raise self.wrong("stack underflow: an opcode takes more than there is")
         if n == 0:
             return ()
-        self.spend(56 + 8 * n)
+        charge(self, 56 + 8 * n)
         made = tuple_new(n)
         for i in range(n):
             tuple_set(made, i, self.stack[height + i])
@@ -139,8 +141,11 @@ cdef class Stack:
 
     cdef int remember(self, Py_ssize_t index) except -1:
         cdef PyObject** wider
-        cdef Py_ssize_t room
-        value = self.peek()
+        cdef Py_ssize_t room, i
+        cdef PyObject* value
+        if self.top <= self.fence:
+            raise self.wrong("stack underflow: an opcode takes more than there is")
+        value = self.stack[self.top - 1]
         if index < 0 or index > self.end:
             raise self.wrong(f"memo index {index:,} is beyond the bound, the pickle's length of {self.end:,}")
         if index >= self.memo_room:
@@ -157,8 +162,8 @@ cdef class Stack:
             self.memo_next += 1
         else:
             decref(self.memo[index])
-        Py_INCREF(value)
-        self.memo[index] = <PyObject*>value
+        Py_INCREF(<object>value)
+        self.memo[index] = value
         return 0
 
     cdef int recall(self, Py_ssize_t index) except -1:
@@ -221,7 +226,7 @@ cdef class Stack:
 
     cdef object text(self, unsigned long long n):
         cdef const unsigned char* here = self.bytes_(n)
-        self.spend(64 + 4 * <long long>n)
+        charge(self, 64 + 4 * <long long>n)
         try:
             return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, NULL)
         except UnicodeDecodeError:
@@ -235,7 +240,7 @@ cdef class Stack:
     cdef object old_text(self, unsigned long long n):
         """A Python 2 string: text where it is UTF-8, else bytes."""
         cdef const unsigned char* here = self.bytes_(n)
-        self.spend(64 + 4 * <long long>n)
+        charge(self, 64 + 4 * <long long>n)
         try:
             return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, NULL)
         except UnicodeDecodeError:

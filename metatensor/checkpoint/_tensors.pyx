@@ -8,6 +8,7 @@ from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, set_requires_grad
 from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
 from metatensor.checkpoint._pickle cimport Machine
+from metatensor.checkpoint._stack cimport charge
 from metatensor.checkpoint._values cimport Inert, Known, Marker, describe
 from metatensor.checkpoint._zip cimport Directory
 
@@ -72,7 +73,7 @@ cdef class TensorMachine(Machine):
         cdef int code = known.code
         if code == ORDERED:
             if n == 0:
-                self.spend(400)
+                charge(self, 400)
                 return ODICT()
             return known.call(self, args)
         for item in args:
@@ -98,7 +99,7 @@ cdef class TensorMachine(Machine):
             if parameter_class is None:
                 from metatensor.nn import Parameter
                 parameter_class = Parameter
-            self.spend(300)
+            charge(self, 300)
             try:
                 return make_subclass(parameter_class, args[0], args[1])
             except RuntimeError as error:
@@ -140,7 +141,7 @@ cdef class TensorMachine(Machine):
         lay.offset = as_long_long(offset, &over)
         if over or lay.offset < 0:
             raise self.wrong(f"the storage offset {describe(offset)} is negative or beyond 63 bits")
-        self.spend(320 + 16 * n)
+        charge(self, 320 + 16 * n)
         try:
             if ref.begin % dtype.itemsize:
                 raise RuntimeError(f"the storage begins at byte {ref.begin}, between two elements of {dtype.name}")
@@ -196,10 +197,17 @@ cdef class TensorMachine(Machine):
         if over or numel < 0 or numel > (1 << 62) // (1 if dtype is None else dtype.itemsize):
             raise self.wrong(f"a storage of {describe(size)} elements")
         nbytes = numel * (1 if dtype is None else dtype.itemsize)
-        ref = self.storages.get(key)
+        found = -1
+        if self.directory is not None:
+            found = self.directory.find_next(self.prefix, key)
+        ref = self.storages.get(key) if found < 0 else None
         if ref is None:
             if self.directory is not None:
-                found = self.directory.find(self.prefix + key)
+                if found < 0:
+                    found = self.directory.find(self.prefix + key)
+                    if found >= 0:
+                        self.directory.entries[found].taken = True
+                        self.directory.hint = found + 1
                 if found < 0:
                     raise self.wrong(f"storage {key[:40]!r} is not in the file: there is no member {(self.prefix + key)[:60]!r}")
                 if self.directory.entries[found].size != nbytes:
@@ -210,7 +218,7 @@ cdef class TensorMachine(Machine):
             ref.key = key
             ref.location = location
             ref.nbytes = nbytes
-            self.spend(240)
+            charge(self, 240)
             self.storages[key] = ref
         elif ref.nbytes != nbytes or (ref.dtype is not dtype and ref.dtype is not None and dtype is not None):
             raise self.wrong(f"storage {key[:40]!r} is {nbytes:,} bytes here, and was {ref.nbytes:,} before, or has another dtype")
@@ -223,7 +231,7 @@ cdef class TensorMachine(Machine):
     cdef StorageRef typed(self, StorageRef whole, DType dtype):
         """The same storage, of another dtype."""
         cdef StorageRef ref = StorageRef.__new__(StorageRef)
-        self.spend(80)
+        charge(self, 80)
         ref.storage, ref.key, ref.location = whole.storage, whole.key, whole.location
         ref.begin, ref.nbytes = whole.begin, whole.nbytes
         ref.dtype = dtype
@@ -251,7 +259,7 @@ cdef class TensorMachine(Machine):
         if type(marker) is StorageRef:
             from metatensor.checkpoint.torch_names import storage_value
             return storage_value(self, marker)
-        if type(marker) is Known:
+        if type(marker) is Known and (<Known>marker).value is None:
             from metatensor.checkpoint.torch_names import class_value
             value = class_value(marker)
             if value is not None:

@@ -28,18 +28,26 @@ cdef class Known(Marker):
     """A name that pickles may use.
 
     ``call(machine, args)`` is what calling it comes to; without it, it may only be named. ``value`` is what it means
-    as a value; ``new`` tells that NEWOBJ may call it too.
+    as a value; ``new`` tells that NEWOBJ may call it too. With ``empty`` a call without arguments that goes straight
+    into a tuple, as most of a state dict's do only to be dropped, makes no object but where it stays.
     """
 
-    def __init__(self, str name, call=None, value=None, new=False, int code=0):
+    def __init__(self, str name, call=None, value=None, new=False, int code=0, empty=False):
         self.name = name
         self.call = call
         self.value = value
         self.new = new
         self.code = code
+        if empty:
+            self.part = Empty.__new__(Empty)
+            self.part.known = self
 
     def __repr__(self):
         return f"<{self.name}>"
+
+
+cdef class Empty(Marker):
+    """An empty container that is only an item of a tuple, and is made when it turns out to be more."""
 
 
 cdef class Inert(Marker):
@@ -171,10 +179,10 @@ cdef _Frame _frame(object container, bint shared, bint* marked):
     return frame
 
 
-cdef object survey(object root):
+cdef object survey(object root, double* steps):
     """Walk a result: a text says what is wrong with it; True that there are markers in it, False that there are none.
 
-    Takes time and memory in proportion to its containers, each of which is walked once.
+    Takes time and memory in proportion to its containers, each of which is walked once: ``steps``.
     """
     cdef bint marked = False
     cdef dict known = {}                # id of a shared container -> (height, steps), None while it is walked
@@ -206,6 +214,7 @@ cdef object survey(object root):
             stack.append(top)
             top = _frame(child, shared, &marked)
             walked += top.steps
+            steps[0] = walked
             continue
         if top.steps > MAX_WALK and top.steps > 64 * walked:
             return f"shared containers that take more than {MAX_WALK:,} steps to walk"

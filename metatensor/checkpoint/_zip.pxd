@@ -6,6 +6,9 @@ cdef struct Entry:
     unsigned int crc
     unsigned short method               # 0 stored, 8 deflated
     unsigned short flags
+    unsigned short taken                # whether `find_next` has given it
+    unsigned short name_length
+    const unsigned char* name           # in the directory's bytes
 
 
 cdef class Directory:
@@ -15,9 +18,12 @@ cdef class Directory:
     cdef readonly Py_ssize_t start      # where the directory begins
     cdef Entry* entries
     cdef Py_ssize_t count
+    cdef bytes data                     # of the directory
+    cdef Py_ssize_t hint                # the member that `find_next` tries first
 
     cdef object wrong(self, long long at, str reason)
     cdef Py_ssize_t find(self, str name) except -2
+    cdef Py_ssize_t find_next(self, str prefix, str key) except -2
     cdef Py_ssize_t find_end(self, bytes tail) except -2
     cdef int read_end(self, bytes tail, long long base, Py_ssize_t at, long long* count, long long* size, long long* start) except -1
     cdef int fill(self, bytes data, long long start, long long count, long long size) except -1

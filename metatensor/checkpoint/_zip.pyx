@@ -11,6 +11,7 @@ import zlib
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memcmp
 from metatensor.checkpoint.errors import CheckpointError
 
 cdef extern from "Python.h":
@@ -104,6 +105,22 @@ cdef class Directory:
         found = self.index.get(name)
         return -1 if found is None else <Py_ssize_t>found
 
+    cdef Py_ssize_t find_next(self, str prefix, str key) except -2:
+        """The number of the member ``prefix`` + ``key`` if it follows the one last found and was not given before; else -1."""
+        cdef Py_ssize_t n = 0, m = 0
+        cdef const char* p
+        cdef const char* q
+        cdef Entry* e = &self.entries[self.hint]
+        if self.hint >= self.count:
+            return -1
+        p = utf8_of(prefix, &n)
+        q = utf8_of(key, &m)
+        if e.taken or e.name_length != n + m or memcmp(e.name + n, q, m) or memcmp(e.name, p, n):
+            return -1
+        e.taken = True
+        self.hint += 1
+        return self.hint - 1
+
     # Reading the directory ----------------------------------------------------
 
     cdef Py_ssize_t find_end(self, bytes tail) except -2:
@@ -160,6 +177,7 @@ cdef class Directory:
         cdef Entry* e
         cdef str name, problem
         self.start = <Py_ssize_t>start
+        self.data = data
         self.entries = <Entry*>PyMem_Calloc(max(count, 1), sizeof(Entry))
         if not self.entries:
             raise MemoryError
@@ -180,6 +198,8 @@ cdef class Directory:
             if name in self.index:
                 raise self.wrong(start + at, f"two members are called {name[:100]!r}")
             self.index[name] = i
+            e.name = p + at + 46
+            e.name_length = <unsigned short>n
             self.read_entry(e, p + at, start + at, name)
             if e.method:
                 inflated += e.size

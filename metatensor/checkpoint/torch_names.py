@@ -70,7 +70,7 @@ def table() -> dict[bytes, Any]:
     for name in ("per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric", "per_channel_affine_float_qparams"):
         add("torch", name)
 
-    add("collections", "OrderedDict", _ordered, code=_tensors.ORDERED, value=OrderedDict)
+    add("collections", "OrderedDict", _ordered, code=_tensors.ORDERED, value=OrderedDict, empty=True)
     add("collections", "Counter", _counter, value=Counter)
     add("collections", "defaultdict", _defaultdict, value=defaultdict)
     add("_codecs", "encode", _encode)

@@ -88,6 +88,8 @@ def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any
 
 def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: str, place: Places) -> None:
     """Give the storages that a machine made their bytes, those of the members ``prefix`` + key."""
+    if place.fixed is not None and place.fixed.type == "meta":
+        return
     waiting = [ref for ref in machine.storages.values() if ref.storage.device.type != "meta"]
     if waiting:
         source: Source = directory.source

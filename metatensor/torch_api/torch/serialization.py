@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from typing import Any
 
 import metatensor as mt
+from metatensor.serialization import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    get_unsafe_globals_in_checkpoint,
+    safe_globals,
+)
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
            "location_tag", "normalize_storage_type", "safe_globals", "save"]  # fmt: skip
-
-_safe: list[Any] = []
 
 
 def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,
          **pickle_load_args: Any) -> Any:  # fmt: skip
     """What `metatensor.load` gives. Nothing in a file is ever executed, whatever ``weights_only`` says."""
-    return mt.load(f, map_location=map_location)
+    return mt.load(f, map_location=map_location, mmap=mmap)
 
 
-def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True,
-         _disable_byteorder_record: bool = False) -> None:  # fmt: skip
-    """NotImplementedError: metatensor writes no checkpoints yet."""
-    raise NotImplementedError("torch.save: metatensor writes no checkpoints yet; use safetensors.torch.save_file")
-
-
-def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Keep classes that checkpoints may name."""
-    _safe.extend(safe_globals)
-
-
-def get_safe_globals() -> list[Any]:
-    """The classes that were kept."""
-    return list(_safe)
-
-
-def clear_safe_globals() -> None:
-    """Forget them."""
-    _safe.clear()
-
-
-@contextlib.contextmanager
-def _kept(classes: list[Any]) -> Any:
-    before = list(_safe)
-    _safe.extend(classes)
-    try:
-        yield
-    finally:
-        _safe[:] = before
-
-
-def safe_globals(safe_globals: list[Any]) -> Any:
-    """A context manager: inside, checkpoints may name these classes."""
-    return _kept(safe_globals)
-
-
-def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
-    """NotImplementedError: metatensor reads no pickled checkpoints yet."""
-    raise NotImplementedError("torch.serialization.get_unsafe_globals_in_checkpoint: metatensor reads no pickled checkpoints yet")
+def save(obj: Any, f: str | os.PathLike[str] | Any, pickle_module: Any = None, pickle_protocol: int = 2,
+         _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False) -> None:  # fmt: skip
+    """What `metatensor.save` writes: PyTorch's zip format. NotImplementedError for the format before 1.6."""
+    if not _use_new_zipfile_serialization:
+        raise NotImplementedError("torch.save: the format before PyTorch 1.6 is read, but not written")
+    mt.save(obj, f, format="torch")
 
 
 def location_tag(storage: Any) -> str:
