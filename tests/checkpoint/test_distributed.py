@@ -186,7 +186,8 @@ def test_against_pytorch(tmp_path):
     import torch
     import torch.distributed.checkpoint as dcp
 
-    state = {"model": {"w": torch.arange(12.0).reshape(3, 4), "b": torch.ones(3, dtype=torch.bfloat16), "t": torch.arange(6).reshape(2, 3).t()},
+    turned = torch.arange(6).reshape(2, 3).t()
+    state = {"model": {"w": torch.arange(12.0).reshape(3, 4), "b": torch.ones(3, dtype=torch.bfloat16), "t": turned},
              "step": 7, "opt": {"lr": 0.1, "name": "x"}, "p": torch.nn.Parameter(torch.ones(2)), "one": torch.tensor(3)}  # fmt: skip
     dcp.save(state, checkpoint_id=tmp_path / "dcp")
     found = load(tmp_path / "dcp", "cpu")

@@ -9,9 +9,9 @@ import zipfile
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 
 import pytest
-from checkpoint import crash
 
 import metatensor as mt
+from checkpoint import crash
 from metatensor import nn
 from metatensor.checkpoint import load, save
 from metatensor.checkpoint._zip_writer import ZipWriter
@@ -43,7 +43,8 @@ class Filled:
         tensor = mt.empty(*shape, dtype=getattr(mt, dtype), device="cpu")
         from metatensor.plugins import backend
 
-        backend("cpu").from_host(tensor, bytes(i % 2 if dtype == "bool" else i % 251 for i in range(tensor.numel() * tensor.dtype.itemsize)))
+        size = tensor.numel() * tensor.dtype.itemsize
+        backend("cpu").from_host(tensor, bytes(i % 2 if dtype == "bool" else i % 251 for i in range(size)))
         return tensor
 
 
@@ -133,7 +134,8 @@ def test_a_module_and_an_optimizers_state():
     with mt.device("cpu"):
         model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     state = model.state_dict()
-    found = there_and_back({"model": state, "optimizer": {"state": {0: {"step": mt.tensor(1.0, device="cpu")}}, "param_groups": [{"lr": 0.1}]}})
+    optimizer = {"state": {0: {"step": mt.tensor(1.0, device="cpu")}}, "param_groups": [{"lr": 0.1}]}
+    found = there_and_back({"model": state, "optimizer": optimizer})
     assert found["model"]._metadata == state._metadata
     assert found["optimizer"]["param_groups"] == [{"lr": 0.1}]
     assert {name: tensor.tolist() for name, tensor in found["model"].items()} == {name: tensor.tolist() for name, tensor in state.items()}
