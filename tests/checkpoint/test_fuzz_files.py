@@ -1,6 +1,7 @@
 """A few thousand changed files; `python tests/checkpoint/fuzz_files.py 100000` reads more."""
 
 import pytest
+
 from checkpoint import fuzz_files
 
 pytest.importorskip("numpy")

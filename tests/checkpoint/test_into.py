@@ -372,3 +372,27 @@ def test_values_stay_with_open_files():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load(out, "cpu")["a"].tolist() == [1, 1]
+
+
+# Every device -----------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:load_into")
+def test_onto_every_device_and_from_it(device, tmp_path, state):
+    save(state, tmp_path / "m.pt")
+    for dtype in (None, mt.float64):
+        model = on("meta")
+        load_into(model, tmp_path / "m.pt", device=device, dtype=dtype)
+        assert model.inner.weight.device.type == device
+        assert model.head.weight is model.embed.weight
+        for name, tensor in model.state_dict().items():
+            assert tensor.cpu().tolist() == state[name].tolist()
+    for name in ("again.pt", "again.safetensors"):
+        own = {key: tensor for key, tensor in model.state_dict().items() if key != "head.weight"}
+        save(own, tmp_path / name)
+        found = load(tmp_path / name, "cpu")
+        assert all(found[key].tolist() == state[key].tolist() for key in own)
+    part = nn.Module()
+    part.weight = nn.Parameter(mt.empty(2, 4, device="meta"))
+    load_into(part, tmp_path / "m.pt", device=device, prefix="inner.", shard={"weight": slice(1, 3)}, strict=False)
+    assert part.weight.cpu().tolist() == state["inner.weight"][1:3].tolist()
