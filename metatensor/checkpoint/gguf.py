@@ -248,7 +248,7 @@ class _Header:
                 raise self._wrong(f"tensor {shown(name)} begins at {at:,}, which is no multiple of the alignment, {self.alignment}")
             if nbytes:
                 self.source.check(base + at, nbytes, f"tensor {shown(name)}")
-            entries.append(_Entry(name, kind, shape, nbytes, base + at))
+            entries.append(_Entry(name, kind, shape, nbytes, base + at if nbytes else base))
         before = None
         for entry in sorted((entry for entry in entries if entry.nbytes), key=lambda entry: entry.at):
             if before is not None and entry.at < before.at + before.nbytes:

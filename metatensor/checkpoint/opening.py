@@ -77,6 +77,8 @@ class Opened:
             if step is not None:
                 step(len(target))
             return
+        if not len(target):
+            return
         path = self.path if info.file is None else beside(self.path, info.file, "the shard")
         file = self._file(path)
         file.seek(info.offset + begin)

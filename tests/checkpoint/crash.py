@@ -42,7 +42,7 @@ def crash(folder, form, times, seed=0):
     for _ in range(times):
         args = [sys.executable, "-c", CHILD, str(path), str(generation + 1), repr(options)]
         child = subprocess.Popen(args, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-        child.stdout.readline()
+        assert child.stdout.readline() == b"ready\n", "the process that saves does not start"
         time.sleep(rng.uniform(0, 0.2))
         child.send_signal(signal.SIGKILL)
         done = [int(line) for line in child.stdout.read().split(b"\n") if line.strip()]

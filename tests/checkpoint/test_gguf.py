@@ -4,9 +4,9 @@ import io
 import struct
 
 import pytest
+
 from checkpoint import samples
 from checkpoint.samples import gguf
-
 from metatensor.checkpoint import CheckpointError, inspect, load
 from metatensor.checkpoint.gguf import BLOCKS, PLAIN
 

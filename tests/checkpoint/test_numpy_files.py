@@ -3,9 +3,9 @@
 import io
 
 import pytest
-from checkpoint import samples
 
 import metatensor as mt
+from checkpoint import samples
 from metatensor.checkpoint import CheckpointError, inspect, load
 
 np = pytest.importorskip("numpy")

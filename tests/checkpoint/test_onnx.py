@@ -4,9 +4,9 @@ import io
 import struct
 
 import pytest
+
 from checkpoint import samples
 from checkpoint.samples import field, onnx, onnx_tensor, varint
-
 from metatensor.checkpoint import CheckpointError, inspect, load
 from metatensor.checkpoint.onnx import TYPES
 
@@ -136,7 +136,8 @@ def test_against_the_package(raw):
     package = pytest.importorskip("onnx")
     helper = package.helper
     arrays = {"f4": np.arange(6, dtype="f4").reshape(2, 3), "f8": np.ones(2), "i8": np.array([-3, 4], "i1"), "u2": np.array([7], "u2"),
-              "b": np.array([True, False]), "f2": np.array([1.5, -2], "f2"), "c": np.array([1 + 2j], "c8"), "i64": np.array([[-(2**40)]])}  # fmt: skip
+              "b": np.array([True, False]), "f2": np.array([1.5, -2], "f2"), "c": np.array([1 + 2j], "c8"),
+              "i64": np.array([[-(2**40)]])}  # fmt: skip
     tensors = []
     for name, array in arrays.items():
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)

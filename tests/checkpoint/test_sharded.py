@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from checkpoint import samples
 
 import metatensor as mt
+from checkpoint import samples
 from metatensor.checkpoint import CheckpointError, inspect, load
 
 SHARDS = {"a.safetensors": {"w": 3, "b": 2}, "b.safetensors": {"x": 4}}
@@ -55,8 +55,8 @@ def test_what_does_not_fit_together(tmp_path):
     refuse(samples.sharded(tmp_path, SHARDS, {"weight_map": {"w": 3}}), "no file's name")
     refuse(samples.sharded(tmp_path, SHARDS, {"weight_map": {"w": "model.safetensors.index.json"}}), "cannot be an index")
     path = samples.sharded(tmp_path, SHARDS)
-    for content in ('{"metadata": {}}', '{"weight_map": [1]}', '{"weight_map": {"a": "b", "a": "c"}}', '{"weight_map": NaN}', '{"weight_map"',
-                    '{"metadata": ' * 50_000, '{"weight_map": {"\\ud800": 1}}'):  # fmt: skip
+    for content in ('{"metadata": {}}', '{"weight_map": [1]}', '{"weight_map": {"a": "b", "a": "c"}}', '{"weight_map": NaN}',
+                    '{"weight_map"', '{"metadata": ' * 50_000, '{"weight_map": {"\\ud800": 1}}'):  # fmt: skip
         path.write_text(content)
         refuse(path)
 

@@ -1,0 +1,203 @@
+"""PyTorch's distributed checkpoints: written by PyTorch, and chunked ones made of records that pickle as PyTorch's do."""
+
+import io
+import json
+import pickle
+import sys
+import types
+
+import pytest
+
+import metatensor as mt
+from metatensor.checkpoint import CheckpointError, inspect, load
+from metatensor.checkpoint.distributed import Part, _runs
+
+np = pytest.importorskip("numpy")
+
+METADATA = "torch.distributed.checkpoint.metadata"
+FILESYSTEM = "torch.distributed.checkpoint.filesystem"
+
+
+@pytest.fixture
+def records(monkeypatch):
+    """A maker of objects that are pickled under the names of PyTorch's classes, without PyTorch."""
+    made = {}
+
+    def record(kind, module=METADATA, **members):
+        cls = made.get(kind)
+        if cls is None:
+            cls = made[kind] = type(kind, (), {"__module__": module, "__qualname__": kind})
+            if module not in sys.modules or not hasattr(sys.modules[module], "_test"):
+                stand_in = types.ModuleType(module)
+                stand_in._test = True
+                monkeypatch.setitem(sys.modules, module, stand_in)
+            setattr(sys.modules[module], kind, cls)
+        value = cls()
+        value.__dict__.update(members)
+        return value
+
+    return record
+
+
+def write(folder, records, tensors, change=None):
+    """A checkpoint in ``folder``: name -> (shape, {offsets: array}). ``change`` may alter the tables first."""
+    table, places = {}, {}
+    data = io.BytesIO()
+    for name, (shape, chunks) in tensors.items():
+        listed = []
+        for offsets, array in chunks.items():
+            begin = data.tell()
+            part = io.BytesIO()
+            mt.save(mt.from_numpy(array.copy()), part)
+            data.write(part.getvalue())
+            listed.append(records("ChunkStorageMetadata", offsets=offsets, sizes=array.shape))
+            index = records("MetadataIndex", fqn=name, offset=offsets, index=len(listed) - 1)
+            places[index] = records("_StorageInfo", FILESYSTEM, relative_path="__0_0.distcp", offset=begin, length=data.tell() - begin)
+        properties = records("TensorProperties", dtype=Dtype("float32"))
+        table[name] = records("TensorStorageMetadata", properties=properties, size=shape, chunks=listed)
+    if change is not None:
+        change(table, places)
+    (folder / "__0_0.distcp").write_bytes(data.getvalue())
+    root = records("Metadata", state_dict_metadata=table, planner_data={"x": object_of("somewhere", "Unknown")}, storage_data=places)
+    out = io.BytesIO()
+    Pickler(out, protocol=4).dump(root)
+    (folder / ".metadata").write_bytes(out.getvalue())
+    return folder
+
+
+class Dtype:
+    """Pickled as the global ``torch.<name>``."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+class object_of:
+    """Pickled as a global that nobody knows."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+
+class Pickler(pickle._Pickler):
+    """Writes stand-ins for globals."""
+
+    def save(self, obj, save_persistent_id=True):
+        if isinstance(obj, (Dtype, object_of)):
+            super().save("torch" if isinstance(obj, Dtype) else obj.module)
+            super().save(obj.name)
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            super().save(obj, save_persistent_id)
+
+
+WHOLE = np.arange(24, dtype="f4").reshape(4, 6)
+
+
+def test_chunks_are_put_together(tmp_path, records):
+    grid = {(0, 0): WHOLE[:2, :3], (0, 3): WHOLE[:2, 3:], (2, 0): WHOLE[2:, :4], (2, 4): WHOLE[2:, 4:]}
+    rows = {(0, 0): WHOLE[:1], (1, 0): WHOLE[1:]}
+    write(tmp_path, records, {"grid": ((4, 6), grid), "rows": ((4, 6), rows), "one": ((), {(): np.array(3, "f4")})})
+    for place in (tmp_path, tmp_path / ".metadata"):
+        found = load(place, "cpu")
+        assert np.array_equal(found["grid"].numpy(), WHOLE)
+        assert np.array_equal(found["rows"].numpy(), WHOLE)
+        assert found["one"].item() == 3
+    assert {name: t.is_meta for name, t in load(tmp_path, "meta").items()} == {"grid": True, "rows": True, "one": True}
+    assert inspect(tmp_path).tensors["grid"][:3] == ("float32", (4, 6), 96)
+
+
+def test_runs_cover_blocks_of_any_shape():
+    whole = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    for block in (np.s_[:, :, :, :], np.s_[1:, :, :, :], np.s_[:, 1:, :, :], np.s_[:, :, 2:3, :], np.s_[1:2, 0:2, 1:3, 2:4]):
+        offsets = tuple(s.start or 0 for s in block)
+        part = whole[block]
+        flat = [i for begin, end in _runs(whole.shape, offsets, part.shape) for i in range(begin, end)]
+        assert flat == part.flatten().tolist()
+    assert list(_runs((), (), ())) == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "words"),
+    [
+        ({(0, 0): WHOLE[:2]}, "12 elements"),
+        ({(0, 0): WHOLE[:3], (2, 0): WHOLE[3:]}, "overlap"),
+        ({(1, 0): WHOLE}, "not within"),
+        ({(0,): WHOLE}, "no sound place"),
+    ],
+)
+def test_chunks_that_do_not_cover(tmp_path, records, chunks, words):
+    with pytest.raises(CheckpointError, match=words):
+        load(write(tmp_path, records, {"w": ((4, 6), chunks)}), "meta")
+
+
+def test_places_that_are_none(tmp_path, records):
+    def place(**members):
+        def change(table, places):
+            next(iter(places.values())).__dict__.update(members)
+
+        return change
+
+    for change in (place(relative_path="../x"), place(relative_path="/etc/passwd"), place(relative_path="none"), place(relative_path=3),
+                   place(offset=-1), place(length=1 << 40), place(offset="0"), place(transform_descriptors=["zstd"]),
+                   lambda table, places: places.clear(), lambda table, places: table.update({3: 4}),
+                   lambda table, places: table["w"].__dict__.update(size=(1 << 40, 1 << 40)),
+                   lambda table, places: table["w"].__dict__.update(size="x"),
+                   lambda table, places: table["w"].properties.__dict__.update(dtype="float32"),
+                   lambda table, places: table["w"].__dict__.update(chunks=[3])):  # fmt: skip
+        with pytest.raises(CheckpointError):
+            load(write(tmp_path, records, {"w": ((4, 6), {(0, 0): WHOLE})}, change), "meta")
+
+
+def test_a_chunk_that_is_something_else(tmp_path, records):
+    def longer(table, places):
+        table["w"].__dict__.update(size=(4, 5))
+        table["w"].chunks[0].__dict__.update(sizes=(4, 5))
+
+    write(tmp_path, records, {"w": ((4, 6), {(0, 0): WHOLE})}, longer)
+    assert load(tmp_path, "meta")["w"].shape == (4, 5)
+    with pytest.raises(CheckpointError, match="not what the metadata say"):
+        load(tmp_path, "cpu")
+
+
+def test_a_hostile_pickle(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (json.dumps, (1,))
+
+    payload = pickle.dumps({METADATA: Evil()}, protocol=4)
+    (tmp_path / ".metadata").write_bytes(payload)
+    with pytest.raises(CheckpointError):
+        load(tmp_path)
+
+
+def test_a_part_of_a_file():
+    part = Part(io.BytesIO(b"0123456789"), 3, 4)
+    assert part.read() == b"3456"
+    assert part.seek(0, io.SEEK_END) == 4
+    assert part.read(1) == b""
+    part.seek(1)
+    assert part.read(2) == b"45"
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_against_pytorch(tmp_path):
+    import torch
+    import torch.distributed.checkpoint as dcp
+
+    turned = torch.arange(6).reshape(2, 3).t()
+    state = {"model": {"w": torch.arange(12.0).reshape(3, 4), "b": torch.ones(3, dtype=torch.bfloat16), "t": turned},
+             "step": 7, "opt": {"lr": 0.1, "name": "x"}, "p": torch.nn.Parameter(torch.ones(2)), "one": torch.tensor(3)}  # fmt: skip
+    dcp.save(state, checkpoint_id=tmp_path / "dcp")
+    found = load(tmp_path / "dcp", "cpu")
+    assert (found["step"], found["opt.lr"], found["opt.name"]) == (7, 0.1, "x")
+    assert found["model.w"].tolist() == state["model"]["w"].tolist()
+    assert found["model.t"].tolist() == state["model"]["t"].tolist()
+    assert found["model.b"].dtype is mt.bfloat16
+    assert found["one"].item() == 3
+    with mt.device("meta"):
+        model = mt.nn.Module()
+        model.w = mt.nn.Parameter(mt.empty(3, 4))
+    mt.load_into(model, tmp_path / "dcp", device="cpu", prefix="model.", strict=False)
+    assert model.w.tolist() == state["model"]["w"].tolist()
