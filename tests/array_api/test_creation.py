@@ -15,7 +15,7 @@ import metatensor as mt
 from array_api.strict import ALL, COMPLEX, NUMERIC, REAL, agree, arrays, elements, some_shapes, theirs
 from metatensor import array_api as xp
 
-SOME = settings(max_examples=80)
+SOME = settings(max_examples=40)
 sizes = st.integers(0, 4)
 
 
@@ -69,7 +69,10 @@ def test_full_and_its_kin(data):
 
 
 @SOME
-@given(st.sampled_from([None, *REAL, *COMPLEX]), st.integers(-50, 50), st.integers(-50, 50), st.integers(0, 7), st.booleans(), st.booleans())
+@given(
+    st.sampled_from([None, *REAL, *COMPLEX]), st.integers(-50, 50), st.integers(-50, 50), st.integers(0, 7), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
 def test_linspace(dtype, start, stop, num, endpoint, imaginary):
     start, stop = start / 4, stop / 4
     if imaginary and (dtype is None or dtype in COMPLEX):

@@ -13,7 +13,7 @@ import metatensor as mt
 from array_api.strict import ALL, COMPLEX, INTEGERS, NUMERIC, REAL, agree, arrays, ours, same, shapes, some_shapes, theirs
 from metatensor import array_api as xp
 
-SOME = settings(max_examples=80)
+SOME = settings(max_examples=40)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,8 @@ def test_reductions(name, data):
     x = data.draw(arrays(dtype, some_shapes if name in ("max", "min") else shapes, special=special, **bounds))
     axis, how = data.draw(axes_of(x)), {}
     if name in ("sum", "prod") and data.draw(st.booleans()):
-        how["dtype"] = data.draw(st.sampled_from(["float64", "complex128"] if dtype in REAL else ["complex128"] if dtype in COMPLEX else ALL[1:9]))
+        wider = {"f": ["float64", "complex128"], "c": ["complex128"]}
+        how["dtype"] = data.draw(st.sampled_from(wider.get(x.dtype.kind, INTEGERS)))
     if name in ("std", "var"):
         how["correction"] = data.draw(st.sampled_from([0, 1, 0.5]))
         n = x.size if axis is None else np.prod([x.shape[a] for a in (axis if isinstance(axis, tuple) else (axis,))])
@@ -157,7 +158,8 @@ def test_what_is_refused():
                  lambda: xp.sum(x, axis=(0, 0))):
         with pytest.raises(ValueError):
             call()
-    for call in (lambda: xp.sum(x, axis=2), lambda: xp.sort(x, axis=-3), lambda: xp.argmax(x, axis=2), lambda: xp.cumulative_sum(x, axis=2)):
+    for call in (lambda: xp.sum(x, axis=2), lambda: xp.sort(x, axis=-3), lambda: xp.argmax(x, axis=2),
+                 lambda: xp.cumulative_sum(x, axis=2)):
         with pytest.raises(IndexError):
             call()
     for function in (xp.max, xp.min, xp.argmax):
