@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import metatensor as mt
-from metatensor.array_api._dtypes import array, default_dtype, together
+from metatensor.array_api._dtypes import array, default_dtype
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid", "ones",
@@ -83,7 +83,9 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """A tensor over the memory of any object with `__dlpack__`; see `metatensor.from_dlpack`."""
+    """A tensor over the memory of any object with `__dlpack__`; see `metatensor.from_dlpack`. AttributeError for others."""
+    if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        raise AttributeError(f"from_dlpack: {type(x).__name__} has no __dlpack__ and __dlpack_device__")
     return mt.from_dlpack(x, device=device, copy=copy)
 
 
@@ -113,13 +115,20 @@ def linspace(
 def meshgrid(*arrays: Any, indexing: Any = "xy") -> list[Any]:
     """Coordinates of a grid from those of its axes: with 'xy' the first varies along the columns, with 'ij' the rows.
 
-    ValueError for another `indexing`.
+    Views of the vectors. ValueError for another `indexing`.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
-    if not arrays:
-        return []
-    return list(mt.meshgrid(*together(arrays), indexing=indexing))
+    shape = [array(x, f"arrays[{i}]").numel() for i, x in enumerate(arrays)]
+    places = list(range(len(arrays)))
+    if indexing == "xy":
+        places[:2] = reversed(places[:2])
+    whole = [shape[place] for place in places]
+    grids = []
+    for x, place in zip(arrays, places, strict=True):
+        along = [-1 if i == place else 1 for i in range(len(whole))]
+        grids.append(mt.broadcast_to(mt.reshape(x, along), whole))
+    return grids
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:

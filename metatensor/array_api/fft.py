@@ -60,7 +60,7 @@ def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backwa
 
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
     """The inverse of `hfft`."""
-    return mt.fft.ihfft(array(x), n=n, dim=axis, norm=norm)
+    return mt.fft.ihfft(array(x), n=n, dim=axis, norm=norm).resolve_conj()
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:

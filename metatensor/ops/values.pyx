@@ -250,8 +250,10 @@ cdef object _shareable(object data, DType dtype):
     if isinstance(data, Storage):
         from metatensor._storages import as_bytes
         return as_bytes(data)
-    if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data) or hasattr(data, "__array_interface__"):
+    if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data):
         return data
+    if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
+        return data     # an array, which knows its shape and dtype
     from metatensor._interchange import frombuffer
     return frombuffer(data, dtype=dtype or default_float())
 

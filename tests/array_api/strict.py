@@ -4,7 +4,6 @@ import warnings
 
 import array_api_strict
 import numpy as np
-from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -38,9 +37,8 @@ def elements(dtype, special=True, low=None, high=None):
     if dtype.kind == "c":
         part = elements(f"f{dtype.itemsize // 2}", special, low, high)
         return st.builds(complex, part, part)
-    finite = st.integers(-5, 5).map(float) | st.floats(-100 if low is None else low, 100 if high is None else high, width=32)
-    if low is not None:
-        finite = st.floats(low, high, width=32)
+    some = st.floats(-100 if low is None else low, 100 if high is None else high, width=32, allow_subnormal=False)
+    finite = some if low is not None else st.integers(-5, 5).map(float) | some
     return finite | st.sampled_from([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 0.5, 2.5]) if special else finite
 
 
@@ -71,7 +69,7 @@ def _dtypes(namespace, kwargs):
 def ours(name, *args, device="cpu", **kwargs):
     """The call with tensors on a device."""
     convert = lambda a: mt.from_numpy(np.ascontiguousarray(a).reshape(a.shape).copy()).to(device)
-    args = [getattr(array_api, a[1]) if isinstance(a, tuple) and a[:1] == ("dtype",) else a for a in args]
+    args = [getattr(array_api, a[1]) if isinstance(a, tuple) and a and isinstance(a[0], str) else a for a in args]
     kwargs = {k: _map(v, convert) for k, v in _dtypes(array_api, kwargs).items()}
     return function(array_api, name)(*(_map(a, convert) for a in args), **kwargs)
 
@@ -79,7 +77,7 @@ def ours(name, *args, device="cpu", **kwargs):
 def theirs(name, *args, **kwargs):
     """The call with arrays of array-api-strict."""
     convert = array_api_strict.asarray
-    args = [getattr(array_api_strict, a[1]) if isinstance(a, tuple) and a[:1] == ("dtype",) else a for a in args]
+    args = [getattr(array_api_strict, a[1]) if isinstance(a, tuple) and a and isinstance(a[0], str) else a for a in args]
     kwargs = {k: _map(v, convert) for k, v in _dtypes(array_api_strict, kwargs).items()}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -110,13 +108,9 @@ def same(got, want, *, exact=False, tolerance=None, values=True, where=""):
 
 
 def agree(name, *args, meta=True, **how):
-    """Call both; what array-api-strict refuses is no case. On meta only shapes and dtypes can be compared."""
+    """Call both, on cpu and, where `meta`, on meta, where only shapes and dtypes can be compared."""
     kwargs = {k: how.pop(k) for k in list(how) if k not in ("exact", "tolerance", "values")}
-    try:
-        want = theirs(name, *args, **kwargs)
-    except (TypeError, ValueError, IndexError, np.linalg.LinAlgError, NotImplementedError, OverflowError, RuntimeWarning) as error:
-        assume(False)
-        raise AssertionError from error
+    want = theirs(name, *args, **kwargs)
     where = f"{name}{args} {kwargs}"
     same(ours(name, *args, **kwargs), want, where=where, **how)
     if meta:

@@ -81,7 +81,7 @@ def test_info():
     theirs = array_api_strict.__array_namespace_info__()
     for kind in (None, "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric",
                  ("bool", "integral"), ()):
-        assert list(info.dtypes(kind=kind)) == list(theirs.dtypes(kind=kind))
+        assert set(info.dtypes(kind=kind)) == set(theirs.dtypes(kind=kind))
         assert info.dtypes(kind=kind, device="meta") == {n: getattr(mt, n) for n in info.dtypes(kind=kind)}
     with pytest.raises(ValueError, match="unknown kind"):
         info.dtypes(kind="strings")
