@@ -515,6 +515,9 @@ cdef object _compute(Call* c, Overload ov, object result):
             value = value.resolve_conj().resolve_neg()
         elif c.flags & (T_CONJ | T_NEG) and ov.slots[i].kind == K_TENSORS and value is not None:
             value = [v.resolve_conj().resolve_neg() for v in value]
+        if isinstance(value, Tensor):
+            if (<Tensor>value).storage.device.kind != d.kind and ov.device_slot < 0 and not ov.flags & MIXED:
+                value = value.to(d)     # a 0-d tensor of the cpu, which goes with those of any device
         args.append(value)
     backend = backend_of(d)
     for t in _flat(result):
