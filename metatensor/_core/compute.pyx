@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of
 from metatensor._core.op cimport (
-    DATA, K_OPERAND, K_TENSOR, K_TENSORS, Call, Op, Overload, make_returns,
+    DATA, K_OPERAND, K_TENSOR, K_TENSORS, MIXED, Call, Op, Overload, make_returns,
 )
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
@@ -98,7 +98,7 @@ cdef object compute(Call* c, Overload ov, object result):
     cdef Tensor t
     cdef int i
     cdef object kernel, value
-    cdef list resolved
+    cdef list resolved = None           # holds what is made here
     if _lacks_data(c, ov):
         for t in flat(result):
             t.storage.fake = t.storage.data is None
@@ -109,10 +109,16 @@ cdef object compute(Call* c, Overload ov, object result):
     args[0] = <PyObject*>result
     for i in range(ov.nslots):
         args[i + 1] = c.args[i]
+        if ov.device_slot < 0 and isinstance(<object>c.args[i], Tensor) \
+                and (<Tensor>c.args[i]).storage.device.kind != d.kind and not ov.flags & MIXED:
+            value = (<Tensor>c.args[i]).to(d)       # a 0-d tensor of the cpu, which goes with those of any device
+            resolved = resolved or []
+            resolved.append(value)
+            args[i + 1] = <PyObject*>value
     if c.flags & (T_CONJ | T_NEG):
-        resolved = []       # holds what is made here
+        resolved = resolved or []
         for i in range(ov.nslots):
-            value = <object>c.args[i]
+            value = <object>args[i + 1]
             if isinstance(value, Tensor):
                 if not (<Tensor>value).flags & (T_CONJ | T_NEG) or ov.slots[i].mutated:
                     continue

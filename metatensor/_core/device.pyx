@@ -213,7 +213,8 @@ def set_default_device(device):
 # Backends --------------------------------------------------------------------------
 
 cdef object _missing(Device d, exc):
-    if d is _CPU and explicit_default() is None:
+    from metatensor import plugins
+    if d is _CPU and explicit_default() is None and d.type not in plugins.device_types():
         return RuntimeError(
             "no cpu device is installed; install the distribution metatensor-cpu, or work on the "
             "meta device: metatensor.set_default_device(\"meta\"), with metatensor.device(\"meta\"), "

@@ -59,6 +59,11 @@ cdef class Overload:
         return self.flags & HOST != 0
 
 
+cdef object _library():
+    from metatensor import library
+    return library
+
+
 @cython.final
 cdef class Op:
     """An operator: callable like a function, found by `name` in the registry.
@@ -117,18 +122,15 @@ cdef class Op:
 
     def kernel(self, device, *, override=False):
         """Decorator: the kernel for one device type; see `metatensor.library.kernel`."""
-        from metatensor import library
-        return library.kernel(self.name, device, override=override)
+        return _library().kernel(self.name, device, override=override)
 
     def decomposition(self, function):
         """Decorator: how to compute it by other ops; see `metatensor.library.decomposition`."""
-        from metatensor import library
-        return library.decomposition(self.name)(function)
+        return _library().decomposition(self.name)(function)
 
     def flops(self, function):
         """Decorator: the rule that counts its FLOPs; see `metatensor.library.flops`."""
-        from metatensor import library
-        return library.flops(self.name)(function)
+        return _library().flops(self.name)(function)
 
     def __repr__(self):
         return f"<op {self.name}>"
@@ -311,19 +313,12 @@ def define_op(schema, body, flags=0, doc=""):
 
 
 def set_meta(op, function):
-    """Give an op that was declared without a meta function, by `define_op` with None, the one that it has from now on.
-
-    Raises RuntimeError where there is one.
-    """
-    cdef Op target
+    """Give an op that `define_op` declared with None its meta function. Raises RuntimeError where it has one."""
+    cdef Op target = <Op?>op
     cdef _Declared d
-    if not isinstance(op, Op):
-        raise TypeError(f"set_meta: expected an Op, got {type(op).__name__}")
-    target = <Op>op
     for d in target.texts:
         if d.meta != NULL or d.pymeta is not None:
             raise RuntimeError(f"{target.name}: a meta function is registered already")
-    for d in target.texts:
         d.pymeta = function
     for ov in target.overloads:
         (<Overload>ov).pymeta = function

@@ -22,9 +22,9 @@ class OutOfMemoryError(RuntimeError):
 
 
 class DeviceBackend:
-    """Base class of devices; a subclass has to say its `type`, a class attribute, and to provide five methods.
+    """Base class of devices; a subclass has to say its `type`, a class attribute, and to provide a few methods.
 
-    They are `allocate`, `copy`, `to_host`, `from_host` and, for more than making, filling and moving tensors, `kernel`.
+    They are `allocate`, `to_host`, `from_host` and, for more than making, filling and moving tensors, `kernel`.
 
     Sizes and strides that tensors report are in elements; handles, sizes here and memory figures are in bytes.
     Methods may be called from any thread. ``index`` is a device's number within its type, from 0.
@@ -35,6 +35,10 @@ class DeviceBackend:
 
     dlpack_types: tuple[int, ...] = ()
     """The places of memory, in DLPack's numbering (`metatensor.devices.dlpack`), that `from_dlpack` takes arrays from."""
+
+    dtypes: frozenset[str] | None = None
+    """Names of the dtypes that the device computes with, or None for all. Tensors of the others can be held, moved and
+    viewed there; kernels raise NotImplementedError for them."""
 
     def device_count(self) -> int:
         """How many devices of this type can be used now; 0 where the hardware or its driver is missing."""
@@ -81,8 +85,11 @@ class DeviceBackend:
         Values convert as by a C cast: fractions are cut off, complex to real drops the imaginary part, and
         anything but zero is true. A tensor that is a lazy conjugate or negation (``is_conj``, ``is_neg``) stands for
         the conjugated or negated values of its memory, here as in `to_host` and `from_host`.
+
+        The default goes by way of the host, where NumPy converts between dtypes.
         """
-        raise NotImplementedError(f"{self._name()} does not implement copy()")
+        data = self.to_host(src)
+        self.from_host(dst, data if dst.dtype is src.dtype else _convert(data, src.dtype.name, dst.dtype.name))
 
     def to_host(self, tensor: Tensor) -> Any:
         """The elements of ``tensor`` in C order, contiguous, as a bytes-like object; waits for pending work.
@@ -194,3 +201,18 @@ class DeviceBackend:
 
     def __repr__(self) -> str:
         return f"<{self._name()} type={self.type!r}>"
+
+
+def _convert(data: Any, source: str, target: str) -> Any:
+    """Dense elements of one dtype as those of another."""
+    import numpy as np
+
+    from metatensor.devices.array_kit.copy import convert_into
+    from metatensor.devices.array_kit.formats import formats
+
+    known = formats()
+    values = np.frombuffer(data, np.uint8).view(known[source].raw)
+    out = np.empty(values.shape, known[target].raw)
+    with np.errstate(all="ignore"):
+        convert_into(np, out, known[target], values, known[source])
+    return out.view(np.uint8)

@@ -50,8 +50,9 @@ def check_op(
     PyTorch's, which is then given PyTorch's tensors (``pytorch=True`` says that a function of your own wants those).
     ``devices`` are the device types to run on: unless said, all that are available and know how to compute the op.
 
-    Found are: results whose number, shape, dtype, device or strides on the meta device differ from the reference's (a
-    NumPy array's strides count as either its own or contiguous; ``strides=False`` leaves strides out); arguments that
+    Found are: results whose number, shape, dtype, device or strides on the meta device differ from the reference's (of
+    NumPy arrays, strides count where all arguments are contiguous, and are either its own or contiguous;
+    ``strides=False`` leaves them out); arguments that
     are written to although the schema does not mark them, marked although nothing writes to them, or changed otherwise
     than the reference changes them; results that share memory with an argument although the schema does not say so, or
     the other way round, or otherwise than PyTorch's do; and values of any device that differ. Without a reference the
