@@ -73,5 +73,5 @@ def _kept(xp: Any, stream: Any, shape: tuple[int, ...], first: int, length: int,
     """What each weight is multiplied by: 0, or 1 / (1 - p). Element (..., row, key) has its own number."""
     *batch, rows, keys = shape
     scale = np.float32(0 if p == 1 else 1 / (1 - p))
-    draws = [stream.uniform(rows * keys, (i * length + first) * keys, "float32") >= p for i in range(math.prod(batch))]
+    draws = [~stream.below(rows * keys, (i * length + first) * keys, p, "float32") for i in range(math.prod(batch))]
     return xp.stack(draws).reshape(shape) * scale
