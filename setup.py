@@ -45,6 +45,9 @@ def compile_flags():
         *level,
         *(() if SANITIZE else ("-fwrapv",)),
         "-fno-strict-aliasing",
+        "-ffp-contract=off",  # the same floating-point results on every machine
+        "-fno-math-errno",  # these two let compilers make vectors of loops with square roots and choices
+        "-fno-trapping-math",
         "-fvisibility=hidden",
         "-fno-builtin-memset",  # GCC clears a new object with `rep stos`, far slower than a call for so few bytes
         "-Wno-unused-function",
@@ -63,6 +66,7 @@ def extensions():
         Extension(
             ".".join(path.with_suffix("").parts),
             [path.as_posix()],
+            include_dirs=["."],
             extra_compile_args=compile_flags(),
             extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
             define_macros=macros,

@@ -151,8 +151,13 @@ def free_names(call: str) -> Iterable[str]:
     return [n for n in code.co_names if (n in INPUTS or n in ("m", "F", "np", "dev")) and not hasattr(builtins, n)]
 
 
-def interleaved(loops: dict[str, Callable[[int], None]], rounds: int, budget: float) -> dict[str, float]:
-    """Median seconds per call of each loop.
+def interleaved(
+    loops: dict[str, Callable[[int], None]],
+    rounds: int,
+    budget: float,
+    pick: Callable[[list[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """Median seconds per call of each loop, or what ``pick`` picks of those of all rounds.
 
     The loops take turns, so that whatever else the machine does falls on all of them alike, and in
     an order drawn anew for each round, so that nothing periodic falls on one of them alone. A turn
@@ -175,7 +180,7 @@ def interleaved(loops: dict[str, Callable[[int], None]], rounds: int, budget: fl
     finally:
         if enabled:
             gc.enable()
-    return {name: statistics.median(values) for name, values in samples.items()}
+    return {name: pick(values) for name, values in samples.items()}
 
 
 def calls_within(loop: Callable[[int], None], budget: float) -> int:

@@ -9,7 +9,8 @@ directives=$("$PYTHON" -c "import setup; print(','.join(f'{k}={v}' for k, v in s
 for pyx in "$@"; do
     stem=${pyx%.pyx}
     "$PYTHON" -m cython -3 --module-name "$(echo "$stem" | tr / .)" -X "$directives" -I . "$pyx" -o "$stem.c"
-    gcc -shared -fPIC ${CFLAGS:--O1} -fno-strict-aliasing -fwrapv -fvisibility=hidden \
+    gcc -shared -fPIC ${CFLAGS:--O1} -fno-strict-aliasing -ffp-contract=off -fno-math-errno \
+        -fno-trapping-math -fwrapv -fvisibility=hidden \
         -Wno-unused-function -I "$include" -I . "$stem.c" -o "$stem.new"
     mv "$stem.new" "$stem$suffix"   # running processes keep the one they have
 done

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metatensor.devices.array_kit.pointwise import in_dtype, is_integral, unary
+import numpy as np
+
+from metatensor.devices.array_kit import host
+from metatensor.devices.array_kit.pointwise import in_dtype, is_integral, is_single, pieces, unary
 from metatensor.devices.array_kit.registry import kernel
 
 # The constants of self-normalising networks: Klambauer et al., 2017.
@@ -72,12 +75,24 @@ def celu(kit: Any, out: Any, input: Any, alpha: float, *_: Any) -> Any:
 
 
 @kernel("nn.functional.gelu")
-def gelu(kit: Any, out: Any, input: Any, approximate: str) -> Any:
-    scalar = input.dtype.type
-    if approximate == "tanh":
-        inner = scalar(math.sqrt(2 / math.pi)) * (input + scalar(0.044715) * input * input * input)
-        return scalar(0.5) * input * (1 + kit.xp.tanh(inner))
-    return scalar(0.5) * input * (1 + kit.special.erf(input * scalar(math.sqrt(0.5))))
+def gelu(kit: Any, out: Any, input: Any, approximate: str) -> None:
+    xp, scalar = kit.xp, input.dtype.type
+    if approximate != "tanh" and is_single(kit, out, input):
+        host.gelu(np.ascontiguousarray(input), out)
+        return
+    for result, x in pieces(kit, out, input):
+        if approximate == "tanh":
+            inner = x * x
+            inner *= scalar(0.044715)
+            inner += scalar(1)
+            inner *= x
+            inner *= scalar(math.sqrt(2 / math.pi))
+            inner = xp.tanh(inner)
+        else:
+            inner = kit.special.erf(x * scalar(math.sqrt(0.5)))
+        inner += scalar(1)
+        inner *= scalar(0.5)
+        xp.multiply(inner, x, out=result)
 
 
 @kernel("nn.functional.silu")

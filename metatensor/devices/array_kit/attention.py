@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from metatensor.devices.array_kit.registry import kernel
+from metatensor.devices.array_kit.softmax import softmax_of
 
-# Scores of one block, in elements.
-HOST_BLOCK = 1 << 21
+# Scores of one block, in elements: on the host what stays in the cache, elsewhere few launches.
+HOST_BLOCK = 1 << 17
 DEVICE_BLOCK = 1 << 26
+_ALL = slice(None)
 
 
 def _repeat_heads(array: Any, heads: int) -> Any:
@@ -20,14 +24,34 @@ def _repeat_heads(array: Any, heads: int) -> Any:
     return array if own == heads else array.repeat(heads // own, axis=-3)
 
 
-def _softmax(xp: Any, scores: Any) -> Any:
+def _softmax(xp: Any, scores: Any, masked: bool) -> Any:
     """Over the last dimension, in place; a row of minus infinities becomes zeros."""
+    if not masked:
+        return softmax_of(xp, scores, -1, scores)
     top = scores.max(axis=-1, keepdims=True)
-    scores -= xp.where(xp.isinf(top), scores.dtype.type(0), top)
+    xp.copyto(top, scores.dtype.type(0), where=xp.isinf(top))
+    scores -= top
     xp.exp(scores, out=scores)
     total = scores.sum(axis=-1, keepdims=True)
-    scores /= xp.where(total == 0, scores.dtype.type(1), total)
+    xp.copyto(total, scores.dtype.type(1), where=total == 0)
+    scores /= total
     return scores
+
+
+def _blocks(room: int, batch: tuple[int, ...], length: int, keys: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
+    """Indices of parts of the batch, and ranges of their query rows, with at most ``room`` scores where that can be."""
+    rows = max(1, min(length, room // keys))
+    left = room // (rows * keys) if rows == length else 1
+    place = len(batch)
+    while place and batch[place - 1] <= left:  # these dimensions go whole
+        place -= 1
+        left //= batch[place]
+    left = max(1, left)
+    for leading in itertools.product(*map(range, batch[: max(place - 1, 0)])):
+        for at in range(0, batch[place - 1] if place else 1, left):
+            index = (*leading, slice(at, at + left)) if place else ()
+            for first in range(0, length, rows):
+                yield index, first, min(length, first + rows)
 
 
 @kernel("nn.functional.scaled_dot_product_attention")
@@ -46,32 +70,43 @@ def attention(
         key, value = _repeat_heads(key, query.shape[-3]), _repeat_heads(value, query.shape[-3])
     if query.shape[-1]:  # without features, all scores are 0
         query = query * query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    transposed = key.swapaxes(-1, -2)
     stream = kit.random(ticket) if dropout_p > 0 else None
     if mask is not None:
         mask = xp.broadcast_to(mask, (*batch, length, keys))
-    rows = max(1, (HOST_BLOCK if kit.on_host else DEVICE_BLOCK) // max(1, math.prod(batch) * keys))
-    for first in range(0, length, rows):
-        last = min(length, first + rows)
-        scores = xp.matmul(query[..., first:last, :], transposed)
-        if stream is not None and scores.shape[:-2] != batch:
-            scores = xp.broadcast_to(scores, (*batch, last - first, keys)).copy()
+    if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2] == batch:
+        query, key, value = (xp.broadcast_to(item, (*batch, *item.shape[-2:])) for item in (query, key, value))
+    transposed = key.swapaxes(-1, -2)
+    direct = out.dtype == query.dtype == value.dtype
+    room = HOST_BLOCK if kit.on_host else DEVICE_BLOCK
+    for index, first, last in _blocks(room, batch, length, keys):
+        scores = xp.matmul(query[(*index, ..., slice(first, last), _ALL)], transposed[index])
         if is_causal:
             later = xp.arange(keys)[None, :] > xp.arange(first, last)[:, None]
-            scores = xp.where(later, scores.dtype.type(-np.inf), scores)
+            xp.copyto(scores, scores.dtype.type(-np.inf), where=later)
         if mask is not None:
-            part = mask[..., first:last, :]
-            scores = xp.where(part, scores, scores.dtype.type(-np.inf)) if part.dtype.kind == "b" else scores + part
-        weights = _softmax(xp, scores.astype(out.dtype, copy=False))
+            part = mask[(*index, ..., slice(first, last), _ALL)]
+            if part.dtype.kind == "b":
+                xp.copyto(scores, scores.dtype.type(-np.inf), where=~part)
+            else:
+                scores += part
+        weights = _softmax(xp, scores.astype(out.dtype, copy=False), is_causal or mask is not None)
         if stream is not None:
-            weights *= _kept(xp, stream, weights.shape, first, length, dropout_p)
-        out[..., first:last, :] = xp.matmul(weights, value)
+            numbers = np.arange(math.prod(batch)).reshape(batch)[index]
+            weights *= _kept(xp, stream, weights.shape, numbers, first, length, dropout_p)
+        target = out[(*index, ..., slice(first, last), _ALL)]
+        if direct:
+            xp.matmul(weights, value[index], out=target)
+        else:
+            target[...] = xp.matmul(weights, value[index])
     return None
 
 
-def _kept(xp: Any, stream: Any, shape: tuple[int, ...], first: int, length: int, p: float) -> Any:
-    """What each weight is multiplied by: 0, or 1 / (1 - p). Element (..., row, key) has its own number."""
-    *batch, rows, keys = shape
+def _kept(xp: Any, stream: Any, shape: tuple[int, ...], numbers: Any, first: int, length: int, p: float) -> Any:
+    """What each weight is multiplied by: 0, or 1 / (1 - p). Element (..., row, key) has its own number.
+
+    ``numbers`` are those of the matrices in the batch.
+    """
+    *_, rows, keys = shape
     scale = np.float32(0 if p == 1 else 1 / (1 - p))
-    draws = [stream.uniform(rows * keys, (i * length + first) * keys, "float32") >= p for i in range(math.prod(batch))]
+    draws = [~stream.below(rows * keys, (int(i) * length + first) * keys, p, "float32") for i in numbers.reshape(-1)]
     return xp.stack(draws).reshape(shape) * scale

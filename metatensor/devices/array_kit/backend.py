@@ -327,19 +327,7 @@ class ArrayBackend(DeviceBackend):
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
         entry = self.table.find(name)
-        if entry is not None and entry.half == "tensors":
-            return self._unbound(name, entry.function)
         return None if entry is None else Binding(self, self.views, name, entry)
-
-    def _unbound(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(out: Any, *args: Any) -> Any:
-            try:
-                return self._run(function, self, out, *args)
-            except MemoryError as error:
-                raise self.out_of_memory(doing=f"to compute {name}") from error
-
-        call.__name__ = call.__qualname__ = f"{self.type}:{name}"
-        return call
 
     # The rest of a call, where it is more than the kernel itself: `Binding` calls these.
 

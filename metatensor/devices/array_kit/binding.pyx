@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.ref cimport Py_INCREF
-from metatensor._core.dtype cimport DType
+from metatensor._core.dtype cimport F16, DType
 from metatensor._core.slots cimport use_vectorcall
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
@@ -53,6 +53,8 @@ cdef size_t ARGUMENTS_OFFSET = <size_t>1 << (8 * sizeof(size_t) - 1)
 cdef dim_t ADOPTED = 1 << 16
 
 cdef object _ndarray = np.ndarray
+cdef object _generic = np.generic
+cdef dict _IN_SINGLE = {"dtype": np.dtype("f4"), "casting": "unsafe"}
 cdef object _UINT8 = np.dtype("u1")
 numpy_table = <void**>PyCapsule_GetPointer(np._core._multiarray_umath._ARRAY_API, NULL)
 
@@ -193,6 +195,7 @@ cdef class Binding:
     cdef str name
     cdef Views views
     cdef bint native            # takes half precision as it is stored
+    cdef bint tensors           # takes tensors
     cdef object ufunc           # what does the same alone for operands of one dtype, or None
     cdef int operands           # how many it takes
     cdef tuple rest             # what the arguments after them must be
@@ -205,6 +208,7 @@ cdef class Binding:
         self.entry = entry
         self.function = entry.function
         self.native = entry.half == "native"
+        self.tensors = entry.half == "tensors"
         self.rest = entry.rest
         if entry.ufunc and views.host:
             self.ufunc = getattr(kit.xp, entry.ufunc)
@@ -245,8 +249,9 @@ cdef class Binding:
                 if (dtype is not None and t.dtype is not dtype) or t.storage.device is not out.storage.device:
                     return False
                 dtype = t.dtype
-        if dtype is None or self.views.decodes[dtype.code] is not None \
-                or (dtype is not out.dtype and out.dtype.kind != KIND_BOOL):
+        if dtype is None or (dtype is not out.dtype and out.dtype.kind != KIND_BOOL):
+            return False
+        if self.views.decodes[dtype.code] is not None and (dtype.code != F16 or dtype is not out.dtype):
             return False
         for i in range(self.operands):
             if isinstance(<object>args[i], Tensor):
@@ -265,7 +270,8 @@ cdef class Binding:
         for i in range(self.operands):
             _put(given, i, self.views.array(<Tensor>args[i]) if isinstance(<object>args[i], Tensor) else <object>args[i])
         _put(given, self.operands, self.views.array(out))
-        PyObject_Call(self.ufunc, given, NULL)
+        # NumPy converts float16 piece by piece: computed in float32 and rounded once, without temporaries.
+        PyObject_Call(self.ufunc, given, NULL if dtype.code != F16 else <PyObject*>_IN_SINGLE)
         return True
 
     cdef object compute(self, object out, PyObject** args, int n):
@@ -278,7 +284,10 @@ cdef class Binding:
             values = PyTuple_New(n + 2)
             _put(values, 0, self.kit)
             for i in range(n):
-                _put(values, i + 2, self.argument(<object>args[i]))
+                _put(values, i + 2, <object>args[i] if self.tensors else self.argument(<object>args[i]))
+            if self.tensors:
+                _put(values, 1, out)
+                return PyObject_Call(self.function, values, NULL)
             if isinstance(out, Tensor):
                 own = self.native or self.views.decodes[(<Tensor>out).dtype.code] is None
                 fresh = _is_fresh(<Tensor>out)
@@ -286,7 +295,7 @@ cdef class Binding:
                 _put(values, 1, target)
                 result = PyObject_Call(self.function, values, NULL)
                 if not own or (result is not None and result is not target):
-                    if not (own and fresh and self.adopt(<Tensor>out, result)):
+                    if not (own and (_stored(target, result) or fresh and self.adopt(<Tensor>out, result))):
                         self.kit.finish(self, out, target, result)
                 return None
             if out is None:
@@ -322,7 +331,7 @@ cdef class Binding:
             if out[i] is None:
                 continue
             result, results[i] = results[i], None
-            if not (fresh[i] and self.adopt(<Tensor>out[i], result)):
+            if result is targets[i] or not (fresh[i] and self.adopt(<Tensor>out[i], result)):
                 self.kit.finish(self, out[i], targets[i], result)
         return None
 
@@ -350,6 +359,16 @@ cdef inline void _put(object values, Py_ssize_t i, object value) noexcept:
     """Set an item of a tuple that is being made."""
     Py_INCREF(value)
     PyTuple_SET_ITEM(values, i, <PyObject*>value)
+
+
+cdef bint _stored(object target, object result) except -1:
+    """Copy a small result of just the right dtype and shape into place; returns whether it was one."""
+    if type(result) is not _ndarray and not isinstance(result, _generic):
+        return False
+    if result.dtype is not target.dtype or result.shape != target.shape or result.nbytes >= ADOPTED:
+        return False
+    target[...] = result
+    return True
 
 
 cdef inline bint _is_fresh(Tensor out) noexcept:

@@ -42,9 +42,12 @@ def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> N
         out[...] = value
     elif format.encode is not None:
         # Rounding once: a float64 goes through float32, as in PyTorch.
-        out[...] = format.encode(xp, cast(value, format.compute))
-    else:
+        value = cast(value, format.compute)
+        out[...] = value if format.raw.char == "e" else format.encode(xp, value)
+    elif value.dtype.kind == "c" or (value.dtype.kind == "f" and format.raw in _NARROW_UNSIGNED):
         out[...] = cast(value, format.raw)
+    else:
+        out[...] = value  # converted as it is written
 
 
 def convert_into(
@@ -60,7 +63,7 @@ def convert_into(
         return
     if source_format.opaque or out_format.opaque:
         raise RuntimeError(f"copy: cannot convert {source_format.name} to {out_format.name}")
-    if source_format.decode is not None:
+    if source_format.decode is not None and (source_format.raw.char != "e" or out_format.raw.kind != "f" or conj or neg):
         source = source_format.decode(xp, source)
     if conj:
         source = xp.conj(source)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from metatensor._core import philox as host
 from metatensor.devices.array_kit.copy import store
+from metatensor.devices.array_kit.random import DEVICE_PIECE, HOST_PIECE
 from metatensor.devices.array_kit.registry import kernel
 
-# Elements drawn at once: on the host what stays in the cache, elsewhere few launches.
-HOST_PIECE, DEVICE_PIECE = 1 << 16, 1 << 24
 # Bits of the significand, by the dtype that stores a half kind; elsewhere bfloat16 is stored as an integer.
 _DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -59,10 +59,10 @@ def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
     else:
         parts, digits = (np.float64 if name == "float64" else np.float32), _DIGITS[name]
     half = kit.formats[format] if format in ("float16", "bfloat16") else None
-    shift, scale, span = np.uint64(64 - digits), parts(2.0**-digits), parts(high - low)
+    span = parts(high - low)
 
     def draw(count: int, first: int) -> Any:
-        values = (stream.bits(count, first) >> shift).astype(parts) * scale
+        values = stream.leading(count, first, parts, digits)
         if (low, high) == (0, 1):
             return values
         values = values * span + parts(low)
@@ -99,10 +99,9 @@ def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0
     if out.dtype.kind == "c":
         parts = stream.normal(2 * out.size).reshape(-1, 2) * (std / math.sqrt(2)) + mean
         out[...] = (parts[:, 0] + 1j * parts[:, 1]).reshape(out.shape)
-    elif (mean, std) == (0, 1):
-        _fill(kit, out, lambda count, first: stream.normal(count, first, out.dtype))
     else:
-        _fill(kit, out, lambda count, first: stream.normal(count, first) * std + mean)
+        # What is rounded is the whole: the mean and the deviation are applied in float64.
+        _fill(kit, out, lambda count, first: stream.normal(count, first, out.dtype, mean, std))
 
 
 @kernel("randn")
@@ -141,6 +140,10 @@ def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int
     """Integers in [low, high), all equally likely: a word beyond the last whole multiple is drawn again."""
     xp, span = kit.xp, high - low
     seed, number = ticket
+    if kit.on_host:
+        drawn = np.empty(count, np.int64)
+        host.fill_integers(drawn, low, high, seed, number, first)
+        return drawn
     words = kit.random(seed, number).bits(count, first)
     beyond = (1 << 64) % span
     if span >= 1 << 64:
@@ -230,7 +233,8 @@ def geometric_(kit: Any, out: Any, input: Any, p: float, ticket: Any) -> None:
 @kernel("bernoulli_", "bernoulli.p")
 def bernoulli_p(kit: Any, out: Any, input: Any, p: Any, ticket: Any) -> Any:
     if not hasattr(p, "shape"):
-        _inverted(kit, out, ticket, lambda u: u < p)
+        stream = kit.random(ticket)
+        _fill(kit, out, lambda count, first: stream.below(count, first, p))
         return None
     return _bernoulli(kit, out, p, ticket)
 

@@ -13,25 +13,30 @@ from metatensor.devices.array_kit.registry import kernel
 _SATURATION = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
 
 
-def _kept(kit: Any, ticket: Any, p: float, shape: tuple[int, ...], ndim: int) -> Any:
-    """True with probability 1 - p for each element of ``shape``, with dimensions of size 1 up to ``ndim``."""
-    draw = kit.random(ticket).uniform(math.prod(shape), dtype="float32") >= p
+def _dropped(kit: Any, ticket: Any, p: float, shape: tuple[int, ...], ndim: int) -> Any:
+    """True with probability p for each element of ``shape``, with dimensions of size 1 up to ``ndim``."""
+    draw = kit.random(ticket).below(math.prod(shape), 0, p, "float32")
     return draw.reshape((*shape, *[1] * (ndim - len(shape))))
 
 
-def _scaled(kit: Any, input: Any, p: float, kept: Any) -> Any:
+def _scaled(kit: Any, out: Any, input: Any, p: float, dropped: Any) -> None:
     if p == 1:
-        return input * input.dtype.type(0)
-    return kit.xp.where(kept, input * input.dtype.type(1 / (1 - p)), input.dtype.type(0))
+        kit.xp.multiply(input, input.dtype.type(0), out=out)
+        return
+    kit.xp.multiply(input, input.dtype.type(1 / (1 - p)), out=out)
+    kit.xp.copyto(out, out.dtype.type(0), where=dropped)
 
 
-def _alpha(kit: Any, input: Any, p: float, kept: Any) -> Any:
+def _alpha(kit: Any, out: Any, input: Any, p: float, dropped: Any) -> None:
     """Dropped elements saturate, and an affine map brings mean and variance back."""
     if p == 1:
-        return input * input.dtype.type(0)
+        kit.xp.multiply(input, input.dtype.type(0), out=out)
+        return
     scale = 1 / math.sqrt((1 - p) * (1 + p * _SATURATION**2))
     kind = input.dtype.type
-    return kit.xp.where(kept, input, kind(_SATURATION)) * kind(scale) + kind(-scale * _SATURATION * p)
+    values = kit.xp.where(dropped, kind(_SATURATION), input)
+    values *= kind(scale)
+    kit.xp.add(values, kind(-scale * _SATURATION * p), out=out)
 
 
 def _plain(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -54,8 +59,8 @@ def _dropout(apply: Any, drawn: Any) -> Any:
     def run(kit: Any, out: Any, input: Any, p: float, training: bool, *rest: Any) -> Any:
         if not training or p == 0 or not input.size:
             return input
-        kept = None if p == 1 else _kept(kit, rest[-1], p, drawn(input.shape), input.ndim)
-        return apply(kit, input, p, kept)
+        apply(kit, out, input, p, None if p == 1 else _dropped(kit, rest[-1], p, drawn(input.shape), input.ndim))
+        return None
 
     return run
 
@@ -72,5 +77,6 @@ kernel("feature_alpha_dropout", "nn.functional.feature_alpha_dropout")(_dropout(
 def native_dropout(kit: Any, out: Any, input: Any, p: float, train: bool | None, ticket: Any) -> Any:
     if train is False:
         return input, kit.xp.ones(input.shape, np.bool_)
-    kept = kit.random(ticket).uniform(input.size, dtype="float32").reshape(input.shape) >= p
-    return _scaled(kit, input, p, kept), kept
+    dropped = _dropped(kit, ticket, p, input.shape, input.ndim)
+    _scaled(kit, out[0], input, p, dropped)
+    return out[0], ~dropped

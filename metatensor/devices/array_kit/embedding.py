@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit.gathering import is_beyond
 from metatensor.devices.array_kit.registry import kernel
 
 
 def check_range(indices: Any, size: int, what: str, error: type[Exception] = IndexError) -> None:
     """``error`` unless every index lies in [0, size)."""
-    if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= size):
+    if is_beyond(indices, size):
         raise error(f"{what}: indices must lie in [0, {size}), got {int(indices.min())} to {int(indices.max())}")
 
 

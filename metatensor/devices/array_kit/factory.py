@@ -46,9 +46,14 @@ def _overflow(dtype: Any, value: Any) -> RuntimeError:
     return RuntimeError(f"the value {value} cannot be converted to {dtype.name} without overflow")
 
 
-@kernel("zeros", "zeros_like", "new_zeros", "zero")
+@kernel("zeros", "zeros_like", "new_zeros", "zero", half="tensors")
 def zeros(kit: Any, out: Any, *_: Any) -> None:
-    out[...] = 0
+    if kit.views.is_zero(out):  # large blocks come from the system cleared
+        return
+    array = kit.asarray(out)
+    if kit.format(out.dtype).half:
+        array = array.view(f"u{array.dtype.itemsize}")  # of all half kinds, 0 is all bits 0
+    array[...] = 0
 
 
 @kernel("ones", "ones_like", "new_ones")

@@ -9,12 +9,22 @@ import numpy as np
 from metatensor._core.placing import tensor_from_storage
 from metatensor.devices.array_kit.registry import kernel
 
-__all__ = ["check", "names_nothing", "place"]
+__all__ = ["check", "is_beyond", "names_nothing", "place"]
+
+
+def is_beyond(index: Any, size: int) -> bool:
+    """Whether some index lies outside 0..size - 1."""
+    if not index.size:
+        return False
+    if isinstance(index, np.ndarray) and index.dtype.kind == "i":
+        # As unsigned numbers, negative ones are the largest of all.
+        return int(np.maximum.reduce(index.view(f"u{index.dtype.itemsize}"), axis=None)) >= size
+    return int(index.min()) < 0 or int(index.max()) >= size
 
 
 def check(index: Any, size: int, name: str, error: type[Exception] = IndexError) -> None:
     """``error`` where an index is outside 0..size - 1, negative ones included."""
-    if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
+    if is_beyond(index, size):
         raise error(f"{name}(): an index is out of bounds for a dimension of size {size}")
 
 
@@ -61,7 +71,11 @@ def index(kit: Any, out: Any, input: Any, indices: Any, dims: Any) -> None:
 def index_select(kit: Any, out: Any, input: Any, dim: int, index: Any) -> None:
     input = input.reshape(input.shape or (1,))
     check(index, input.shape[dim], "index_select")
-    out[...] = kit.xp.take(input, index.reshape(-1), axis=dim).reshape(out.shape)
+    if kit.on_host and out.flags.c_contiguous and out.ndim and out.dtype == input.dtype:
+        # The range is checked: "clip" lets NumPy write straight into the result.
+        kit.xp.take(input, index.reshape(-1), axis=dim, out=out, mode="clip")
+    else:
+        out[...] = kit.xp.take(input, index.reshape(-1), axis=dim).reshape(out.shape)
 
 
 @kernel("gather", half="native")

@@ -8,15 +8,16 @@ from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
 
-@kernel("cat")
+@kernel("cat", half="tensors")
 def cat(kit: Any, out: Any, tensors: Any, dim: int) -> None:
-    place: list[Any] = [slice(None)] * out.ndim
+    pieces = [piece for piece in tensors if piece.shape != (0,)]  # which goes with any shape
+    if all(piece.dtype is out.dtype for piece in pieces):
+        if pieces:
+            kit.xp.concatenate([kit.asarray(piece) for piece in pieces], axis=dim, out=kit.asarray(out))
+        return
     start = 0
-    for piece in tensors:
-        if piece.shape == (0,):  # goes with any shape
-            continue
-        place[dim] = slice(start, start + piece.shape[dim])
-        out[tuple(place)] = cast(piece, out.dtype)
+    for piece in pieces:
+        kit.copy(out.narrow(dim, start, piece.shape[dim]), piece)
         start += piece.shape[dim]
 
 

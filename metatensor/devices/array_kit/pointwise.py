@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,12 @@ import numpy as np
 from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
-__all__ = ["binary", "common_dtype", "elementwise", "in_common", "in_dtype", "is_integral", "unary"]
+__all__ = ["binary", "common_dtype", "elementwise", "in_common", "in_dtype", "is_integral", "is_single", "pieces", "unary"]
+
+def is_single(kit: Any, out: Any, input: Any) -> bool:
+    """Whether compiled functions of `metatensor.devices.array_kit.host` may write float32 straight into ``out``."""
+    return bool(kit.on_host and input.dtype == out.dtype == np.float32 and out.flags.c_contiguous)
+
 
 _RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
@@ -77,6 +82,24 @@ def in_common(kit: Any, *values: Any) -> tuple[Any, ...]:
     """The values, converted to the dtype that they promote to."""
     dtype = common_dtype(kit, *values)
     return tuple([in_dtype(value, dtype) for value in values])
+
+
+# Elements of host arrays that are computed at a time where a kernel takes several steps: they stay in the cache.
+HOST_PIECE = 1 << 15
+
+
+def pieces(kit: Any, out: Any, *arrays: Any) -> Iterator[tuple[Any, ...]]:
+    """``out`` and the arrays, of its shape, in parts of the same elements that are better computed one by one.
+
+    On the host flat stretches that fit into the cache together, where all are C-contiguous; else the whole.
+    """
+    whole = (out, *arrays)
+    if not kit.on_host or out.size <= HOST_PIECE or not all(item.flags.c_contiguous for item in whole):
+        yield whole
+        return
+    flat = [item.reshape(-1) for item in whole]
+    for first in range(0, out.size, HOST_PIECE):
+        yield tuple([item[first : first + HOST_PIECE] for item in flat])
 
 
 # Registering kernels that are one function of the library -----------------------------------

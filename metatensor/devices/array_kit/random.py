@@ -2,8 +2,8 @@
 
 The generator is Philox4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011).
 Its key is (seed, ticket) and its counter the block number, so any slice of any draw can be had alone, in any order,
-on any device, with the same bits. Word j of a draw is word j % 4 of the block with counter j // 4 + 1: NumPy counts
-from 1, and so do we, to use its compiled generator where the arrays are NumPy's.
+on any device, with the same bits. Word j of a draw is word j % 4 of the block with counter j // 4 + 1 (NumPy's Philox
+counts from 1, and so do we). For arrays of NumPy the words come from compiled code, `metatensor._core.philox`.
 
 This module is the stream; the kernels that fill tensors from it are those of the ``random`` family of ops.
 """
@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from metatensor._core import philox as host
+
 __all__ = ["Stream", "philox"]
 
 _MASK = (1 << 64) - 1
@@ -25,8 +27,9 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # the golden ratio and sqrt(3) - 1, in 64 bits
 _ROUNDS = 10
 
-# Longer draws are made in pieces of this many elements, so that temporaries stay in the cache.
-PIECE = 1 << 16
+# Longer draws are made in pieces: on the host what stays in the cache, elsewhere few launches.
+HOST_PIECE, DEVICE_PIECE = 1 << 14, 1 << 24
+UNIFORM_DIGITS = {"float32": 24, "float64": 53}
 
 
 class Stream:
@@ -49,11 +52,11 @@ class Stream:
 
     def bits(self, n: int, start: int = 0) -> Any:
         """``n`` words of 64 random bits (uint64), from word ``start`` on. ValueError for negative arguments."""
-        n, start = operator.index(n), operator.index(start)
-        if n < 0 or start < 0:
-            raise ValueError(f"bits: n and start must not be negative, got n={n}, start={start}")
+        n, start = _span("bits", n, start)
         if self.xp is np:
-            return self._host_bits(n, start)
+            words = np.empty(n, np.uint64)
+            host.fill_bits(words, self.seed, self.ticket, start)
+            return words
         block = start // 4
         words = philox(self.xp, self.seed, self.ticket, block + 1, -(-(start + n) // 4) - block)
         return words[start - 4 * block : start - 4 * block + n]
@@ -61,44 +64,80 @@ class Stream:
     def uniform(self, n: int, start: int = 0, dtype: Any = "float64") -> Any:
         """``n`` floats, uniform in [0, 1), one word each: 53 random bits as float64, 24 as float32."""
         dtype = np.dtype(dtype)
-        if dtype == np.float32:
-            shift, scale = np.uint64(40), 2.0**-24
-        elif dtype == np.float64:
-            shift, scale = np.uint64(11), 2.0**-53
-        else:
+        if dtype.name not in UNIFORM_DIGITS:
             raise ValueError(f"uniform: dtype must be float32 or float64, got {dtype}")
-        return self._pieces(n, start, dtype, lambda count, first: (self.bits(count, first) >> shift).astype(dtype) * dtype.type(scale))
+        return self.leading(n, start, dtype, UNIFORM_DIGITS[dtype.name])
 
-    def normal(self, n: int, start: int = 0, dtype: Any = "float64") -> Any:
-        """``n`` floats of the standard normal distribution (Box-Muller in float64, from words 2i and 2i + 1)."""
-        xp, dtype = self.xp, np.dtype(dtype)
+    def leading(self, n: int, start: int, dtype: Any, digits: int) -> Any:
+        """The ``digits`` leading bits of each word as a float in [0, 1): at most 24 as float32, 53 as float64."""
+        n, start = _span("uniform", n, start)
+        dtype = np.dtype(dtype)
+        if self.xp is np:
+            out = np.empty(n, dtype)
+            host.fill_uniform(out, dtype.itemsize, digits, self.seed, self.ticket, start)
+            return out
+        shift, scale = np.uint64(64 - digits), dtype.type(2.0**-digits)
+        return self._pieces(n, start, dtype, lambda count, first: (self.bits(count, first) >> shift).astype(dtype) * scale)
+
+    def below(self, n: int, start: int, p: float, dtype: Any = "float64") -> Any:
+        """``uniform(n, start, dtype) < p`` (for float32 ``p`` is rounded to that): bools."""
+        dtype = np.dtype(dtype)
+        if self.xp is not np:
+            return self.uniform(n, start, dtype) < dtype.type(p)
+        n, start = _span("uniform", n, start)
+        out = np.empty(n, np.bool_)
+        host.fill_below(out, UNIFORM_DIGITS[dtype.name], float(dtype.type(p)), self.seed, self.ticket, start)
+        return out
+
+    def normal(self, n: int, start: int = 0, dtype: Any = "float64", mean: float = 0.0, std: float = 1.0) -> Any:
+        """``n`` floats of a normal distribution (Box-Muller in float64, from words 2i and 2i + 1), rounded to ``dtype``."""
+        n, start = _span("normal", n, start)
+        dtype = np.dtype(dtype)
         if dtype.kind != "f":
             raise ValueError(f"normal: dtype must be a float, got {dtype}")
+        if self.xp is np and dtype == np.float32:
+            out = np.empty(n, dtype)
+            # The library's own functions have the last word where it matters.
+            for i in host.fill_normal(out, mean, std, self.seed, self.ticket, start):
+                out[i] = self._normal(1, start + i, mean, std)[0]
+            return out
+        return self._pieces(n, start, dtype, lambda count, first: self._normal(count, first, mean, std))
 
-        def piece(count: int, first: int) -> Any:
+    def _normal(self, count: int, first: int, mean: float, std: float) -> Any:
+        xp = self.xp
+        if xp is np:
+            less, angle = np.empty(count), np.empty(count)
+            host.fill_polar(less, angle, self.seed, self.ticket, first)
+        else:
             words = (self.bits(2 * count, 2 * first) >> np.uint64(11)).astype(np.float64)
             # 1 - u lies in (0, 1]: the logarithm is finite.
-            radius = xp.sqrt(-2.0 * xp.log1p(words[0::2] * -(2.0**-53)))
-            return radius * xp.cos(words[1::2] * (2.0 * math.pi * 2.0**-53))
-
-        return self._pieces(n, start, dtype, piece)
+            less, angle = words[0::2] * -(2.0**-53), words[1::2] * (2.0 * math.pi * 2.0**-53)
+        result = xp.log1p(less, out=less)
+        result *= -2.0
+        result = xp.sqrt(result, out=result)
+        result *= xp.cos(angle, out=angle)
+        if std != 1:
+            result *= std
+        if mean:
+            result += mean
+        return result
 
     def _pieces(self, n: int, start: int, dtype: Any, draw: Any) -> Any:
-        n, start = operator.index(n), operator.index(start)
-        if n <= PIECE and n >= 0:
+        piece = HOST_PIECE if self.xp is np else DEVICE_PIECE
+        if n <= piece:
             return draw(n, start).astype(dtype, copy=False)
         out = self.xp.empty(n, dtype)
-        for first in range(0, n, PIECE):
-            count = min(PIECE, n - first)
+        for first in range(0, n, piece):
+            count = min(piece, n - first)
             out[first : first + count] = draw(count, start + first)
         return out
 
-    def _host_bits(self, n: int, start: int) -> np.ndarray:
-        block, skip = divmod(start, 4)
-        counter = np.array([block & _MASK, block >> 64, 0, 0], np.uint64)
-        generator = np.random.Philox(key=np.array([self.seed, self.ticket], np.uint64), counter=counter)
-        words = generator.random_raw(n + skip)
-        return words[skip:] if skip else words
+
+def _span(name: str, n: Any, start: Any) -> tuple[int, int]:
+    n, start = operator.index(n), operator.index(start)
+    if n < 0 or start < 0:
+        raise ValueError(f"{name}: n and start must not be negative, got n={n}, start={start}")
+    return n, start
 
 
 def philox(xp: Any, seed: int, ticket: int, counter: int, blocks: int) -> Any:

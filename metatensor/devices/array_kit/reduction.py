@@ -24,12 +24,14 @@ def axes_of(dim: Any, ndim: int, empty_is_all: bool = True) -> tuple[int, ...]:
         return (dim % ndim,)
     if not len(dim):
         return tuple(range(ndim)) if empty_is_all else ()
-    return tuple(sorted(d % ndim for d in dim))
+    return (dim[0] % ndim,) if len(dim) == 1 else tuple(sorted(d % ndim for d in dim))
 
 
 def count_of(array: Any, axes: tuple[int, ...]) -> int:
     """How many elements are reduced into one."""
-    return math.prod(array.shape[axis] for axis in axes)
+    if len(axes) == array.ndim:
+        return int(array.size)
+    return int(array.shape[axes[0]]) if len(axes) == 1 else math.prod(array.shape[axis] for axis in axes)
 
 
 def wide_dtype(array: Any, axes: tuple[int, ...]) -> Any:
@@ -37,25 +39,23 @@ def wide_dtype(array: Any, axes: tuple[int, ...]) -> Any:
 
     NumPy adds pairwise along the axis that is contiguous in memory, and row by row along others.
     """
-    if array.dtype.name not in ("float32", "complex64") or count_of(array, axes) < MANY:
-        return array.dtype
-    if axes and (array.ndim - 1) in axes and array.flags.c_contiguous:
-        return array.dtype
-    return np.dtype("f8") if array.dtype.name == "float32" else np.dtype("c16")
+    dtype = array.dtype
+    if dtype.char not in "fF" or count_of(array, axes) < MANY:
+        return dtype
+    if axes and axes[-1] == array.ndim - 1 and array.flags.c_contiguous:
+        return dtype
+    return np.dtype("f8") if dtype.char == "f" else np.dtype("c16")
 
 
 def total(xp: Any, array: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
     """The sum of a floating-point array over axes, accurate, in the array's dtype or a wider one."""
-    return xp.sum(array, axis=axes, dtype=wide_dtype(array, axes), keepdims=keepdims)
+    return array.sum(axis=axes, dtype=wide_dtype(array, axes), keepdims=keepdims)
 
 
 def mean_of(xp: Any, array: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
     """The mean over axes, NaN over no elements; of the dtype of `total`."""
-    return total(xp, array, axes, keepdims) / xp.asarray(count_of(array, axes)).astype(_real(wide_dtype(array, axes)))
-
-
-def _real(dtype: Any) -> Any:
-    return np.dtype(dtype).type(0).real.dtype
+    sums = total(xp, array, axes, keepdims)
+    return sums / sums.dtype.type(count_of(array, axes))
 
 
 def variance(xp: Any, array: Any, axes: tuple[int, ...], correction: float, keepdims: bool = False) -> tuple[Any, Any]:
@@ -67,7 +67,8 @@ def variance(xp: Any, array: Any, axes: tuple[int, ...], correction: float, keep
     else:
         squares = xp.multiply(deviation, deviation, out=deviation) if deviation.ndim else deviation * deviation
     divisor = max(0.0, count_of(array, axes) - correction)
-    var = total(xp, squares, axes, True) / xp.asarray(divisor).astype(_real(wide_dtype(squares, axes)))
+    var = total(xp, squares, axes, True)
+    var = var / var.dtype.type(divisor)
     if not keepdims:
         mean, var = (xp.squeeze(item, axis=axes) for item in (mean, var))
     return var, mean
@@ -79,13 +80,15 @@ def variance(xp: Any, array: Any, axes: tuple[int, ...], correction: float, keep
 @kernel("sum")
 def sum(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     axes = axes_of(dim, input.ndim)
-    if input.dtype.kind in "fc" and input.dtype == out.dtype:
-        return total(kit.xp, input, axes, keepdim)
-    if out.dtype.kind == "b":
+    if input.dtype == out.dtype and input.dtype.kind in "fc":
+        if wide_dtype(input, axes) != out.dtype:
+            return total(kit.xp, input, axes, keepdim)
+    elif out.dtype.kind == "b":
         return kit.xp.any(input != 0, axis=axes, keepdims=keepdim)
-    if input.dtype.kind == "c" and out.dtype.kind != "c":
+    elif input.dtype.kind == "c" and out.dtype.kind != "c":
         input = input.real
-    return kit.xp.sum(input, axis=axes, dtype=out.dtype, keepdims=keepdim)
+    input.sum(axis=axes, dtype=out.dtype, out=out, keepdims=keepdim)
+    return None
 
 
 @kernel("nansum")
@@ -156,30 +159,31 @@ def count_nonzero(kit: Any, out: Any, input: Any, dim: Any) -> Any:
 
 
 @kernel("amax")
-def amax(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> Any:
-    axes = axes_of(dim, input.ndim)
-    return kit.xp.max(input, axis=axes, keepdims=keepdim) if out.size else out
+def amax(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> None:
+    if out.size:
+        input.max(axis=axes_of(dim, input.ndim), out=out, keepdims=keepdim)
 
 
 @kernel("amin")
-def amin(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> Any:
-    axes = axes_of(dim, input.ndim)
-    return kit.xp.min(input, axis=axes, keepdims=keepdim) if out.size else out
+def amin(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> None:
+    if out.size:
+        input.min(axis=axes_of(dim, input.ndim), out=out, keepdims=keepdim)
 
 
 @kernel("aminmax")
-def aminmax(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> Any:
-    return amin(kit, out[0], input, dim, keepdim), amax(kit, out[1], input, dim, keepdim)
+def aminmax(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> None:
+    amin(kit, out[0], input, dim, keepdim)
+    amax(kit, out[1], input, dim, keepdim)
 
 
 @kernel("max")
-def max_all(kit: Any, out: Any, input: Any) -> Any:
-    return kit.xp.max(input)
+def max_all(kit: Any, out: Any, input: Any) -> None:
+    input.max(out=out)
 
 
 @kernel("min")
-def min_all(kit: Any, out: Any, input: Any) -> Any:
-    return kit.xp.min(input)
+def min_all(kit: Any, out: Any, input: Any) -> None:
+    input.min(out=out)
 
 
 @kernel("max.other")

@@ -31,14 +31,16 @@ def doubling(xp: Any, combine: Callable[[Any, Any], Any], array: Any, axis: int)
 def cumsum(kit: Any, out: Any, input: Any, dim: int, dtype: Any) -> Any:
     if not input.ndim:
         return input
-    return kit.xp.cumsum(input, axis=dim, dtype=out.dtype)
+    kit.xp.cumsum(input, axis=dim, dtype=out.dtype, out=out)
+    return None
 
 
 @kernel("cumprod")
 def cumprod(kit: Any, out: Any, input: Any, dim: int, dtype: Any) -> Any:
     if not input.ndim:
         return input
-    return kit.xp.cumprod(input, axis=dim, dtype=out.dtype)
+    kit.xp.cumprod(input, axis=dim, dtype=out.dtype, out=out)
+    return None
 
 
 def _extremes(kit: Any, input: Any, dim: int, ufunc: Any) -> Any:

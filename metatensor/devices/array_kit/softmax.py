@@ -5,23 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from metatensor.devices.array_kit.copy import cast
+from metatensor.devices.array_kit.pointwise import HOST_PIECE
 from metatensor.devices.array_kit.registry import kernel
 
 
-def shifted(xp: Any, array: Any, dim: int) -> Any:
-    """A new array, less its largest element along ``dim``."""
-    return array - xp.max(array, axis=dim, keepdims=True)
+def shifted(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
+    """The array less its largest element along ``dim``, in ``out`` or a new array."""
+    return xp.subtract(array, array.max(axis=dim, keepdims=True), out=out)
 
 
-def softmax_of(xp: Any, array: Any, dim: int) -> Any:
+def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
+    """The softmax along ``dim``, in ``out``, which may be the array itself, or in a new array."""
     if not array.ndim:
         return xp.ones_like(array)
     if not array.size:
         return array
-    result = shifted(xp, array, dim)
+    result = shifted(xp, array, dim, out)
     xp.exp(result, out=result)
-    result /= xp.sum(result, axis=dim, keepdims=True)
+    result /= result.sum(axis=dim, keepdims=True)
     return result
+
+
+def softmax_into(kit: Any, out: Any, array: Any, dim: int) -> Any:
+    """The same into ``out``; along the last dimension of host memory as many rows at a time as stay in the cache."""
+    if not array.ndim or not array.size:
+        return softmax_of(kit.xp, array, dim)
+    if not kit.on_host or array.size <= HOST_PIECE or dim % array.ndim != array.ndim - 1 or array.ndim < 2 \
+            or not (array.flags.c_contiguous and out.flags.c_contiguous):  # fmt: skip
+        softmax_of(kit.xp, array, dim, out)
+        return None
+    columns = array.shape[-1]
+    rows, results, step = array.reshape(-1, columns), out.reshape(-1, columns), max(1, HOST_PIECE // columns)
+    for first in range(0, len(rows), step):
+        softmax_of(kit.xp, rows[first : first + step], 1, results[first : first + step])
+    return None
 
 
 def log_softmax_of(xp: Any, array: Any, dim: int) -> Any:
@@ -45,7 +62,7 @@ def implied_dim(ndim: int) -> int:
 
 @kernel("softmax")
 def softmax(kit: Any, out: Any, input: Any, dim: int, dtype: Any) -> Any:
-    return softmax_of(kit.xp, _typed(out, input), dim)
+    return softmax_into(kit, out, _typed(out, input), dim)
 
 
 @kernel("log_softmax")
@@ -55,7 +72,7 @@ def log_softmax(kit: Any, out: Any, input: Any, dim: int, dtype: Any) -> Any:
 
 @kernel("nn.functional.softmax")
 def softmax_layer(kit: Any, out: Any, input: Any, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
-    return softmax_of(kit.xp, _typed(out, input), implied_dim(input.ndim) if dim is None else dim)
+    return softmax_into(kit, out, _typed(out, input), implied_dim(input.ndim) if dim is None else dim)
 
 
 @kernel("nn.functional.log_softmax")
@@ -66,4 +83,4 @@ def log_softmax_layer(kit: Any, out: Any, input: Any, dim: int | None, _stacklev
 @kernel("nn.functional.softmin")
 def softmin(kit: Any, out: Any, input: Any, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
     # Negated as what it is: unsigned integers wrap around.
-    return softmax_of(kit.xp, _typed(out, kit.xp.negative(input)), implied_dim(input.ndim) if dim is None else dim)
+    return softmax_into(kit, out, _typed(out, kit.xp.negative(input)), implied_dim(input.ndim) if dim is None else dim)

@@ -23,7 +23,7 @@ def _sorted(kit: Any, input: Any, dim: int, descending: bool) -> Any:
     if not input.ndim:
         return input, xp.zeros((), np.int64)
     order = order_of(xp, input, dim, descending)
-    return xp.take_along_axis(input, order, axis=dim), order
+    return (input[order] if input.ndim == 1 else xp.take_along_axis(input, order, axis=dim)), order
 
 
 @kernel("sort")

@@ -10,7 +10,9 @@ from metatensor.devices.array_kit.registry import kernel
 
 @kernel("where")
 def where(kit: Any, out: Any, condition: Any, input: Any, other: Any) -> Any:
-    return kit.xp.where(condition != 0, in_dtype(input, out.dtype), in_dtype(other, out.dtype))
+    if condition.dtype.kind != "b":
+        condition = condition != 0
+    return kit.xp.where(condition, in_dtype(input, out.dtype), in_dtype(other, out.dtype))
 
 
 @kernel("where.indices")

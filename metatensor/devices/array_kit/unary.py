@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from metatensor.devices.array_kit.pointwise import elementwise, in_dtype, is_integral, unary
+from metatensor.devices.array_kit import host
+from metatensor.devices.array_kit.pointwise import elementwise, in_dtype, is_integral, is_single, unary
 from metatensor.devices.array_kit.registry import kernel
 
 elementwise({
@@ -121,7 +122,15 @@ def _special(name: str, function: str) -> None:
         return getattr(kit.special, function)(in_dtype(input, out.dtype))
 
 
-for _name, _function in (("erf", "erf"), ("erfc", "erfc"), ("erfinv", "erfinv"), ("i0", "i0")):
+@kernel("erf")
+def erf(kit: Any, out: Any, input: Any) -> Any:
+    if not is_single(kit, out, input):
+        return kit.special.erf(in_dtype(input, out.dtype))
+    host.erf(np.ascontiguousarray(input), out)
+    return None
+
+
+for _name, _function in (("erfc", "erfc"), ("erfinv", "erfinv"), ("i0", "i0")):
     _special(_name, _function)
 
 

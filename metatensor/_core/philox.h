@@ -1,0 +1,184 @@
+/* Random words and numbers by counter, over host memory: the arithmetic behind philox.pyx.
+
+   Philox4x64-10 (Salmon et al., 2011): word j of a stream is word j % 4 of the block with counter j / 4 + 1. Everything
+   here is integer arithmetic and IEEE double arithmetic without contraction, so that it gives the same on every machine.
+*/
+#ifndef METATENSOR_PHILOX_H
+#define METATENSOR_PHILOX_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The loops over blocks are compiled for several generations of processors where the compiler can do that. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__)
+#define MT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define MT_CLONES
+#endif
+
+typedef struct {
+    uint64_t key[2];
+    uint64_t block[2]; /* number of the next block, 128 bits, counted from 1 */
+} mt_stream;
+
+static inline uint64_t mt_mulhi(uint64_t a, uint64_t b, uint64_t *low) {
+#if defined(__SIZEOF_INT128__)
+    unsigned __int128 p = (unsigned __int128)a * b;
+    *low = (uint64_t)p;
+    return (uint64_t)(p >> 64);
+#else
+    uint64_t al = a & 0xFFFFFFFFu, ah = a >> 32, bl = b & 0xFFFFFFFFu, bh = b >> 32;
+    uint64_t middle = ah * bl + ((al * bl) >> 32), cross = al * bh + (middle & 0xFFFFFFFFu);
+    *low = a * b;
+    return ah * bh + (middle >> 32) + (cross >> 32);
+#endif
+}
+
+/* The stream from word `start` (128 bits: low, high) on, at a block's beginning; returns how many words to skip. */
+static inline int mt_seek(mt_stream *s, uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high) {
+    s->key[0] = seed;
+    s->key[1] = ticket;
+    s->block[0] = (low >> 2 | high << 62) + 1;
+    s->block[1] = (high >> 2) + (s->block[0] == 0);
+    return (int)(low & 3);
+}
+
+/* The next blocks of four words. Several in one loop would be no faster: processors overlap them by themselves. */
+static void mt_blocks(mt_stream *s, uint64_t *out, ptrdiff_t blocks) {
+    for (; blocks > 0; blocks--, out += 4) {
+        uint64_t x0 = s->block[0], x1 = s->block[1], x2 = 0, x3 = 0, k0 = s->key[0], k1 = s->key[1];
+        for (int round = 0; round < 10; round++) {
+            uint64_t low0, low1;
+            uint64_t high0 = mt_mulhi(x0, UINT64_C(0xD2E7470EE14C6C93), &low0);
+            uint64_t high1 = mt_mulhi(x2, UINT64_C(0xCA5A826395121157), &low1);
+            x0 = high1 ^ x1 ^ k0;
+            x1 = low1;
+            x2 = high0 ^ x3 ^ k1;
+            x3 = low0;
+            k0 += UINT64_C(0x9E3779B97F4A7C15);
+            k1 += UINT64_C(0xBB67AE8584CAA73B);
+        }
+        out[0] = x0;
+        out[1] = x1;
+        out[2] = x2;
+        out[3] = x3;
+        s->block[1] += ++s->block[0] == 0;
+    }
+}
+
+/* A word as a double, its top 53 bits: exact, and by operations that vector units have. */
+static inline double mt_double(uint64_t word) {
+    uint64_t low = (word >> 11 & UINT64_C(0xFFFFFFFF)) | UINT64_C(0x4330000000000000); /* 2**52 + the lower 32 bits */
+    uint64_t high = word >> 43 | UINT64_C(0x4530000000000000);                          /* 2**84 + 2**32 times the rest */
+    double a, b;
+    memcpy(&a, &low, 8);
+    memcpy(&b, &high, 8);
+    return (b - 0x1p84) + (a - 0x1p52);
+}
+
+/* Uniform in [0, 1): so many leading bits of a word, as a float or a double. */
+MT_CLONES static void mt_uniform32(const uint64_t *words, float *out, ptrdiff_t n, int digits, float scale) {
+    for (ptrdiff_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (64 - digits)) * scale;
+}
+
+MT_CLONES static void mt_uniform64(const uint64_t *words, double *out, ptrdiff_t n) {
+    for (ptrdiff_t i = 0; i < n; i++) out[i] = mt_double(words[i]) * 0x1p-53;
+}
+
+typedef struct {
+    uint64_t first, second;
+} mt_pair;
+
+/* What Box and Muller's method takes the logarithm (plus one) and the cosine of. */
+MT_CLONES static void mt_polar(const mt_pair *pairs, double *less, double *angle, ptrdiff_t n) {
+    for (ptrdiff_t i = 0; i < n; i++) {
+        less[i] = mt_double(pairs[i].first) * -0x1p-53;
+        angle[i] = mt_double(pairs[i].second) * (2.0 * 3.141592653589793 * 0x1p-53);
+    }
+}
+
+/* The natural logarithm of x in (0, 1], by the series of the inverse hyperbolic tangent; within a few units in the
+   last place, relative to the logarithm itself. */
+static inline double mt_log(double x) {
+    uint64_t bits, biased;
+    double m, e, f, s, z, p;
+    memcpy(&bits, &x, 8);
+    biased = bits - UINT64_C(0x3FE6A09E667F3BCD); /* so that the mantissa lies in [sqrt(1/2), sqrt(2)) */
+    bits = (biased & UINT64_C(0x000FFFFFFFFFFFFF)) + UINT64_C(0x3FE6A09E667F3BCD);
+    memcpy(&m, &bits, 8);
+    biased = (biased >> 52 & 0xFFF) | UINT64_C(0x4330000000000000);
+    memcpy(&e, &biased, 8);
+    e -= 0x1p52;
+    e -= e > 0 ? 4096.0 : 0.0; /* x <= 1: the exponent is 0 or negative */
+    f = m - 1.0;
+    s = f / (2.0 + f);
+    z = s * s;
+    p = 2.0 / 25;
+    p = p * z + 2.0 / 23;
+    p = p * z + 2.0 / 21;
+    p = p * z + 2.0 / 19;
+    p = p * z + 2.0 / 17;
+    p = p * z + 2.0 / 15;
+    p = p * z + 2.0 / 13;
+    p = p * z + 2.0 / 11;
+    p = p * z + 2.0 / 9;
+    p = p * z + 2.0 / 7;
+    p = p * z + 2.0 / 5;
+    p = p * z + 2.0 / 3;
+    return e * 0.6931471805599453 + (s * 2.0 + s * z * p);
+}
+
+/* The cosine of b in [0, 2 pi], by its and the sine's series around the nearest multiple of pi / 2. That multiple is
+   taken off in three parts of 33, 33 and 53 bits, so that also where the cosine is nearly 0 all its digits are right. */
+static inline double mt_cos(double b) {
+    double j = (b * 0.6366197723675814 + 0x1.8p52) - 0x1.8p52;
+    double r = ((b - j * 0x1.921fb544p+0) - j * 0x1.0b4611a6p-34) - j * 0x1.3198a2e037073p-69;
+    double z = r * r, c, s, sign;
+    c = -1.0 / 6402373705728000.0;
+    c = c * z + 1.0 / 20922789888000.0;
+    c = c * z - 1.0 / 87178291200.0;
+    c = c * z + 1.0 / 479001600.0;
+    c = c * z - 1.0 / 3628800.0;
+    c = c * z + 1.0 / 40320.0;
+    c = c * z - 1.0 / 720.0;
+    c = c * z + 1.0 / 24.0;
+    c = 1.0 - z * (0.5 - z * c);
+    s = 1.0 / 355687428096000.0;
+    s = s * z - 1.0 / 1307674368000.0;
+    s = s * z + 1.0 / 6227020800.0;
+    s = s * z - 1.0 / 39916800.0;
+    s = s * z + 1.0 / 362880.0;
+    s = s * z - 1.0 / 5040.0;
+    s = s * z + 1.0 / 120.0;
+    s = s * z - 1.0 / 6.0;
+    s = r + r * z * s;
+    sign = j == 1.0 || j == 2.0 ? -1.0 : 1.0;
+    return sign * (j == 1.0 || j == 3.0 ? s : c);
+}
+
+/* Normal values rounded to float: mean + std * sqrt(-2 log(1 - u)) cos(2 pi v). Returns how many of them another
+   evaluation in double, with errors of some units in the last place, might round otherwise. */
+MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doubtful, ptrdiff_t n, double mean, double std) {
+    int found = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double x = 1.0 + mt_double(pairs[i].first) * -0x1p-53;
+        double b = mt_double(pairs[i].second) * (2.0 * 3.141592653589793 * 0x1p-53);
+        double scaled = __builtin_sqrt(0.0 - 2.0 * mt_log(x)) * mt_cos(b) * std, value = scaled + mean;
+        double slack = __builtin_fabs(scaled) * 0x1p-46 + __builtin_fabs(value) * 0x1p-50;
+        float below = (float)(value - slack), above = (float)(value + slack);
+        out[i] = below;
+        doubtful[i] = below != above;
+        found += below != above;
+    }
+    return found;
+}
+
+/* word % span for every word, given floor((2**64 - 1) / span). */
+static inline uint64_t mt_remainder(uint64_t word, uint64_t span, uint64_t inverse) {
+    uint64_t low, rest = word - mt_mulhi(word, inverse, &low) * span;
+    while (rest >= span) rest -= span;
+    return rest;
+}
+
+#endif
