@@ -57,7 +57,7 @@ cdef int _common_device(Call* c, Overload ov) except -1:
             found = d
         elif found is not d:
             from metatensor.rules.guests import are_guests
-            if not are_guests(op_name(c), _tensors(c, ov)):
+            if not are_guests(op_name(c), tensors_in(c, ov)):
                 raise errors.different_devices(op_name(c), (found, d))
             found = META
             break
