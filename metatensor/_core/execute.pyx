@@ -9,12 +9,13 @@ from metatensor._core.op cimport (
     COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS,
     MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, make_returns, op_name,
 )
+from metatensor._core.recording cimport copy_without_data, plainly_absent, resolve_arguments, under_recorder, without_data
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
 from metatensor._core.tensor cimport (
     Tensor, detach_from, new_contiguous, new_strided, set_layout, shape_str,
 )
-from metatensor._core.thread cimport thread_state
+from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
 )
@@ -208,7 +209,7 @@ cdef object _data_dependent(Call* c, Overload ov):
     """Ops whose results depend on values: an error without data, else the kernel's own results."""
     cdef Tensor t
     for t in _tensors(c, ov):
-        if t.storage.data is None:
+        if t.storage.data is None and not resolve_arguments(c, ov):
             raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
     if <object>c.device is META:
         raise errors.data_dependent(op_name(c))
@@ -302,7 +303,7 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
 
 cdef int _copy(Tensor target, Tensor source) except -1:
     if target.storage.data is None or source.storage.data is None:
-        return 0
+        return copy_without_data(target, source)
     backend_of(target.storage.device).copy(target, source)
     return 0
 
@@ -445,15 +446,26 @@ cdef object _decomposition(Overload ov):
 
 cdef object _compute(Call* c, Overload ov, object result):
     """Let the device fill in the values of `result`, or leave it without where an input has none."""
+    cdef Tensor t
+    if plainly_absent(c, ov, result):
+        return result
+    if hints.recorders and thread_state().recorder is not None:
+        if under_recorder(c, ov, _tensors(c, ov), _flat(result), result):
+            return result
+    for t in _tensors(c, ov):
+        if t.storage.data is None and t.storage.device is not META:
+            if without_data(c, ov, _tensors(c, ov), _flat(result), result):
+                return result
+            break
+    return compute_values(c, ov, result)
+
+
+cdef object compute_values(Call* c, Overload ov, object result):
+    """Call the device's kernel: all tensors among the arguments hold data."""
     cdef Device d = <Device>c.device
     cdef Tensor t
     cdef int i
     cdef object kernel, value
-    for t in _tensors(c, ov):
-        if t.storage.data is None and t.storage.device is not META:
-            for made in _flat(result):
-                (<Tensor>made).storage.fake = (<Tensor>made).storage.data is None
-            return result
     kernel = _kernel(ov, d)
     if kernel is None:
         return _decompose(c, ov, result)

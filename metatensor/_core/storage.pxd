@@ -9,6 +9,8 @@ cdef class Storage:
     cdef object token               # tells a memory tracker of the end, or None
     cdef unsigned long long version  # bumped by every mutation
     cdef bint fake                  # names a real device but has no data on purpose
+    cdef object recipe              # the Ghost that says how its bytes come about, or None
 
 cdef Storage new_storage(Device device, dim_t nbytes)
+cdef int place_data(Storage s, Device device, object data) except -1
 cdef int resize_storage(Storage s, dim_t nbytes) except -1

@@ -129,6 +129,8 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
         s.data = backend.resize(s.data, s.size_bytes, nbytes, s.device.number)
     s.size_bytes = nbytes
     s.version += 1
+    if s.recipe is not None:
+        s.recipe.grow(nbytes)
     if s.token is not None:
         s.token.resize(nbytes)
     return 0
@@ -162,6 +164,19 @@ def set_data(Storage s not None, data):
     s.fake = False
 
 
+cdef int place_data(Storage s, Device device, object data) except -1:
+    """Put a storage, with all tensors on it, on a device, with data there or (None) without."""
+    s.device = device
+    s.data = data
+    s.fake = data is None and device is not META
+    return 0
+
+
+def recipe_of(Storage s not None):
+    """What says how the bytes of a storage come about, or None."""
+    return s.recipe
+
+
 def storage_bytes(Storage s not None):
     """The bytes of a storage that holds data."""
     from metatensor._core.dtype import dtype_by_name
@@ -185,4 +200,7 @@ def rebuild_storage(device, nbytes, data, fake=False):
 
 def copy_storage(Storage s not None):
     """A storage of its own with the same bytes, on the same device."""
+    if s.recipe is not None and s.data is None:
+        from metatensor._core.recording import copy_recorded
+        return copy_recorded(s)
     return rebuild_storage(s.device, s.size_bytes, None if s.data is None else storage_bytes(s), s.fake)

@@ -1,0 +1,46 @@
+"""Recipes: how the bytes of storages without data come about, and what decides whether a call is recorded."""
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport DType
+from metatensor._core.op cimport Call, Overload
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport dim_t
+
+
+cdef class Ghost:
+    """What stands for a storage in recipes. It refers to no storage, so that recipes keep none alive."""
+    cdef readonly list writers      # of Step, in order: those that write to it
+    cdef readonly dim_t nbytes
+    cdef readonly Device device
+    cdef object line                # (code, line) of what made it, or None
+    cdef object __weakref__
+
+
+cdef class Ref:
+    """A tensor of a recipe, as it was then: a ghost, a layout, a dtype, flags."""
+    cdef readonly Ghost ghost
+    cdef readonly DType dtype
+    cdef readonly tuple size, stride
+    cdef readonly dim_t offset
+    cdef readonly int flags
+
+
+cdef class Step:
+    """One call of a kernel."""
+    cdef readonly unsigned long long number     # steps happen in this order
+    cdef readonly Overload overload             # None for a plain copy of the second argument into the first
+    cdef readonly list args                     # with a Ref for each tensor
+    cdef readonly object result                 # a Ref or a tuple of them: what the kernel fills in
+    cdef readonly Device device
+
+
+cdef class Recorder:
+    """What a thread does with values while it is entered; see `metatensor.deferred` and `metatensor.fake`."""
+    cdef readonly bint everything       # record whatever happens; else only small constants
+    cdef readonly dim_t limit           # bytes of such a constant, at most
+    cdef list _outer
+
+cdef bint plainly_absent(Call* c, Overload ov, object result) except -1
+cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, object result) except -1
+cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object result) except -1
+cdef int copy_without_data(Tensor target, Tensor source) except -1
+cdef bint resolve_arguments(Call* c, Overload ov) except -1
