@@ -82,6 +82,14 @@ _LAZY = {
                  "rules", "signal", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),
+    "FakeTensorMode": ("metatensor.fake", "FakeTensorMode"),
+    "to_meta": ("metatensor.faithful", "to_meta"),
+} | {
+    name: ("metatensor.deferred", name)
+    for name in ("deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice")
+} | {
+    name: ("metatensor.unresolved", name) for name in ("assert_materialized", "assert_no_materialization")
+} | {
     "op": ("metatensor.library", "op"),
     "finfo": ("metatensor._limits", "finfo"),
     "iinfo": ("metatensor._limits", "iinfo"),

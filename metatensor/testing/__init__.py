@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from metatensor.testing.device import DeviceReport as DeviceReport
     from metatensor.testing.device import check_device as check_device
     from metatensor.testing.operator import OpReport as OpReport
+    from metatensor.testing.matches import check_meta_matches as check_meta_matches
     from metatensor.testing.operator import check_op as check_op
 
-__all__ = ["DeviceReport", "OpReport", "check_device", "check_op"]
+__all__ = ["DeviceReport", "OpReport", "check_device", "check_meta_matches", "check_op"]
 
-_HOME = {"check_device": "device", "DeviceReport": "device", "check_op": "operator", "OpReport": "operator"}
+_HOME = {"check_device": "device", "DeviceReport": "device", "check_meta_matches": "matches", "check_op": "operator", "OpReport": "operator"}
 
 
 def __getattr__(name: str) -> Any:
