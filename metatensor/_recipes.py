@@ -1,16 +1,17 @@
-"""Recipes carried out by the workers of an executor: as plans that can be pickled, one for what hangs together."""
+"""Recipes that leave the process: as plans that can be pickled, for pickled tensors and for the workers of an executor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.op import registry
-from metatensor._core.recording import Constant, Ghost, Ref, Step
-from metatensor._core.storage import make_storage, storage_bytes
+from metatensor._core.recording import Constant, Ghost, Ref, Step, next_number
+from metatensor._core.replaying import give_recipe
+from metatensor._core.storage import make_fake_storage, make_storage, recipe_of, storage_bytes
+from metatensor.deferred import groups_of, refs_of, run, steps_for
 
-__all__ = ["Plan", "carry_out", "run_with"]
+__all__ = ["Plan", "carry_out", "rebuild_deferred", "reduce_storage", "run_with"]
 
 
 class Plan:
@@ -20,18 +21,24 @@ class Plan:
         self.numbers: dict[Ghost, int] = {}
         self.ghosts: list[tuple[Any, int]] = []
         self.steps = [
-            (step.name, None if step.op is None else step.op.name, step.device, self._encode(step.args), self._encode(step.result))
+            (step.name, None if step.op is None else step.op.name, step.device, self._encode(step.args), self._encode(step.result),
+             self._writes(step))
             for step in steps
         ]
         self.targets = [self._number(ghost) for ghost in targets]
         self.device = device
         del self.numbers
 
+    def _writes(self, step: Step) -> list[int]:
+        """The ghosts among whose writers the step is."""
+        found = dict.fromkeys(ref.ghost for ref in refs_of([step.args, step.result]))
+        return [self._number(ghost) for ghost in found if any(writer is step for writer in ghost.writers)]
+
     def _number(self, ghost: Ghost) -> int:
         found = self.numbers.get(ghost)
         if found is None:
             found = self.numbers[ghost] = len(self.ghosts)
-            self.ghosts.append((ghost.device, ghost.nbytes))
+            self.ghosts.append((ghost.device, ghost.nbytes, ghost.constant))
         return found
 
     def _encode(self, value: Any) -> Any:
@@ -47,7 +54,7 @@ class Plan:
 
     def decoded(self) -> tuple[list[Step], list[Ghost]]:
         """The steps, on ghosts of their own, and the targets."""
-        ghosts = [Ghost(device, nbytes) for device, nbytes in self.ghosts]
+        ghosts = [Ghost(*facts) for facts in self.ghosts]
 
         def decode(value: Any) -> Any:
             if isinstance(value, _Place):
@@ -59,12 +66,10 @@ class Plan:
             return tuple(decode(item) for item in value) if type(value) is tuple else value
 
         steps = []
-        for number, (qualname, op, device, args, result) in enumerate(self.steps):
-            overload = None if op is None else next(ov for ov in registry[op].overloads if ov.qualname == qualname)
-            step = Step(number, overload, decode(args), decode(result), device)
-            for ref in step.result if isinstance(step.result, tuple) else (step.result,):
-                if not ref.ghost.writers or ref.ghost.writers[-1] is not step:
-                    ref.ghost.writers.append(step)
+        for qualname, op, device, args, result, writes in self.steps:
+            step = Step(next_number(), _overload(op, qualname), decode(args), decode(result), device)
+            for number in writes:
+                ghosts[number].writers.append(step)
             steps.append(step)
         return steps, [ghosts[number] for number in self.targets]
 
@@ -83,43 +88,47 @@ class _Value:
         self.tensor = tensor
 
 
+def _overload(op: str | None, qualname: str) -> Any:
+    if op is None:
+        return None
+    if op not in registry:
+        raise RuntimeError(f"a recipe needs the operator {op}, which is not defined in this process: import what defines it")
+    return next(ov for ov in registry[op].overloads if ov.qualname == qualname)
+
+
+# Pickles ------------------------------------------------------------------------------------------
+
+
+def reduce_storage(storage: Any) -> tuple[Any, ...]:
+    """What pickle keeps of a storage without data that has a recipe."""
+    ghost = recipe_of(storage)
+    return rebuild_deferred, (str(storage.device), storage.nbytes(), Plan(steps_for([ghost]), [ghost], None))
+
+
+def rebuild_deferred(device: str, nbytes: int, plan: Plan) -> Any:
+    """The storage from its pickle."""
+    storage = make_fake_storage(device, nbytes)
+    give_recipe(storage, plan.decoded()[1][0])
+    return storage
+
+
+# Executors ----------------------------------------------------------------------------------------
+
+
 def carry_out(plan: Plan) -> list[bytes]:
     """The bytes of the targets; what a worker does."""
-    from metatensor.deferred import run
-
     targets = plan.decoded()[1]
     filled = run(targets, plan.device)
     return [storage_bytes(filled[target]) for target in targets]
 
 
-def components(ghosts: Iterable[Ghost]) -> list[list[Ghost]]:
-    """Ghosts in groups that share no step."""
-    from metatensor.deferred import steps_for
-
-    owner: dict[int, int] = {}
-    groups: dict[int, list[Ghost]] = {}
-    for i, ghost in enumerate(ghosts):
-        groups[i] = [ghost]
-        for step in steps_for([ghost]):
-            other = owner.setdefault(step.number, i)
-            if other != i and other in groups:
-                groups[i] += groups.pop(other)
-                owner.update({number: i for number, known in owner.items() if known == other})
-    return list(groups.values())
-
-
 def run_with(executor: Any, ghosts: list[Ghost], device: Any) -> dict[Ghost, Any]:
     """Storages with what these ghosts are in the end, computed by the workers of a `concurrent.futures` executor."""
-    from metatensor.deferred import steps_for
-
     where = None if device is None else str(mt.device(device))
-    jobs = []
-    for group in components(dict.fromkeys(ghosts)):
-        plan = Plan(steps_for(group), group, where)
-        jobs.append((group, executor.submit(carry_out, plan)))
+    jobs = [(members, executor.submit(carry_out, Plan(steps, members, where))) for members, steps in groups_of(ghosts)]
     filled = {}
-    for group, job in jobs:
-        for ghost, data in zip(group, job.result(), strict=True):
+    for members, job in jobs:
+        for ghost, data in zip(members, job.result(), strict=True):
             filled[ghost] = _filled(ghost, data, device)
     return filled
 

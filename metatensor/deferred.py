@@ -13,22 +13,25 @@ belong to storages, ties, views and buffers stay what they are, and whoever refe
 
 from __future__ import annotations
 
-import heapq
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.device import Device, backend_for
+from metatensor._core.device import Device
+from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
 from metatensor._core.placing import tensor_from_storage
-from metatensor._core.recording import Constant, Ghost, Recorder, Ref, Step, install_data, remove_data, replay, suspended
+from metatensor._core.recording import Ghost, Recorder, Ref, Step, suspended
+from metatensor._core.replaying import install_data, remove_data, replay
 from metatensor._core.storage import recipe_of
 
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
 
 # Kernels that do not read what they write over.
 OVERWRITES = frozenset((
-    "zero_", "fill_", "copy_", "normal_", "uniform_", "bernoulli_.float", "random_", "exponential_", "log_normal_", "cauchy_",
-    "geometric_", "copy", "trunc_normal_",
+    "zero", "fill", "copy", "copy_", "uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_",
+    "random_.to", "random_.from", "bernoulli_",
 ))  # fmt: skip
 
 
@@ -57,7 +60,8 @@ class deferred_init:
 def is_deferred(tensor: Any) -> bool:
     """Whether a tensor holds no data and remembers how it came about."""
     storage = tensor.untyped_storage()
-    return storage.data is None and recipe_of(storage) is not None
+    ghost = recipe_of(storage)
+    return storage.data is None and ghost is not None and not ghost.constant
 
 
 # What is needed ---------------------------------------------------------------------------------
@@ -74,56 +78,94 @@ def steps_for(ghosts: Iterable[Ghost]) -> list[Step]:
                 continue
             if step.number not in needed:
                 needed[step.number] = step
-                queue += [(other, step.number) for other in _read(step)]
-            if _overwrites(step, ghost):
+                queue += [(other, step.number) for other in read(step)]
+            if overwrites(step, ghost):
                 break
     return [needed[number] for number in sorted(needed)]
 
 
-def _overwrites(step: Step, ghost: Ghost) -> bool:
+def written(step: Step) -> tuple[Ref, ...]:
+    """What a step fills in."""
+    return step.result if isinstance(step.result, tuple) else (step.result,)
+
+
+def overwrites(step: Step, ghost: Ghost) -> bool:
     """Whether nothing that was in the ghost before the step is left."""
-    written = step.result if isinstance(step.result, tuple) else (step.result,)
-    if not any(ref.ghost is ghost and ref.covers() for ref in written):
+    if not any(ref.ghost is ghost and ref.covers() for ref in written(step)):
         return False
     sources = step.args[1:] if step.name in OVERWRITES else step.args
-    return all(ref.ghost is not ghost for ref in _refs(sources))
+    return all(ref.ghost is not ghost for ref in refs_of(sources))
 
 
-def _read(step: Step) -> set[Ghost]:
+def read(step: Step) -> set[Ghost]:
     """The ghosts whose content a step reads; those that it writes to in part among them."""
-    written = step.result if isinstance(step.result, tuple) else (step.result,)
     args = step.args[1:] if step.name in OVERWRITES else step.args
-    found = {ref.ghost for ref in _refs(args)}
-    return found | {ref.ghost for ref in written if not ref.covers()}
+    found = {ref.ghost for ref in refs_of(args)}
+    return found | {ref.ghost for ref in written(step) if not ref.covers()}
 
 
-def _refs(value: Any) -> Iterator[Ref]:
+def refs_of(value: Any) -> Iterator[Ref]:
+    """The tensors of a recipe among arguments, or results."""
     if isinstance(value, Ref):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _refs(item)
+            yield from refs_of(item)
+
+
+def groups_of(ghosts: Iterable[Ghost]) -> list[tuple[list[Ghost], list[Step]]]:
+    """These ghosts, in groups that share no step, each with the steps that make it."""
+    owner: dict[int, int] = {}
+    groups: dict[int, tuple[list[Ghost], dict[int, Step]]] = {}
+    for number, ghost in enumerate(dict.fromkeys(ghosts)):
+        steps = {step.number: step for step in steps_for([ghost])}
+        members = [ghost]
+        for other in sorted({owner[step] for step in steps if step in owner}):
+            members = groups[other][0] + members
+            steps = {**groups.pop(other)[1], **steps}
+        owner.update(dict.fromkeys(steps, number))
+        groups[number] = members, steps
+    return [(members, [steps[number] for number in sorted(steps)]) for members, steps in groups.values()]
 
 
 def run(ghosts: Iterable[Ghost], device: Any = None) -> dict[Ghost, Any]:
     """Storages with what these ghosts are in the end, all on one device or (None) each where it says."""
-    targets = list(dict.fromkeys(ghosts))
-    wanted = set(targets)
-    steps = steps_for(targets)
+    place = _placing(device)
+    filled: dict[Ghost, Any] = {}
+    with _undisturbed():
+        for members, steps in groups_of(ghosts):
+            filled.update(_run_group(members, steps, place))
+    return filled
+
+
+def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], Any]) -> dict[Ghost, Any]:
+    """Carry out steps in order; what no later one needs is let go."""
     last: dict[Ghost, int] = {}
     for step in steps:
-        for ref in _refs([step.args, step.result]):
+        for ref in refs_of([step.args, step.result]):
             last[ref.ghost] = step.number
-    ends: list[tuple[int, int, Ghost]] = [(number, i, g) for i, (g, number) in enumerate(last.items()) if g not in wanted]
-    heapq.heapify(ends)
-    place = _placing(device)
+    for ghost in members:
+        last.pop(ghost, None)
+    ends: dict[int, list[Ghost]] = {}
+    for ghost, number in last.items():
+        ends.setdefault(number, []).append(ghost)
     storages: dict[Ghost, Any] = {}
-    with suspended(), mt.no_grad():
-        for step in steps:
-            replay(step, storages, place)
-            while ends and ends[0][0] <= step.number:
-                storages.pop(heapq.heappop(ends)[2], None)  # nothing reads it any more
+    for step in steps:
+        replay(step, storages, place)
+        for ghost in ends.get(step.number, ()):
+            del storages[ghost]
     return storages
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Inside, nothing is recorded, and modes (autocast among them) see nothing."""
+    level = _disable_modes()
+    try:
+        with suspended(), mt.no_grad():
+            yield
+    finally:
+        _restore_modes(level)
 
 
 def _placing(device: Any) -> Callable[[Any], Any]:
@@ -140,20 +182,42 @@ def _placing(device: Any) -> Callable[[Any], Any]:
     return place
 
 
+_KEPT_BYTES = 1 << 22
+_latest: tuple[Any, ...] = (None, 0, None)  # ghost, number of its last step, storage: for loops over elements
+
+
 def value_of(tensor: Any) -> Any:
-    """A tensor with the values that a deferred one will have; that one stays as it is."""
-    storage = tensor.untyped_storage()
-    ghost = recipe_of(storage)
-    filled = run([ghost])[ghost]
-    made = tensor_from_storage(filled, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+    """A tensor with the values that a deferred one will have; that one stays as it is. Not to be written to."""
+    global _latest
+    ghost = recipe_of(tensor.untyped_storage())
+    known, number, filled = _latest
+    if known is not ghost or number != ghost.writers[-1].number:
+        filled = run([ghost])[ghost]
+        _latest = (ghost, ghost.writers[-1].number, filled) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
+    with suspended(), mt.no_grad():
+        return _over(filled, tensor)
+
+
+def _over(storage: Any, tensor: Any) -> Any:
+    """A plain tensor like another one, over another storage."""
+    made = tensor_from_storage(storage, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
     made = made.conj() if tensor.is_conj() else made
     return made._neg_view() if tensor.is_neg() else made
 
 
 def copy_of(tensor: Any) -> Any:
     """A copy of a tensor with data, made without being recorded."""
-    with suspended(), mt.no_grad():
+    with _undisturbed():
         return tensor.detach().clone()
+
+
+def checksum(tensor: Any) -> int | None:
+    """Tells whether memory that NumPy may write to, too, has changed; None for other memory."""
+    if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
+        return None
+    with _undisturbed():
+        array = tensor.detach().resolve_conj().resolve_neg().contiguous().view(mt.uint8) if tensor.dim() else tensor.detach().reshape(1).view(mt.uint8)
+        return zlib.adler32(array.numpy())
 
 
 # Materialising ------------------------------------------------------------------------------------
@@ -191,10 +255,13 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
 
     All tensors go to ``device``, or where it is None to the one they name. ``dtype`` converts floating-point ones, each
     when it is there. With ``executor``, a `concurrent.futures` one, what does not depend on each other is computed by its
-    workers. What holds data already, or is on meta, is left alone.
+    workers. A module's parameters and buffers that hold data already are moved and converted as `Module.to` does; what is
+    on meta, or fake, is left alone.
 
-    Raises RuntimeError for a recipe that needs a tensor with data which was changed since.
+    Raises RuntimeError for a recipe that needs a tensor with data which was changed since, and inside
+    `assert_no_materialization`.
     """
+    _check_allowed()
     tensors = tensors_of(obj)
     if dtype is not None:
         _convert(tensors, dtype)
@@ -208,14 +275,35 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
         filled = run_with(executor, ghosts, device)
     for storage, ghost in zip(storages, ghosts, strict=True):
         install_data(storage, filled[ghost])
+    if isinstance(obj, mt.nn.Module) and (device is not None or dtype is not None):
+        _move_rest(obj, device, dtype)
     return obj
+
+
+def _check_allowed() -> None:
+    for mode in current_modes():
+        if getattr(mode, "forbids_data", False):
+            raise RuntimeError("materialize: assert_no_materialization forbids it")
+
+
+def _move_rest(module: Any, device: Any, dtype: Any) -> None:
+    """`Module.to` for what held data before, or got it elsewhere."""
+    target = None if device is None else mt.device(device)
+
+    def moved(tensor: Any) -> Any:
+        if tensor.untyped_storage().data is None:
+            return tensor
+        return tensor.to(target, dtype if tensor.is_floating_point() else None)
+
+    with suspended():
+        module._apply(moved)
 
 
 def _deferred_storages(tensors: list[Any]) -> list[Any]:
     found = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
-        if storage.data is None and recipe_of(storage) is not None:
+        if is_deferred(tensor):
             found[storage] = None
     return list(found)
 
@@ -226,7 +314,7 @@ def _convert(tensors: list[Any], dtype: Any) -> None:
     for tensor in tensors:
         if is_deferred(tensor) and tensor.dtype.is_floating_point:
             groups.setdefault(tensor.untyped_storage(), []).append(tensor)
-    with mt.no_grad():
+    with _undisturbed():
         for storage, group in groups.items():
             kind = group[0].dtype
             if kind is dtype or any(t.dtype is not kind for t in group):
@@ -241,14 +329,15 @@ def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any
     """A new tensor with a part of a deferred one, ``tensor[index]``, which itself stays deferred.
 
     The values are those that the whole would have there, in any process. While it runs, the whole is in memory once.
+    Raises RuntimeError for a tensor that is not deferred.
     """
     if not is_deferred(tensor):
-        raise RuntimeError("materialize_slice: expected a deferred tensor")
-    storage = tensor.untyped_storage()
-    ghost = recipe_of(storage)
-    filled = run([ghost], device)[ghost]
-    whole = tensor_from_storage(filled, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
-    with mt.no_grad():
+        raise RuntimeError(f"materialize_slice: expected a deferred tensor, got one on {tensor.device} that "
+                           f"{'holds no data' if tensor.untyped_storage().data is None else 'holds data'}")  # fmt: skip
+    _check_allowed()
+    ghost = recipe_of(tensor.untyped_storage())
+    whole = _over(run([ghost], device)[ghost], tensor)
+    with _undisturbed():
         part = whole[index]
         return part.clone() if dtype is None else part.to(dtype, copy=True)
 
@@ -265,5 +354,3 @@ def dematerialize(obj: Any) -> Any:
             remove_data(storage, ghost.device)
     return obj
 
-
-_ = (backend_for, Constant)

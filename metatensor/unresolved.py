@@ -71,6 +71,8 @@ def assert_materialized(module: Any) -> None:
 class NoMaterialization(DispatchMode):
     """What `assert_no_materialization` gives."""
 
+    forbids_data = True
+
     def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run an operator; RuntimeError where a result holds data."""
         out = op(*args, **kwargs)

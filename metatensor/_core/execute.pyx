@@ -9,7 +9,8 @@ from metatensor._core.op cimport (
     COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS,
     MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Op, Overload, make_returns, op_name,
 )
-from metatensor._core.recording cimport copy_without_data, plainly_absent, resolve_arguments, under_recorder, without_data
+from metatensor._core.recording cimport copy_without_data, plainly_absent, settle_results, under_recorder, without_data
+from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
 from metatensor._core.tensor cimport (
@@ -208,12 +209,18 @@ cdef int _after_mutation(Call* c, Overload ov) except -1:
 cdef object _data_dependent(Call* c, Overload ov):
     """Ops whose results depend on values: an error without data, else the kernel's own results."""
     cdef Tensor t
+    cdef bint resolved = False
     for t in _tensors(c, ov):
-        if t.storage.data is None and not resolve_arguments(c, ov):
-            raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
+        if t.storage.data is None and not resolved:
+            if not resolve_arguments(c, ov):
+                raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
+            resolved = True
     if <object>c.device is META:
         raise errors.data_dependent(op_name(c))
-    return _compute(c, ov, None)
+    result = compute_values(c, ov, None)
+    if hints.recorders:
+        settle_results(result, resolved)
+    return result
 
 
 # Writing into a tensor that exists -------------------------------------------------------------------

@@ -6,11 +6,16 @@ from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport dim_t
 
 
+cdef enum:
+    NEAR_DIMS = 5                   # dimensions that a Ref holds inline
+
+
 cdef class Ghost:
     """What stands for a storage in recipes. It refers to no storage, so that recipes keep none alive."""
     cdef readonly list writers      # of Step, in order: those that write to it
     cdef readonly dim_t nbytes
     cdef readonly Device device
+    cdef readonly bint constant     # a small value of a fake tensor, not to be materialised
     cdef object line                # (code, line) of what made it, or None
     cdef object __weakref__
 
@@ -19,9 +24,13 @@ cdef class Ref:
     """A tensor of a recipe, as it was then: a ghost, a layout, a dtype, flags."""
     cdef readonly Ghost ghost
     cdef readonly DType dtype
-    cdef readonly tuple size, stride
+    cdef dim_t near[2 * NEAR_DIMS]  # sizes, then strides, of the first dimensions
+    cdef tuple far                  # (sizes, strides) where there are more, else None
+    cdef int ndim
     cdef readonly dim_t offset
     cdef readonly int flags
+
+    cdef int layout(self, dim_t* sizes, dim_t* strides) except -1
 
 
 cdef class Step:
@@ -39,8 +48,9 @@ cdef class Recorder:
     cdef readonly dim_t limit           # bytes of such a constant, at most
     cdef list _outer
 
+cdef Ref ref_of(Tensor t, Ghost ghost)
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1
 cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, object result) except -1
 cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object result) except -1
 cdef int copy_without_data(Tensor target, Tensor source) except -1
-cdef bint resolve_arguments(Call* c, Overload ov) except -1
+cdef int settle_results(object result, bint resolved) except -1

@@ -12,25 +12,28 @@ cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport DType
-from metatensor._core.execute cimport compute_values
-from metatensor._core.op cimport (
-    FUNCTIONAL, K_TENSORS, RANDOM, Call, Op, Overload, hold, op_name,
-)
-from metatensor._core.storage cimport Storage, new_storage
-from metatensor._core.tensor cimport Tensor, over_storage, shape_str
+from metatensor._core.layout cimport is_dense
+from metatensor._core.op cimport K_TENSORS, RANDOM, Call, Overload, op_name
+from metatensor._core.replaying cimport resolve_arguments
+from metatensor._core.storage cimport Storage, has_values, new_storage
+from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, T_CONJ, T_NEG, dim_t
+from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_NEG, dim_t
 
 from metatensor._core import errors
 
 cdef unsigned long long _count = 0
+cdef enum:
+    COPIED_BYTES = 1 << 20          # tensors up to this size are copied into recipes
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Ghost:
-    def __init__(self, device, nbytes):
+    def __init__(self, device, nbytes, constant=False):
         self.device = device
         self.nbytes = nbytes
+        self.constant = constant
         self.writers = []
 
     @property
@@ -45,32 +48,53 @@ cdef class Ghost:
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Ref:
-    def __init__(self, ghost, dtype, size, stride, offset, flags):
+    def __init__(self, Ghost ghost not None, DType dtype not None, size, stride, offset, flags):
+        cdef int i
         self.ghost = ghost
         self.dtype = dtype
-        self.size = size
-        self.stride = stride
+        self.ndim = len(size)
+        if self.ndim > NEAR_DIMS:
+            self.far = (tuple(size), tuple(stride))
+        else:
+            for i in range(self.ndim):
+                self.near[i] = size[i]
+                self.near[NEAR_DIMS + i] = stride[i]
         self.offset = offset
         self.flags = flags
 
+    @property
+    def size(self):
+        """The sizes, as a tuple."""
+        return self.far[0] if self.far is not None else tuple([self.near[i] for i in range(self.ndim)])
+
+    @property
+    def stride(self):
+        """The strides, in elements, as a tuple."""
+        return self.far[1] if self.far is not None else tuple([self.near[NEAR_DIMS + i] for i in range(self.ndim)])
+
     def covers(self):
         """Whether it is the whole of its ghost."""
-        n = 1
-        for s in self.size:
-            n *= s
-        return n * self.dtype.itemsize >= self.ghost.nbytes and self.offset == 0 and self._dense()
+        cdef dim_t sizes[MAX_DIMS]
+        cdef dim_t strides[MAX_DIMS]
+        cdef dim_t n = self.dtype.itemsize
+        cdef int i
+        self.layout(sizes, strides)
+        for i in range(self.ndim):
+            n *= sizes[i]
+        return n >= self.ghost.nbytes and self.offset == 0 and is_dense(self.ndim, sizes, strides)
 
-    def _dense(self):
-        expected = 1
-        for stride, size in sorted([(st, s) for s, st in zip(self.size, self.stride) if s != 1]):
-            if stride != expected:
-                return False
-            expected *= size
-        return True
+    cdef int layout(self, dim_t* sizes, dim_t* strides) except -1:
+        cdef int i
+        for i in range(self.ndim):
+            sizes[i] = self.near[i] if self.far is None else self.far[0][i]
+            strides[i] = self.near[NEAR_DIMS + i] if self.far is None else self.far[1][i]
+        return 0
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Step:
     def __init__(self, number, overload, args, result, device):
         self.number = number
@@ -139,20 +163,30 @@ cdef Ref ref_of(Tensor t, Ghost ghost):
     cdef int i
     r.ghost = ghost
     r.dtype = t.dtype
-    r.size = tuple([t.sizes[i] for i in range(t.ndim)])
-    r.stride = tuple([t.strides[i] for i in range(t.ndim)])
+    r.ndim = t.ndim
+    if t.ndim > NEAR_DIMS:
+        r.far = (tuple([t.sizes[i] for i in range(t.ndim)]), tuple([t.strides[i] for i in range(t.ndim)]))
+    else:
+        for i in range(t.ndim):
+            r.near[i] = t.sizes[i]
+            r.near[NEAR_DIMS + i] = t.strides[i]
     r.offset = t.offset
     r.flags = t.flags & (T_CONJ | T_NEG)
     return r
 
 
-cdef extern from "Python.h":
-    PyObject* PyEval_GetFrame()
-    PyObject* PyFrame_GetBack(PyObject* frame)
-    PyObject* PyFrame_GetCode(PyObject* frame)
-    int PyFrame_GetLineNumber(PyObject* frame)
+cdef extern from *:
+    """
+    static PyObject *mt_frame(void) { return (PyObject *)PyEval_GetFrame(); }
+    static PyObject *mt_frame_back(PyObject *f) { return (PyObject *)PyFrame_GetBack((PyFrameObject *)f); }
+    static PyObject *mt_frame_code(PyObject *f) { return (PyObject *)PyFrame_GetCode((PyFrameObject *)f); }
+    static int mt_frame_line(PyObject *f) { return PyFrame_GetLineNumber((PyFrameObject *)f); }
+    """
+    PyObject* mt_frame()                        # borrowed
+    PyObject* mt_frame_back(PyObject* frame)    # new references, this and the next
+    PyObject* mt_frame_code(PyObject* frame)
+    int mt_frame_line(PyObject* frame)
     void Py_XDECREF(PyObject* o)
-    void Py_INCREF(object o)
 
 cdef dict _ours = {}            # code object: whether it is metatensor's own
 cdef int _FRAMES = 12           # how far out the user's code is looked for
@@ -167,7 +201,7 @@ cdef bint _is_ours(object frame, object code) except -1:
 
 cdef object _line():
     """File and line of the user's code that is running; that of metatensor's own where there is none near."""
-    cdef PyObject* frame = PyEval_GetFrame()
+    cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw
     cdef int i
@@ -176,15 +210,15 @@ cdef object _line():
     for i in range(_FRAMES):
         if frame == NULL:
             break
-        raw = PyFrame_GetCode(frame)
+        raw = mt_frame_code(frame)
         code = <object>raw
         Py_XDECREF(raw)
         known = _ours.get(code)
         if known is None:
             known = _is_ours(<object>frame, code)
         if not known:
-            return (code, PyFrame_GetLineNumber(frame))
-        back = PyFrame_GetBack(frame)
+            return (code, mt_frame_line(frame))
+        back = mt_frame_back(frame)
         frame = back
         held = None if back == NULL else <object>back       # keeps it alive while it is looked at
         Py_XDECREF(back)
@@ -194,12 +228,17 @@ cdef object _line():
 cdef Ghost ghost_of(Storage s):
     """The recipe of a storage that is being written to."""
     cdef Ghost g
+    cdef Recorder recorder
     if s.recipe is None:
         g = Ghost.__new__(Ghost)
         g.device = s.device
         g.nbytes = s.size_bytes
         g.writers = []
-        g.line = _line()
+        recorder = <Recorder>thread_state().recorder
+        if recorder is not None and not recorder.everything:
+            g.constant = True
+        else:
+            g.line = _line()
         s.recipe = g
     return <Ghost>s.recipe
 
@@ -217,7 +256,8 @@ cdef object _argument(object value):
     return value
 
 
-cdef object _number():
+def next_number():
+    """A number for a step that comes after all there are."""
     global _count
     _count += 1
     return _count
@@ -231,6 +271,7 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
     cdef int i
     cdef object first = None, value
     cdef list args
+    global _count
     step.overload = ov
     step.device = <Device>c.device
     step.args = args = []
@@ -247,18 +288,42 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
         else:
             value = _argument(value)
         args.append(value)
-    step.number = _number()
+    _count += 1
+    step.number = _count
     if first is not None:
         step.result = first
         (<Ref>first).ghost.writers.append(step)
-        return 0
-    refs = []
-    for t in outputs:
+    elif isinstance(result, Tensor):
+        t = <Tensor>result
         g = ghost_of(t.storage)
-        refs.append(ref_of(t, g))
-        if not g.writers or g.writers[len(g.writers) - 1] is not step:
-            g.writers.append(step)
-    step.result = refs[0] if isinstance(result, Tensor) else tuple(refs)
+        step.result = ref_of(t, g)
+        g.writers.append(step)
+    else:
+        refs = []
+        for t in outputs:
+            g = ghost_of(t.storage)
+            refs.append(ref_of(t, g))
+            _add_writer(g, step)
+        step.result = tuple(refs)
+    if ov.mutates:
+        for i in range(ov.nslots):
+            if ov.slots[i].mutated:
+                _mutated(step, args[i])
+    return 0
+
+
+cdef int _add_writer(Ghost g, Step step) except -1:
+    if not g.writers or g.writers[len(g.writers) - 1] is not step:
+        g.writers.append(step)
+    return 0
+
+
+cdef int _mutated(Step step, object value) except -1:
+    if isinstance(value, Ref):
+        _add_writer((<Ref>value).ghost, step)
+    elif type(value) is list:
+        for v in value:
+            _mutated(step, v)
     return 0
 
 
@@ -315,6 +380,9 @@ cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, objec
             absent = True
         elif t.storage.size_bytes:
             present = True
+    for t in outputs:
+        if t.storage.data is not None:
+            present = True
     if recorder.everything:
         if present and not absent:
             return False                # made of data alone, as outside
@@ -324,17 +392,60 @@ cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, objec
             t.storage.fake = True
         record(c, ov, outputs, result)
         return True
-    for t in outputs:
+    for t in outputs + written(c, ov):
         if t.storage.data is not None:
             raise RuntimeError(f"{op_name(c)}(): a tensor of shape {shape_str(t)} that holds data cannot be written to "
                                "under fake tensors; enter it with FakeTensorMode.from_tensor")
         t.storage.fake = True
-    if not ov.flags & RANDOM and _constant(tensors, outputs, recorder):
+    if not ov.flags & RANDOM and _constant(tensors, outputs, recorder) or _deferred(tensors):
         record(c, ov, outputs, result)
     else:
-        for t in outputs:
+        for t in outputs + written(c, ov):
             t.storage.recipe = None
     return True
+
+
+cdef bint _deferred(list tensors) except -1:
+    """Whether a deferred tensor is among these, and what they hold will be known."""
+    cdef Tensor t
+    cdef bint found = False
+    for t in tensors:
+        if not has_values(t.storage):
+            return False
+        if t.storage.data is None and not (<Ghost>t.storage.recipe).constant:
+            found = True
+    return found
+
+
+cdef int settle_results(object result, bint resolved) except -1:
+    """What becomes of results that had to be computed, for their shape is in the values, while a recorder is entered.
+
+    Deferred tensors remember these values; fake ones do where they are few.
+    """
+    cdef Recorder recorder = <Recorder>thread_state().recorder
+    cdef Tensor t
+    if recorder is None or (recorder.everything and not resolved):
+        return 0
+    if isinstance(result, (tuple, list)):
+        for r in result:
+            settle_results(r, resolved)
+    elif isinstance(result, Tensor):
+        t = <Tensor>result
+        if t.storage.data is not None and t.storage.device is not META:
+            _forget(t, recorder)
+    return 0
+
+
+cdef int _forget(Tensor t, Recorder recorder) except -1:
+    """Take the data of a fresh tensor away, and leave how to have them again."""
+    cdef Constant values = Constant.__new__(Constant)
+    cdef Storage made = new_storage(t.storage.device, t.storage.size_bytes)
+    made.fake = True
+    values.adopt(t)
+    t.storage = made
+    if recorder.everything or made.size_bytes <= recorder.limit:
+        _record_copy(t, values)
+    return 0
 
 
 cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object result) except -1:
@@ -350,6 +461,9 @@ cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object 
     for t in outputs:
         if t.storage.data is not None:
             target = True
+    for t in written(c, ov):
+        if t.storage.data is not None:
+            target = True
     if target:
         if known and resolve_arguments(c, ov):
             return False
@@ -359,15 +473,27 @@ cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object 
     if some and known:
         record(c, ov, outputs, result)
     else:
-        for t in outputs:
+        for t in outputs + written(c, ov):
             t.storage.recipe = None     # what was known of it is no longer so
     return True
 
 
+cdef list written(Call* c, Overload ov):
+    """The tensors among the arguments that a call writes to."""
+    cdef int i
+    found = []
+    if ov.mutates:
+        for i in range(ov.nslots):
+            if ov.slots[i].mutated and <object>c.args[i] is not None:
+                if isinstance(<object>c.args[i], Tensor):
+                    found.append(<object>c.args[i])
+                elif ov.slots[i].kind == K_TENSORS:
+                    found.extend(<object>c.args[i])
+    return found
+
+
 cdef int copy_without_data(Tensor target, Tensor source) except -1:
     """A copy that lacks data, recorded where one of the two has a recipe."""
-    cdef Step step
-    cdef Ghost g
     if target.storage.device is META or source.storage.device is META:
         return 0
     if target.storage.data is not None:
@@ -383,12 +509,20 @@ cdef int copy_without_data(Tensor target, Tensor source) except -1:
     if source.storage.recipe is None and source.storage.data is None:
         target.storage.recipe = None
         return 0
-    step = Step.__new__(Step)
+    _record_copy(target, _argument(source))
+    return 0
+
+
+cdef int _record_copy(Tensor target, object source) except -1:
+    """Write down that `target` is filled with `source`, a Ref or a Constant."""
+    cdef Step step = Step.__new__(Step)
+    cdef Ghost g = ghost_of(target.storage)
+    global _count
     step.device = target.storage.device
-    g = ghost_of(target.storage)
-    step.args = [ref_of(target, g), _argument(source)]
+    step.args = [ref_of(target, g), source]
     step.result = step.args[0]
-    step.number = _number()
+    _count += 1
+    step.number = _count
     g.writers.append(step)
     return 0
 
@@ -411,151 +545,26 @@ cdef class Constant:
     """A tensor with data among the arguments of a step: its values as they were, or (large ones) itself, watched."""
     cdef readonly Tensor tensor
     cdef unsigned long long version
-    cdef bint own
+    cdef object mark                # a checksum of what others may write to, or None
 
     def __init__(self, Tensor t not None):
-        self.own = t.storage.size_bytes <= 1 << 20
-        if self.own and t.storage.data is not None:
-            from metatensor.deferred import copy_of
-            self.tensor = <Tensor>copy_of(t)
+        from metatensor.deferred import checksum, copy_of
+        if t.storage.data is not None and t.storage.size_bytes <= COPIED_BYTES:
+            self.adopt(<Tensor>copy_of(t))
         else:
-            self.tensor = <Tensor>t.detach()
+            self.adopt(<Tensor>t.detach())
+            self.mark = checksum(self.tensor)
+
+    cdef int adopt(self, Tensor t) except -1:
+        """Take over a tensor that nobody else has."""
+        self.tensor = <Tensor>t.detach()
         self.version = self.tensor.storage.version
+        return 0
 
     def value(self):
         """The tensor. RuntimeError where it was changed since."""
-        if self.tensor.storage.version != self.version:
+        from metatensor.deferred import checksum
+        if self.tensor.storage.version != self.version or (self.mark is not None and checksum(self.tensor) != self.mark):
             raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe needs was changed in place "
                                "after it was used; clone() it before it is")
         return self.tensor
-
-
-# Values for arguments --------------------------------------------------------------------------
-
-cdef bint resolve_arguments(Call* c, Overload ov) except -1:
-    """Put values in the place of arguments that have recipes; False where one lacks data and has none."""
-    cdef int i
-    cdef Tensor t
-    from metatensor.deferred import value_of
-    for i in range(ov.nslots):
-        value = <object>c.args[i]
-        if isinstance(value, Tensor):
-            t = <Tensor>value
-            if t.storage.data is None:
-                if t.storage.recipe is None:
-                    return False
-                value = value_of(t)
-                hold(c, value)
-                c.args[i] = <PyObject*>value
-        elif ov.slots[i].kind == K_TENSORS and value is not None:
-            made = []
-            for t in value:
-                if t.storage.data is None:
-                    if t.storage.recipe is None:
-                        return False
-                    made.append(value_of(t))
-                else:
-                    made.append(t)
-            hold(c, made)
-            c.args[i] = <PyObject*>made
-    return True
-
-
-# Replaying ---------------------------------------------------------------------------------------
-
-cdef Tensor placed(Ref r, dict storages, object place):
-    """A tensor as it was, over the storage that stands for its ghost now, which is made where there is none."""
-    cdef dim_t sizes[MAX_DIMS]
-    cdef dim_t strides[MAX_DIMS]
-    cdef int i
-    cdef Storage s
-    cdef Tensor t
-    found = storages.get(r.ghost)
-    if found is None:
-        found = storages[r.ghost] = new_storage(<Device>place(r.ghost.device), r.ghost.nbytes)
-    s = <Storage>found
-    for i in range(len(r.size)):
-        sizes[i] = r.size[i]
-        strides[i] = r.stride[i]
-    t = over_storage(s, r.dtype, <int>len(r.size), sizes, strides, r.offset)
-    t.flags |= r.flags
-    return t
-
-
-cdef object _restored(object value, dict storages, object place):
-    if isinstance(value, Ref):
-        return placed(<Ref>value, storages, place)
-    if type(value) is Constant:
-        return place((<Constant>value).value())
-    if type(value) is list:
-        return [_restored(v, storages, place) for v in value]
-    if isinstance(value, Device):
-        return place(value)
-    return value
-
-
-def replay(Step step not None, dict storages not None, place):
-    """Carry out one step. `storages` maps ghosts to storages; `place` maps devices, and constants, to where they go now."""
-    cdef Call c
-    cdef Overload ov = step.overload
-    cdef int i
-    cdef Tensor t
-    cdef list args = [_restored(v, storages, place) for v in step.args]
-    cdef object result
-    cdef Device d = <Device?>place(step.device)
-    if ov is None:
-        from metatensor._core.device import backend_for
-        target, source = args
-        _allocate(<Tensor>target, d)
-        if source.device.type == target.device.type:
-            backend_for(d).copy(target, source)
-        else:
-            target.copy_(source)
-        return
-    if isinstance(step.result, tuple):
-        result = tuple([placed(<Ref>r, storages, place) for r in step.result])
-    else:
-        result = placed(<Ref>step.result, storages, place)
-    c.op = <PyObject*>ov.op
-    c.overload = <PyObject*>ov
-    c.device = <PyObject*>d
-    c.out = c.keep = NULL
-    c.flags = 0
-    c.mixed = False
-    c.variant = FUNCTIONAL
-    for i in range(ov.nslots):
-        c.args[i] = <PyObject*>args[i]
-        if isinstance(args[i], Tensor):
-            t = <Tensor>args[i]
-            c.flags |= t.flags
-            if t.storage.data is None:
-                _allocate(t, t.storage.device)
-        elif ov.slots[i].kind == K_TENSORS and args[i] is not None:
-            for t in args[i]:
-                c.flags |= t.flags
-                if t.storage.data is None:
-                    _allocate(t, t.storage.device)
-    compute_values(&c, ov, result)
-
-
-cdef int _allocate(Tensor t, Device d) except -1:
-    """Memory, of any content, for what nothing has written to yet."""
-    from metatensor._core.device import backend_for
-    if t.storage.data is None:
-        t.storage.data = backend_for(d).allocate(t.storage.size_bytes, d.number)
-    return 0
-
-
-def install_data(Storage s not None, Storage filled not None):
-    """Give a storage, with all tensors on it, the data and the device of another one."""
-    s.device = filled.device
-    s.data = filled.data
-    s.fake = False
-    s.version += 1
-
-
-def remove_data(Storage s not None, device):
-    """Take the data of a storage that has a recipe away again."""
-    s.device = <Device?>device
-    s.data = None
-    s.fake = s.device is not META

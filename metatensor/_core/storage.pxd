@@ -12,5 +12,9 @@ cdef class Storage:
     cdef object recipe              # the Ghost that says how its bytes come about, or None
 
 cdef Storage new_storage(Device device, dim_t nbytes)
-cdef int place_data(Storage s, Device device, object data) except -1
 cdef int resize_storage(Storage s, dim_t nbytes) except -1
+
+
+cdef inline bint has_values(Storage s):
+    """Whether its bytes are there, or can be computed."""
+    return s.data is not None or s.recipe is not None

@@ -94,7 +94,10 @@ cdef class Storage:
         return 1
 
     def __reduce__(self):
-        """Pickled with its bytes; tensors that share it share it again afterwards."""
+        """Pickled with its bytes, or how they come about; tensors that share it share it again afterwards."""
+        if self.data is None and self.recipe is not None:
+            from metatensor._recipes import reduce_storage
+            return reduce_storage(self)
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
 
@@ -162,14 +165,6 @@ def set_data(Storage s not None, data):
         raise RuntimeError("a storage on the meta device holds no data")
     s.data = data
     s.fake = False
-
-
-cdef int place_data(Storage s, Device device, object data) except -1:
-    """Put a storage, with all tensors on it, on a device, with data there or (None) without."""
-    s.device = device
-    s.data = data
-    s.fake = data is None and device is not META
-    return 0
 
 
 def recipe_of(Storage s not None):
