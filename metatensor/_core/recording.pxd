@@ -1,4 +1,5 @@
 """Recipes: how the bytes of storages without data come about, and what decides whether a call is recorded."""
+from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport Call, Overload
@@ -16,13 +17,15 @@ cdef class Ghost:
     cdef readonly dim_t nbytes
     cdef readonly Device device
     cdef readonly bint constant     # a small value of a fake tensor, not to be materialised
-    cdef object line                # (code, line) of what made it, or None
+    cdef object code                # of what made it, or None
+    cdef int lasti                  # and the instruction there
     cdef object __weakref__
 
 
 cdef class Ref:
     """A tensor of a recipe, as it was then: a ghost, a layout, a dtype, flags."""
-    cdef readonly Ghost ghost
+    cdef PyObject* raw              # the ghost
+    cdef Ghost strong               # the same, or None in a step that is that ghost's alone: it would be a cycle
     cdef readonly DType dtype
     cdef dim_t near[2 * NEAR_DIMS]  # sizes, then strides, of the first dimensions
     cdef tuple far                  # (sizes, strides) where there are more, else None

@@ -13,6 +13,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport is_dense
+from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.op cimport K_TENSORS, RANDOM, Call, Overload, op_name
 from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.storage cimport Storage, has_values, new_storage
@@ -39,7 +40,7 @@ cdef class Ghost:
     @property
     def made_at(self):
         """File and line of the user's code that made it, as (str, int), or None."""
-        return None if self.line is None else (self.line[0].co_filename, self.line[1])
+        return None if self.code is None else (self.code.co_filename, line_of(self.code, self.lasti))
 
     def grow(self, nbytes):
         """The storage was resized; a replay makes it as large as it ever was."""
@@ -52,7 +53,8 @@ cdef class Ghost:
 cdef class Ref:
     def __init__(self, Ghost ghost not None, DType dtype not None, size, stride, offset, flags):
         cdef int i
-        self.ghost = ghost
+        self.raw = <PyObject*>ghost
+        self.strong = ghost
         self.dtype = dtype
         self.ndim = len(size)
         if self.ndim > NEAR_DIMS:
@@ -63,6 +65,11 @@ cdef class Ref:
                 self.near[NEAR_DIMS + i] = stride[i]
         self.offset = offset
         self.flags = flags
+
+    @property
+    def ghost(self):
+        """What it is a view of."""
+        return <Ghost>self.raw
 
     @property
     def size(self):
@@ -83,7 +90,7 @@ cdef class Ref:
         self.layout(sizes, strides)
         for i in range(self.ndim):
             n *= sizes[i]
-        return n >= self.ghost.nbytes and self.offset == 0 and is_dense(self.ndim, sizes, strides)
+        return n >= (<Ghost>self.raw).nbytes and self.offset == 0 and is_dense(self.ndim, sizes, strides)
 
     cdef int layout(self, dim_t* sizes, dim_t* strides) except -1:
         cdef int i
@@ -156,12 +163,82 @@ def current_recorder():
     return thread_state().recorder
 
 
+# The collector ---------------------------------------------------------------------------------
+#
+# A recipe is some five objects, of which a big model has thousands, and looking through them again and again would cost
+# more than making them. So the collector does not see recipes in which no cycle can be: a step refers to its own result
+# weakly, and what a fresh result is made of is older. A cycle takes a step with several results, or one that writes to
+# an old result and refers to another: with these, what they reach is shown to the collector.
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void* o)
+    void PyObject_GC_Track(void* o)
+    int PyObject_GC_IsTracked(PyObject* o)
+
+
+cdef int _hide(object o) except -1:
+    PyObject_GC_UnTrack(<void*>o)
+    return 0
+
+
+cdef bint _show(object o) except -1:
+    """Let the collector see an object; whether it was hidden."""
+    if PyObject_GC_IsTracked(<PyObject*>o):
+        return False
+    PyObject_GC_Track(<void*>o)
+    return True
+
+
+cdef int _show_all(object start) except -1:
+    """The same for all that an object of a recipe reaches."""
+    cdef list queue = [start]
+    while queue:
+        o = queue.pop()
+        if isinstance(o, Ghost):
+            if _show(o):
+                _show((<Ghost>o).writers)
+                queue.extend((<Ghost>o).writers)
+        elif isinstance(o, Step):
+            _show(o)
+            _show((<Step>o).args)
+            queue.extend((<Step>o).args)
+            queue.append((<Step>o).result)
+        elif isinstance(o, Ref):
+            _show(o)
+            queue.append(<Ghost>(<Ref>o).raw)
+        elif isinstance(o, (list, tuple)):
+            queue.extend(o)
+    return 0
+
+
+cdef int _settle(Step step, Ghost own, bint fresh) except -1:
+    """Hide a step that fills in `own` alone, or show what it may be in a cycle with."""
+    cdef bint refers = False
+    for value in step.args:
+        if isinstance(value, Ref):
+            refers = refers or (<Ref>value).strong is not None
+        elif type(value) is list:
+            refers = True
+    if refers and not fresh:
+        _show_all(own)
+        _show_all(step)
+        return 0
+    _hide(step)
+    _hide(step.args)
+    _hide(step.result)
+    for value in step.args:
+        if isinstance(value, Ref):
+            _hide(value)
+    return 0
+
+
 # Recording -----------------------------------------------------------------------------------
 
 cdef Ref ref_of(Tensor t, Ghost ghost):
     cdef Ref r = Ref.__new__(Ref)
     cdef int i
-    r.ghost = ghost
+    r.raw = <PyObject*>ghost
+    r.strong = ghost
     r.dtype = t.dtype
     r.ndim = t.ndim
     if t.ndim > NEAR_DIMS:
@@ -173,56 +250,6 @@ cdef Ref ref_of(Tensor t, Ghost ghost):
     r.offset = t.offset
     r.flags = t.flags & (T_CONJ | T_NEG)
     return r
-
-
-cdef extern from *:
-    """
-    static PyObject *mt_frame(void) { return (PyObject *)PyEval_GetFrame(); }
-    static PyObject *mt_frame_back(PyObject *f) { return (PyObject *)PyFrame_GetBack((PyFrameObject *)f); }
-    static PyObject *mt_frame_code(PyObject *f) { return (PyObject *)PyFrame_GetCode((PyFrameObject *)f); }
-    static int mt_frame_line(PyObject *f) { return PyFrame_GetLineNumber((PyFrameObject *)f); }
-    """
-    PyObject* mt_frame()                        # borrowed
-    PyObject* mt_frame_back(PyObject* frame)    # new references, this and the next
-    PyObject* mt_frame_code(PyObject* frame)
-    int mt_frame_line(PyObject* frame)
-    void Py_XDECREF(PyObject* o)
-
-cdef dict _ours = {}            # code object: whether it is metatensor's own
-cdef int _FRAMES = 12           # how far out the user's code is looked for
-
-
-cdef bint _is_ours(object frame, object code) except -1:
-    from metatensor._core.where import is_ours
-    cdef bint found = code.co_filename.startswith("<") or is_ours(frame)
-    _ours[code] = found
-    return found
-
-
-cdef object _line():
-    """File and line of the user's code that is running; that of metatensor's own where there is none near."""
-    cdef PyObject* frame = mt_frame()
-    cdef PyObject* back
-    cdef PyObject* raw
-    cdef int i
-    cdef object code, found = None
-    cdef object held = None
-    for i in range(_FRAMES):
-        if frame == NULL:
-            break
-        raw = mt_frame_code(frame)
-        code = <object>raw
-        Py_XDECREF(raw)
-        known = _ours.get(code)
-        if known is None:
-            known = _is_ours(<object>frame, code)
-        if not known:
-            return (code, mt_frame_line(frame))
-        back = mt_frame_back(frame)
-        frame = back
-        held = None if back == NULL else <object>back       # keeps it alive while it is looked at
-        Py_XDECREF(back)
-    return found
 
 
 cdef Ghost ghost_of(Storage s):
@@ -238,21 +265,23 @@ cdef Ghost ghost_of(Storage s):
         if recorder is not None and not recorder.everything:
             g.constant = True
         else:
-            g.line = _line()
+            g.code = running_code(&g.lasti)
         s.recipe = g
+        _hide(g)
+        _hide(g.writers)
     return <Ghost>s.recipe
 
 
-cdef object _argument(object value):
-    """An argument as a step keeps it."""
+cdef object _argument(object value, Storage own):
+    """An argument as a step keeps it, which is the storage `own`'s alone (or None)."""
     cdef Tensor t
     if isinstance(value, Tensor):
         t = <Tensor>value
         if t.storage.recipe is not None and t.storage.data is None:
-            return ref_of(t, <Ghost>t.storage.recipe)
+            return _weak(t, <Ghost>t.storage.recipe) if t.storage is own else ref_of(t, <Ghost>t.storage.recipe)
         return Constant(t)
     if type(value) is list or (isinstance(value, tuple) and value and isinstance(value[0], Tensor)):
-        return [_argument(v) for v in value]
+        return [_argument(v, own) for v in value]
     return value
 
 
@@ -269,47 +298,63 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
     cdef Tensor t
     cdef Ghost g
     cdef int i
-    cdef object first = None, value
-    cdef list args
     global _count
-    step.overload = ov
-    step.device = <Device>c.device
-    step.args = args = []
-    for i in range(ov.nslots):
-        value = <object>c.args[i]
-        if value is result and i == 0:      # in place: one Ref for both
-            t = <Tensor>result
-            if t.storage.recipe is not None:
-                value = first = ref_of(t, <Ghost>t.storage.recipe)
-            else:
-                value = _argument(value)
-        elif value is None or isinstance(value, (float, int)):
-            pass
-        else:
-            value = _argument(value)
-        args.append(value)
     _count += 1
     step.number = _count
-    if first is not None:
-        step.result = first
-        (<Ref>first).ghost.writers.append(step)
-    elif isinstance(result, Tensor):
-        t = <Tensor>result
-        g = ghost_of(t.storage)
-        step.result = ref_of(t, g)
-        g.writers.append(step)
-    else:
+    step.overload = ov
+    step.device = <Device>c.device
+    if not isinstance(result, Tensor) or (ov.mutates and (c.args[0] != <PyObject*>result or _mutates_others(c, ov))):
+        step.args = _arguments(c, ov, None)
         refs = []
         for t in outputs:
             g = ghost_of(t.storage)
             refs.append(ref_of(t, g))
             _add_writer(g, step)
-        step.result = tuple(refs)
-    if ov.mutates:
+        step.result = refs[0] if isinstance(result, Tensor) else tuple(refs)
         for i in range(ov.nslots):
             if ov.slots[i].mutated:
-                _mutated(step, args[i])
+                _mutated(step, step.args[i])
+        _show_all(step)
+        return 0
+    t = <Tensor>result
+    step.args = _arguments(c, ov, t)
+    g = ghost_of(t.storage)
+    step.result = _weak(t, g)
+    if ov.nslots and c.args[0] == <PyObject*>t:
+        step.args[0] = step.result
+    _settle(step, g, not g.writers)
+    g.writers.append(step)
     return 0
+
+
+cdef Ref _weak(Tensor t, Ghost g):
+    cdef Ref r = ref_of(t, g)
+    r.strong = None
+    return r
+
+
+cdef list _arguments(Call* c, Overload ov, Tensor result):
+    """What a step keeps of the arguments. `result` is the only tensor that it fills in, or None."""
+    cdef Storage own = None if result is None else result.storage
+    cdef int i
+    cdef list args = []
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        if value is None or isinstance(value, (float, int)):
+            pass
+        else:
+            value = _argument(value, own)
+        args.append(value)
+    return args
+
+
+cdef bint _mutates_others(Call* c, Overload ov) noexcept:
+    """Whether it writes to an argument beyond the first."""
+    cdef int i
+    for i in range(1, ov.nslots):
+        if ov.slots[i].mutated and <object>c.args[i] is not None:
+            return True
+    return False
 
 
 cdef int _add_writer(Ghost g, Step step) except -1:
@@ -340,34 +385,47 @@ cdef bint _constant(list tensors, list outputs, Recorder recorder) except -1:
 
 
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
-    """The common case of fake tensors: one fresh result that has no data and no recipe, settled at once."""
+    """The common cases, settled at once: one result, and no data anywhere. False: see the other functions."""
     cdef Tensor made
     cdef Storage s
-    cdef Recorder recorder
-    cdef bint absent = False
+    cdef Recorder recorder = None
+    cdef bint absent = False, known = False
     cdef int i
     if not isinstance(result, Tensor):
         return False
     made = <Tensor>result
-    if made.storage.data is not None or made.storage.recipe is not None:
+    if made.storage.data is not None or (ov.mutates and (c.args[0] != <PyObject*>made or _mutates_others(c, ov))):
         return False
     for i in range(ov.nslots):
         if isinstance(<object>c.args[i], Tensor):
             s = (<Tensor>c.args[i]).storage
-            if s.recipe is not None:
-                return False
-            if s.data is None and s.device is not META:
+            if s.data is not None:
+                if hints.recorders or s.recipe is not None:
+                    return False
+            elif s.recipe is not None:
+                known = True
+            elif s.device is not META:
                 absent = True
         elif ov.slots[i].kind == K_TENSORS:
             return False
     if hints.recorders:
         recorder = <Recorder>thread_state().recorder
-        if recorder is not None and (recorder.everything or made.storage.size_bytes <= recorder.limit):
-            return False
-        absent = absent or recorder is not None
     if absent:
-        made.storage.fake = True
-    return absent
+        if known or made.storage.recipe is not None or (recorder is not None and recorder.everything):
+            return False
+    elif recorder is None:
+        if not known:
+            return False
+        for i in range(ov.nslots):
+            if isinstance(<object>c.args[i], Tensor) and (<Tensor>c.args[i]).storage.data is not None:
+                return False
+        record(c, ov, None, result)
+    elif recorder.everything:
+        record(c, ov, None, result)
+    elif known or made.storage.size_bytes <= recorder.limit:
+        return False
+    made.storage.fake = True
+    return True
 
 
 cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, object result) except -1:
@@ -509,7 +567,7 @@ cdef int copy_without_data(Tensor target, Tensor source) except -1:
     if source.storage.recipe is None and source.storage.data is None:
         target.storage.recipe = None
         return 0
-    _record_copy(target, _argument(source))
+    _record_copy(target, _argument(source, target.storage))
     return 0
 
 
@@ -519,10 +577,11 @@ cdef int _record_copy(Tensor target, object source) except -1:
     cdef Ghost g = ghost_of(target.storage)
     global _count
     step.device = target.storage.device
-    step.args = [ref_of(target, g), source]
-    step.result = step.args[0]
+    step.result = _weak(target, g)
+    step.args = [step.result, source]
     _count += 1
     step.number = _count
+    _settle(step, g, not g.writers)
     g.writers.append(step)
     return 0
 

@@ -57,9 +57,10 @@ cdef Tensor placed(Ref r, dict storages, object place):
     cdef dim_t strides[MAX_DIMS]
     cdef Storage s
     cdef Tensor t
-    found = storages.get(r.ghost)
+    cdef Ghost ghost = <Ghost>r.raw
+    found = storages.get(ghost)
     if found is None:
-        found = storages[r.ghost] = new_storage(<Device>place(r.ghost.device), r.ghost.nbytes)
+        found = storages[ghost] = new_storage(<Device>place(ghost.device), ghost.nbytes)
     s = <Storage>found
     r.layout(sizes, strides)
     t = over_storage(s, r.dtype, r.ndim, sizes, strides, r.offset)
