@@ -4,9 +4,12 @@ from metatensor._core.device import backend_for
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import copy_storage
 from metatensor._core.tensor import Tensor
+from metatensor.deferred import is_deferred, materialize
 
 
 def _need_data(tensor, what):
+    if is_deferred(tensor):
+        materialize(tensor)  # in place: what is made of it shares its memory
     if tensor.untyped_storage().data is None:
         raise NotImplementedError(
             f"Cannot copy out of meta tensor; no data! {what}(): this tensor of shape {list(tensor.shape)} on "
@@ -52,6 +55,8 @@ def to_numpy(tensor, force=False):
         tensor = tensor.detach().resolve_conj().resolve_neg()
         if tensor.device.type != "cpu":
             tensor = tensor.cpu()
+    elif is_deferred(tensor):
+        materialize(tensor)
     if tensor.requires_grad:
         raise RuntimeError("numpy(): the tensor requires grad; use tensor.detach().numpy()")
     if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
@@ -128,6 +133,8 @@ def to_dlpack(tensor, options):
 
 def dlpack_device(tensor):
     """The (type, index) pair of DLPack."""
+    if is_deferred(tensor):
+        materialize(tensor)
     if tensor.untyped_storage().data is None:
         raise ValueError(f"__dlpack_device__: a tensor on {tensor.device} without data has no place in DLPack")
     return backend_for(tensor.device).dlpack_device(tensor)

@@ -58,8 +58,8 @@ class deferred_init:
 
 
 def is_deferred(tensor: Any) -> bool:
-    """Whether a tensor holds no data and remembers how it came about."""
-    storage = tensor.untyped_storage()
+    """Whether a tensor, or a storage, holds no data and remembers how it came about."""
+    storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
     ghost = recipe_of(storage)
     return storage.data is None and ghost is not None and not ghost.constant
 
@@ -190,12 +190,18 @@ def value_of(tensor: Any) -> Any:
     """A tensor with the values that a deferred one will have; that one stays as it is. Not to be written to."""
     global _latest
     ghost = recipe_of(tensor.untyped_storage())
-    known, number, filled = _latest
+    known, number, made = _latest
     if known is not ghost or number != ghost.writers[-1].number:
-        filled = run([ghost])[ghost]
-        _latest = (ghost, ghost.writers[-1].number, filled) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
+        made = filled(tensor.untyped_storage())
+        _latest = (ghost, ghost.writers[-1].number, made) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
     with suspended(), mt.no_grad():
-        return _over(filled, tensor)
+        return _over(made, tensor)
+
+
+def filled(storage: Any) -> Any:
+    """A storage with the data that a deferred one will have."""
+    ghost = recipe_of(storage)
+    return run([ghost])[ghost]
 
 
 def _over(storage: Any, tensor: Any) -> Any:

@@ -11,13 +11,13 @@ is no matter either: the bytes belong to storages.
 cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
-from metatensor._core.dtype cimport DType
+from metatensor._core.dtype cimport U8, DType, by_code
 from metatensor._core.layout cimport is_dense
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.op cimport K_TENSORS, RANDOM, Call, Overload, op_name
 from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.storage cimport Storage, has_values, new_storage
-from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.tensor cimport Tensor, over_storage, shape_str
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_NEG, dim_t
 
@@ -481,28 +481,30 @@ cdef int settle_results(object result, bint resolved) except -1:
     Deferred tensors remember these values; fake ones do where they are few.
     """
     cdef Recorder recorder = <Recorder>thread_state().recorder
-    cdef Tensor t
-    if recorder is None or (recorder.everything and not resolved):
-        return 0
-    if isinstance(result, (tuple, list)):
-        for r in result:
-            settle_results(r, resolved)
-    elif isinstance(result, Tensor):
-        t = <Tensor>result
-        if t.storage.data is not None and t.storage.device is not META:
-            _forget(t, recorder)
+    if recorder is not None and (resolved or not recorder.everything):
+        _forget(result, recorder, {})
     return 0
 
 
-cdef int _forget(Tensor t, Recorder recorder) except -1:
-    """Take the data of a fresh tensor away, and leave how to have them again."""
-    cdef Constant values = Constant.__new__(Constant)
-    cdef Storage made = new_storage(t.storage.device, t.storage.size_bytes)
-    made.fake = True
-    values.adopt(t)
-    t.storage = made
-    if recorder.everything or made.size_bytes <= recorder.limit:
-        _record_copy(t, values)
+cdef int _forget(object result, Recorder recorder, dict absent) except -1:
+    """Take the data of fresh tensors away, and leave how to have them again. `absent` maps storages to those without."""
+    cdef Tensor t
+    cdef Storage made
+    if isinstance(result, (tuple, list)):
+        for r in result:
+            _forget(r, recorder, absent)
+    elif isinstance(result, Tensor):
+        t = <Tensor>result
+        if t.storage.data is None:
+            return 0
+        if t.storage not in absent:
+            made = absent[t.storage] = new_storage(t.storage.device, t.storage.size_bytes)
+            made.fake = True
+            if recorder.everything or made.size_bytes <= recorder.limit:
+                values = Constant.__new__(Constant)
+                (<Constant>values).adopt(_bytes_of(t.storage))
+                _record_copy(_bytes_of(made), values)
+        t.storage = <Storage>absent[t.storage]
     return 0
 
 
@@ -588,15 +590,16 @@ cdef int _record_copy(Tensor target, object source) except -1:
 
 def copy_recorded(Storage s not None):
     """A storage with a recipe of its own: a copy of the bytes that another one will have."""
-    from metatensor._core.dtype import dtype_by_name
-    from metatensor._core.placing import tensor_from_storage
     cdef Storage made = new_storage(s.device, s.size_bytes)
     made.fake = True
-    byte = dtype_by_name("uint8")
-    ghost_of(made)
-    copy_without_data(tensor_from_storage(made, byte, (s.size_bytes,), (1,)),
-                      tensor_from_storage(s, byte, (s.size_bytes,), (1,)))
+    copy_without_data(_bytes_of(made), _bytes_of(s))
     return made
+
+
+cdef Tensor _bytes_of(Storage s):
+    """All of a storage, as a vector of uint8."""
+    cdef dim_t one = 1
+    return over_storage(s, by_code(U8), 1, &s.size_bytes, &one, 0)
 
 
 @cython.final

@@ -173,8 +173,11 @@ def recipe_of(Storage s not None):
 
 
 def storage_bytes(Storage s not None):
-    """The bytes of a storage that holds data."""
+    """The bytes of a storage that holds data, or would by its recipe."""
     from metatensor._core.dtype import dtype_by_name
+    if s.data is None and s.recipe is not None:
+        from metatensor.deferred import filled
+        return storage_bytes(filled(s))
     from metatensor._core.placing import tensor_from_storage
     flat = tensor_from_storage(s, dtype_by_name("uint8"), (s.size_bytes,), (1,))
     return bytes(backend_of(s.device).to_host(flat))
