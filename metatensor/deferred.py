@@ -13,6 +13,7 @@ belong to storages, ties, views and buffers stay what they are, and whoever refe
 
 from __future__ import annotations
 
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -183,7 +184,7 @@ def _placing(device: Any) -> Callable[[Any], Any]:
 
 
 _KEPT_BYTES = 1 << 22
-_latest: tuple[Any, ...] = (None, 0, None)  # ghost, number of its last step, storage: for loops over elements
+_latest: tuple[Any, ...] = (None, 0, None)  # reference to a ghost, number of its last step, storage: for loops over elements
 
 
 def value_of(tensor: Any) -> Any:
@@ -191,17 +192,17 @@ def value_of(tensor: Any) -> Any:
     global _latest
     ghost = recipe_of(tensor.untyped_storage())
     known, number, made = _latest
-    if known is not ghost or number != ghost.writers[-1].number:
+    if known is None or known() is not ghost or number != ghost.writers[-1].number:
         made = filled(tensor.untyped_storage())
-        _latest = (ghost, ghost.writers[-1].number, made) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
+        _latest = (weakref.ref(ghost), ghost.writers[-1].number, made) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
     with suspended(), mt.no_grad():
         return _over(made, tensor)
 
 
 def filled(storage: Any) -> Any:
-    """A storage with the data that a deferred one will have."""
+    """A storage with the data that a deferred one will have; on cpu for a constant of a fake device."""
     ghost = recipe_of(storage)
-    return run([ghost])[ghost]
+    return run([ghost], "cpu" if ghost.constant else None)[ghost]
 
 
 def _over(storage: Any, tensor: Any) -> Any:

@@ -11,6 +11,7 @@ import metatensor as mt
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recording import suspended
 from metatensor._core.storage import make_storage
+from metatensor.fake import dressed
 
 __all__ = ["MetaConverter", "to_meta"]
 
@@ -85,10 +86,7 @@ class MetaConverter:
             made = made.conj()
         if tensor.is_neg():
             made = made._neg_view()
-        if isinstance(tensor, mt.nn.Parameter) or type(tensor) is not mt.Tensor:
-            made = mt.Tensor._make_subclass(type(tensor), made)
-        if tensor.requires_grad:
-            made.requires_grad = True
+        made = dressed(made, tensor)
         for name, value in tensor.__dict__.items():
             made.__dict__[name] = copy.copy(value)
         if tensor.grad is not None:

@@ -15,19 +15,21 @@ import weakref
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.execute import mark_output
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recording import Recorder, suspended
 from metatensor._core.storage import make_fake_storage, recipe_of
 
 __all__ = ["FakeTensorMode", "is_fake"]
 
-CONSTANT_BYTES = 512
-"""The largest result that keeps how it was made."""
-
 
 def is_fake(tensor: Any) -> bool:
-    """Whether a tensor names a device other than meta and holds no data."""
-    return tensor.device.type != "meta" and tensor.untyped_storage().data is None
+    """Whether a tensor names a device other than meta and holds no data, and is not deferred."""
+    storage = tensor.untyped_storage()
+    if tensor.device.type == "meta" or storage.data is not None:
+        return False
+    ghost = recipe_of(storage)
+    return ghost is None or ghost.constant
 
 
 class FakeTensorMode(Recorder):
@@ -42,60 +44,67 @@ class FakeTensorMode(Recorder):
 
     def __init__(self, *, allow_fallback_kernels: bool = True, allow_non_fake_inputs: bool = True, shape_env: Any = None,
                  static_shapes: bool | None = None) -> None:  # fmt: skip
-        super().__init__(False, CONSTANT_BYTES)
-        self._tensors: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._storages: dict[Any, Any] = {}
+        super().__init__(False)
+        self._made: dict[int, tuple[Any, Any]] = {}  # by id: a reference to the real tensor, and the fake one
+        self._storages: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
 
     def from_tensor(self, tensor: Any, **_: Any) -> Any:
         """A fake tensor for a real one: the same one each time, on one storage where theirs is one.
 
-        It has the real one's sizes, strides, offset, dtype, device, class, ``requires_grad`` and Python attributes.
+        It has the real one's sizes, strides, offset, dtype, device, class, ``requires_grad`` and Python attributes. The
+        mode keeps neither alive. TypeError for what is no tensor.
         """
         if not isinstance(tensor, mt.Tensor):
             raise TypeError(f"from_tensor: expected a Tensor, got {type(tensor).__name__}")
         if is_fake(tensor):
             return tensor
-        found = self._tensors.get(_Identity.of(tensor))
-        if found is None:
-            found = self._tensors[_Identity.of(tensor)] = self._faked(tensor)
-        return found
+        key = id(tensor)
+        found = self._made.get(key)
+        if found is None or found[0]() is not tensor:
+            made, made_of = self._made, self._faked(tensor)
+            found = made[key] = (weakref.ref(tensor, lambda _: made.pop(key, None)), *made_of)
+        return found[1]
 
-    def _faked(self, tensor: Any) -> Any:
+    def _faked(self, tensor: Any) -> tuple[Any, Any]:
+        """The fake tensor, and what must live as long as the real one does."""
         storage = tensor.untyped_storage()
-        fake = self._storages.get(storage)
-        if fake is None:
-            fake = self._storages[storage] = make_fake_storage(tensor.device, storage.nbytes())
-        with suspended():
-            made = tensor_from_storage(fake, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
-            return _dressed(made, tensor)
+        shared = self._storages.get(storage._cdata)
+        if shared is None or not shared.stands_for(storage):
+            shared = self._storages[storage._cdata] = _Shared(make_fake_storage(tensor.device, storage.nbytes()))
+        shared.members.append(weakref.ref(tensor))
+        with suspended(), mt.no_grad():
+            made = tensor_from_storage(shared.fake, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+            if tensor.is_conj():
+                made = made.conj()
+            if tensor.is_neg():
+                made = made._neg_view()
+            made = dressed(made, tensor)
+            made.__dict__.update(tensor.__dict__)
+            if tensor.grad is not None:
+                made.grad = self.from_tensor(tensor.grad)
+        return made, shared
 
 
-class _Identity:
-    """A tensor as a key: by identity, for as long as it lives."""
+class _Shared:
+    """A fake storage, and the real tensors on the storage that it stands for."""
 
-    __slots__ = ("__weakref__", "key")
+    def __init__(self, fake: Any) -> None:
+        self.fake = fake
+        self.members: list[Any] = []
 
-    @staticmethod
-    def of(tensor: Any) -> _Identity:
-        found = tensor.__dict__.get("_fake_identity")
-        if found is None:
-            found = tensor.__dict__["_fake_identity"] = _Identity()
-        return found  # type: ignore[no-any-return]
+    def stands_for(self, storage: Any) -> bool:
+        """Whether it still does: addresses of storages are taken anew."""
+        living = [member() for member in self.members]
+        return any(t is not None and t.untyped_storage() is storage for t in living)
 
 
-def _dressed(made: Any, tensor: Any) -> Any:
-    """Give a tensor the class, ``requires_grad`` and Python attributes of another one."""
-    if isinstance(tensor, mt.nn.Parameter):
-        made = type(tensor)(made, requires_grad=tensor.requires_grad)
-    else:
-        if type(tensor) is not mt.Tensor:
-            made = made.as_subclass(type(tensor))
-        if tensor.requires_grad:
-            made.requires_grad_()
-    for name, value in tensor.__dict__.items():
-        if name != "_fake_identity":
-            made.__dict__[name] = value
+def dressed(made: Any, tensor: Any) -> Any:
+    """Give a plain tensor the class of another one, its ``requires_grad`` and its being a leaf or none."""
+    if type(tensor) is not mt.Tensor:
+        made = mt.Tensor._make_subclass(type(tensor), made)
+    if tensor.requires_grad:
+        if tensor.is_leaf:
+            made.requires_grad = True
+        else:
+            made = mark_output(made)
     return made
-
-
-_ = recipe_of

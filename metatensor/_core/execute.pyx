@@ -2,7 +2,7 @@
 import warnings
 
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device, place_of, backend_of, default_device
+from metatensor._core.device cimport META, Device, place_of, backend_of, cpu_device, default_device
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
 from metatensor._core.op cimport (
@@ -209,17 +209,22 @@ cdef int _after_mutation(Call* c, Overload ov) except -1:
 cdef object _data_dependent(Call* c, Overload ov):
     """Ops whose results depend on values: an error without data, else the kernel's own results."""
     cdef Tensor t
-    cdef bint resolved = False
+    cdef Device d = <Device>c.device, there = d
+    cdef int resolved = 0
     for t in _tensors(c, ov):
         if t.storage.data is None and not resolved:
-            if not resolve_arguments(c, ov):
+            resolved = resolve_arguments(c, ov)
+            if not resolved:
                 raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
-            resolved = True
-    if <object>c.device is META:
+    if d is META:
         raise errors.data_dependent(op_name(c))
+    if resolved == 2:
+        there = cpu_device()
+        c.device = <PyObject*>there
     result = compute_values(c, ov, None)
-    if hints.recorders:
-        settle_results(result, resolved)
+    c.device = <PyObject*>d
+    if hints.recorders or resolved == 2:
+        settle_results(result, resolved, d)
     return result
 
 

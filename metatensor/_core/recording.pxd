@@ -48,7 +48,6 @@ cdef class Step:
 cdef class Recorder:
     """What a thread does with values while it is entered; see `metatensor.deferred` and `metatensor.fake`."""
     cdef readonly bint everything       # record whatever happens; else only small constants
-    cdef readonly dim_t limit           # bytes of such a constant, at most
     cdef list _outer
 
 cdef Ref ref_of(Tensor t, Ghost ghost)
@@ -56,4 +55,4 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1
 cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, object result) except -1
 cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object result) except -1
 cdef int copy_without_data(Tensor target, Tensor source) except -1
-cdef int settle_results(object result, bint resolved) except -1
+cdef int settle_results(object result, int resolved, Device device) except -1

@@ -13,6 +13,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport U8, DType, by_code
 from metatensor._core.layout cimport is_dense
+from metatensor._core.hiding cimport hide, settle, show_all
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.op cimport K_TENSORS, RANDOM, Call, Overload, op_name
 from metatensor._core.replaying cimport resolve_arguments
@@ -26,6 +27,7 @@ from metatensor._core import errors
 cdef unsigned long long _count = 0
 cdef enum:
     COPIED_BYTES = 1 << 20          # tensors up to this size are copied into recipes
+    CONSTANT_BYTES = 512            # and fake ones up to this size, made of constants, have one
 
 
 @cython.final
@@ -124,12 +126,11 @@ cdef class Step:
 cdef class Recorder:
     """A context manager. Inside, what a thread makes on devices other than meta holds no data.
 
-    With ``everything``, all of it has a recipe; else only what is small and made of constants, up to ``limit`` bytes.
+    With ``everything``, all of it has a recipe; else only what is small and made of constants.
     """
 
-    def __init__(self, bint everything=True, dim_t limit=0):
+    def __init__(self, bint everything=True):
         self.everything = everything
-        self.limit = limit
         self._outer = []
 
     def __enter__(self):
@@ -163,75 +164,6 @@ def current_recorder():
     return thread_state().recorder
 
 
-# The collector ---------------------------------------------------------------------------------
-#
-# A recipe is some five objects, of which a big model has thousands, and looking through them again and again would cost
-# more than making them. So the collector does not see recipes in which no cycle can be: a step refers to its own result
-# weakly, and what a fresh result is made of is older. A cycle takes a step with several results, or one that writes to
-# an old result and refers to another: with these, what they reach is shown to the collector.
-
-cdef extern from "Python.h":
-    void PyObject_GC_UnTrack(void* o)
-    void PyObject_GC_Track(void* o)
-    int PyObject_GC_IsTracked(PyObject* o)
-
-
-cdef int _hide(object o) except -1:
-    PyObject_GC_UnTrack(<void*>o)
-    return 0
-
-
-cdef bint _show(object o) except -1:
-    """Let the collector see an object; whether it was hidden."""
-    if PyObject_GC_IsTracked(<PyObject*>o):
-        return False
-    PyObject_GC_Track(<void*>o)
-    return True
-
-
-cdef int _show_all(object start) except -1:
-    """The same for all that an object of a recipe reaches."""
-    cdef list queue = [start]
-    while queue:
-        o = queue.pop()
-        if isinstance(o, Ghost):
-            if _show(o):
-                _show((<Ghost>o).writers)
-                queue.extend((<Ghost>o).writers)
-        elif isinstance(o, Step):
-            _show(o)
-            _show((<Step>o).args)
-            queue.extend((<Step>o).args)
-            queue.append((<Step>o).result)
-        elif isinstance(o, Ref):
-            _show(o)
-            queue.append(<Ghost>(<Ref>o).raw)
-        elif isinstance(o, (list, tuple)):
-            queue.extend(o)
-    return 0
-
-
-cdef int _settle(Step step, Ghost own, bint fresh) except -1:
-    """Hide a step that fills in `own` alone, or show what it may be in a cycle with."""
-    cdef bint refers = False
-    for value in step.args:
-        if isinstance(value, Ref):
-            refers = refers or (<Ref>value).strong is not None
-        elif type(value) is list:
-            refers = True
-    if refers and not fresh:
-        _show_all(own)
-        _show_all(step)
-        return 0
-    _hide(step)
-    _hide(step.args)
-    _hide(step.result)
-    for value in step.args:
-        if isinstance(value, Ref):
-            _hide(value)
-    return 0
-
-
 # Recording -----------------------------------------------------------------------------------
 
 cdef Ref ref_of(Tensor t, Ghost ghost):
@@ -252,24 +184,37 @@ cdef Ref ref_of(Tensor t, Ghost ghost):
     return r
 
 
-cdef Ghost ghost_of(Storage s):
-    """The recipe of a storage that is being written to."""
+cdef Ghost ghost_of(Storage s, bint constant):
+    """The recipe of a storage that is being written to; `constant` says whether with constants of fake tensors alone."""
     cdef Ghost g
-    cdef Recorder recorder
     if s.recipe is None:
         g = Ghost.__new__(Ghost)
         g.device = s.device
         g.nbytes = s.size_bytes
         g.writers = []
-        recorder = <Recorder>thread_state().recorder
-        if recorder is not None and not recorder.everything:
-            g.constant = True
-        else:
+        g.constant = constant
+        if not constant:
             g.code = running_code(&g.lasti)
         s.recipe = g
-        _hide(g)
-        _hide(g.writers)
+        hide(g)
+        hide(g.writers)
+    elif not constant:
+        (<Ghost>s.recipe).constant = False
     return <Ghost>s.recipe
+
+
+cdef bint _all_constant(list args) except -1:
+    """Whether a step with these arguments is made of constants of fake tensors alone."""
+    cdef Recorder recorder = <Recorder>thread_state().recorder
+    if recorder is not None and recorder.everything:
+        return False
+    for value in args:
+        if isinstance(value, Ref):
+            if not (<Ghost>(<Ref>value).raw).constant:
+                return False
+        elif type(value) is list and not _all_constant(value):
+            return False
+    return True
 
 
 cdef object _argument(object value, Storage own):
@@ -305,24 +250,25 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
     step.device = <Device>c.device
     if not isinstance(result, Tensor) or (ov.mutates and (c.args[0] != <PyObject*>result or _mutates_others(c, ov))):
         step.args = _arguments(c, ov, None)
+        constant = _all_constant(step.args)
         refs = []
         for t in outputs:
-            g = ghost_of(t.storage)
+            g = ghost_of(t.storage, constant)
             refs.append(ref_of(t, g))
             _add_writer(g, step)
         step.result = refs[0] if isinstance(result, Tensor) else tuple(refs)
         for i in range(ov.nslots):
             if ov.slots[i].mutated:
                 _mutated(step, step.args[i])
-        _show_all(step)
+        show_all(step)
         return 0
     t = <Tensor>result
     step.args = _arguments(c, ov, t)
-    g = ghost_of(t.storage)
+    g = ghost_of(t.storage, _all_constant(step.args))
     step.result = _weak(t, g)
     if ov.nslots and c.args[0] == <PyObject*>t:
         step.args[0] = step.result
-    _settle(step, g, not g.writers)
+    settle(step, g, not g.writers)
     g.writers.append(step)
     return 0
 
@@ -379,7 +325,7 @@ cdef bint _constant(list tensors, list outputs, Recorder recorder) except -1:
         if t.storage.recipe is None or t.storage.data is not None:
             return False
     for t in outputs:
-        if t.storage.size_bytes > recorder.limit:
+        if t.storage.size_bytes > CONSTANT_BYTES:
             return False
     return True
 
@@ -422,7 +368,7 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
         record(c, ov, None, result)
     elif recorder.everything:
         record(c, ov, None, result)
-    elif known or made.storage.size_bytes <= recorder.limit:
+    elif known or made.storage.size_bytes <= CONSTANT_BYTES:
         return False
     made.storage.fake = True
     return True
@@ -475,35 +421,35 @@ cdef bint _deferred(list tensors) except -1:
     return found
 
 
-cdef int settle_results(object result, bint resolved) except -1:
-    """What becomes of results that had to be computed, for their shape is in the values, while a recorder is entered.
+cdef int settle_results(object result, int resolved, Device device) except -1:
+    """What becomes of results that had to be computed, for their shape is in the values: deferred ones remember these.
 
-    Deferred tensors remember these values; fake ones do where they are few.
+    Fake ones do where they are few. `resolved` is what `resolve_arguments` said.
     """
     cdef Recorder recorder = <Recorder>thread_state().recorder
-    if recorder is not None and (resolved or not recorder.everything):
-        _forget(result, recorder, {})
+    if resolved == 2 or (recorder is not None and (resolved or not recorder.everything)):
+        _forget(result, device, resolved == 2 or not recorder.everything, {})
     return 0
 
 
-cdef int _forget(object result, Recorder recorder, dict absent) except -1:
+cdef int _forget(object result, Device device, bint fake, dict absent) except -1:
     """Take the data of fresh tensors away, and leave how to have them again. `absent` maps storages to those without."""
     cdef Tensor t
     cdef Storage made
     if isinstance(result, (tuple, list)):
         for r in result:
-            _forget(r, recorder, absent)
+            _forget(r, device, fake, absent)
     elif isinstance(result, Tensor):
         t = <Tensor>result
         if t.storage.data is None:
             return 0
         if t.storage not in absent:
-            made = absent[t.storage] = new_storage(t.storage.device, t.storage.size_bytes)
+            made = absent[t.storage] = new_storage(device, t.storage.size_bytes)
             made.fake = True
-            if recorder.everything or made.size_bytes <= recorder.limit:
+            if not fake or made.size_bytes <= CONSTANT_BYTES:
                 values = Constant.__new__(Constant)
                 (<Constant>values).adopt(_bytes_of(t.storage))
-                _record_copy(_bytes_of(made), values)
+                _record_copy(_bytes_of(made), values, fake)
         t.storage = <Storage>absent[t.storage]
     return 0
 
@@ -564,26 +510,27 @@ cdef int copy_without_data(Tensor target, Tensor source) except -1:
         from metatensor._core.device import backend_for
         backend_for(target.storage.device).copy(target, source)
         return 0
-    if target.storage.recipe is None and source.storage.recipe is None:
-        return 0
-    if source.storage.recipe is None and source.storage.data is None:
+    if target.storage.recipe is None:
+        return 0                        # what is around it is unknown, and so is this
+    if not has_values(source.storage):
         target.storage.recipe = None
         return 0
-    _record_copy(target, _argument(source, target.storage))
+    value = _argument(source, target.storage)
+    _record_copy(target, value, _all_constant([value]))
     return 0
 
 
-cdef int _record_copy(Tensor target, object source) except -1:
+cdef int _record_copy(Tensor target, object source, bint constant) except -1:
     """Write down that `target` is filled with `source`, a Ref or a Constant."""
     cdef Step step = Step.__new__(Step)
-    cdef Ghost g = ghost_of(target.storage)
+    cdef Ghost g = ghost_of(target.storage, constant)
     global _count
     step.device = target.storage.device
     step.result = _weak(target, g)
     step.args = [step.result, source]
     _count += 1
     step.number = _count
-    _settle(step, g, not g.writers)
+    settle(step, g, not g.writers)
     g.writers.append(step)
     return 0
 
@@ -592,7 +539,7 @@ def copy_recorded(Storage s not None):
     """A storage with a recipe of its own: a copy of the bytes that another one will have."""
     cdef Storage made = new_storage(s.device, s.size_bytes)
     made.fake = True
-    copy_without_data(_bytes_of(made), _bytes_of(s))
+    _record_copy(_bytes_of(made), ref_of(_bytes_of(s), <Ghost>s.recipe), (<Ghost>s.recipe).constant)
     return made
 
 

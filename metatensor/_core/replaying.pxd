@@ -1,3 +1,3 @@
 from metatensor._core.op cimport Call, Overload
 
-cdef bint resolve_arguments(Call* c, Overload ov) except -1
+cdef int resolve_arguments(Call* c, Overload ov) except -1

@@ -12,19 +12,26 @@ from metatensor._core.recording import Constant
 
 # Values for arguments --------------------------------------------------------------------------
 
-cdef bint resolve_arguments(Call* c, Overload ov) except -1:
-    """Put values in the place of arguments that have recipes; False where one lacks data and has none."""
-    cdef int i
+cdef int resolve_arguments(Call* c, Overload ov) except -1:
+    """Put values in the place of arguments that have recipes: 1, or 2 where they are on cpu, being constants of fake devices.
+
+    0 where an argument lacks data and has no recipe.
+    """
+    cdef int i, found = 1
     cdef Tensor t
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if isinstance(value, Tensor):
             if not has_values((<Tensor>value).storage):
-                return False
+                return 0
+            if _is_constant((<Tensor>value).storage):
+                found = 2
         elif ov.slots[i].kind == K_TENSORS and value is not None:
             for t in value:
                 if not has_values(t.storage):
-                    return False
+                    return 0
+                if _is_constant(t.storage):
+                    found = 2
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if isinstance(value, Tensor):
@@ -32,7 +39,11 @@ cdef bint resolve_arguments(Call* c, Overload ov) except -1:
                 _replace(c, i, _valued(<Tensor>value, ov.slots[i].mutated))
         elif ov.slots[i].kind == K_TENSORS and value is not None:
             _replace(c, i, [_valued(t, ov.slots[i].mutated) for t in value])
-    return True
+    return found
+
+
+cdef bint _is_constant(Storage s) noexcept:
+    return s.data is None and (<Ghost>s.recipe).constant
 
 
 cdef object _valued(Tensor t, bint mutated):
