@@ -84,6 +84,14 @@ _LAZY = {
     "load": ("metatensor.checkpoint", "load"),
     "load_into": ("metatensor.checkpoint", "load_into"),
     "save": ("metatensor.checkpoint", "save"),
+    "FakeTensorMode": ("metatensor.fake", "FakeTensorMode"),
+    "to_meta": ("metatensor.faithful", "to_meta"),
+} | {
+    name: ("metatensor.deferred", name)
+    for name in ("deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice")
+} | {
+    name: ("metatensor.unresolved", name) for name in ("assert_materialized", "assert_no_materialization")
+} | {
     "op": ("metatensor.library", "op"),
     "finfo": ("metatensor._limits", "finfo"),
     "iinfo": ("metatensor._limits", "iinfo"),

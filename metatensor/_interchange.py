@@ -6,10 +6,13 @@ from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import copy_storage
 from metatensor._core.tensor import Tensor
 from metatensor._dlpack import from_dlpack, taker
+from metatensor.deferred import is_deferred, materialize
 from metatensor.devices.dlpack import DLDeviceType
 
 
 def _need_data(tensor, what):
+    if is_deferred(tensor):
+        materialize(tensor)  # in place: what is made of it shares its memory
     if tensor.untyped_storage().data is None:
         raise NotImplementedError(
             f"Cannot copy out of meta tensor; no data! {what}(): this tensor of shape {list(tensor.shape)} on "
@@ -55,6 +58,8 @@ def to_numpy(tensor, force=False):
         tensor = tensor.detach().resolve_conj().resolve_neg()
         if tensor.device.type != "cpu":
             tensor = tensor.cpu()
+    elif is_deferred(tensor):
+        materialize(tensor)
     if tensor.requires_grad:
         raise RuntimeError("numpy(): the tensor requires grad; use tensor.detach().numpy()")
     if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
@@ -139,6 +144,8 @@ def _plain(tensor):
 
 def cuda_array_interface(tensor):
     """What ``__cuda_array_interface__`` gives: AttributeError unless the memory is CUDA's, RuntimeError where it requires grad."""
+    if is_deferred(tensor):
+        materialize(tensor)
     if tensor.untyped_storage().data is None:
         raise AttributeError(f"__cuda_array_interface__: a tensor on {tensor.device} without data has no memory")
     backend = backend_for(tensor.device)

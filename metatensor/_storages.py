@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import metatensor as mt
+from metatensor.deferred import is_deferred, materialize
 
 __all__ = ["as_bytes", "from_file", "item", "on_cpu"]
 
@@ -34,6 +35,8 @@ def from_file(filename: Any, shared: bool, nbytes: int) -> Any:
 
 def item(storage: Any, index: Any) -> Any:
     """See `Storage.__getitem__`. IndexError beyond its end, NotImplementedError without data."""
+    if is_deferred(storage):
+        materialize(as_bytes(storage))
     if not isinstance(index, slice):
         return as_bytes(storage)[index].item()
     start, stop, step = index.indices(storage.nbytes())

@@ -98,7 +98,7 @@ def _depth(nested):
 
 def tensor_str(tensor):
     """The repr of a tensor: ``tensor(..., device='meta', size=(2, 3))`` where it has no data."""
-    from metatensor import get_default_dtype
+    from metatensor import get_default_dtype, is_deferred
     from metatensor._core import dtype as dtypes
 
     storage = tensor.untyped_storage()
@@ -107,6 +107,8 @@ def tensor_str(tensor):
         body = "..."
         notes.append(f"device='{tensor.device}'")
         notes.append(f"size={tuple(tensor.shape)}")
+        if not tensor.is_meta:
+            notes.append("deferred=True" if is_deferred(tensor) else "fake=True")
     else:
         plain = tensor.detach()
         if tensor.numel() == 0:

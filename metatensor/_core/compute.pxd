@@ -7,3 +7,4 @@ cdef list flat(object result)
 cdef bint same_sizes(Tensor a, Tensor b) noexcept
 cdef int copy_values(Tensor target, Tensor source) except -1
 cdef object compute(Call* c, Overload ov, object result)
+cdef object compute_values(Call* c, Overload ov, object result)

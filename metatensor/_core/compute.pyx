@@ -4,8 +4,10 @@ from metatensor._core.device cimport META, Device, backend_of
 from metatensor._core.op cimport (
     DATA, K_OPERAND, K_TENSOR, K_TENSORS, MIXED, Call, Op, Overload, make_returns,
 )
+from metatensor._core.recording cimport copy_without_data, plainly_absent, under_recorder, without_data
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
+from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG
 from metatensor._core import errors
 
@@ -54,7 +56,7 @@ cdef bint same_sizes(Tensor a, Tensor b) noexcept:
 
 cdef int copy_values(Tensor target, Tensor source) except -1:
     if target.storage.data is None or source.storage.data is None:
-        return 0
+        return copy_without_data(target, source)
     backend_of(target.storage.device).copy(target, source)
     return 0
 
@@ -93,16 +95,25 @@ cdef object _decomposition(Overload ov):
 
 cdef object compute(Call* c, Overload ov, object result):
     """Let the device fill in the values of `result`, or leave it without where an input has none."""
+    cdef Tensor t
+    if plainly_absent(c, ov, result):
+        return result
+    if hints.recorders and thread_state().recorder is not None:
+        if under_recorder(c, ov, tensors_in(c, ov), flat(result), result):
+            return result
+    if _lacks_data(c, ov) and without_data(c, ov, tensors_in(c, ov), flat(result), result):
+        return result
+    return compute_values(c, ov, result)
+
+
+cdef object compute_values(Call* c, Overload ov, object result):
+    """Call the device's kernel: all tensors among the arguments hold data."""
     cdef Device d = <Device>c.device
     cdef PyObject* args[MAX_ARGS + 1]
     cdef Tensor t
     cdef int i
     cdef object kernel, value
     cdef list resolved = None           # holds what is made here
-    if _lacks_data(c, ov):
-        for t in flat(result):
-            t.storage.fake = t.storage.data is None
-        return result
     kernel = _kernel(ov, d)
     if kernel is None:
         return _decompose(c, ov, result)

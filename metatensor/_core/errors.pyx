@@ -61,6 +61,12 @@ def different_devices(str name not None, devices):
                         + " and ".join(str(d) for d in devices))
 
 
+def no_data(str name not None, tensor):
+    """The error for writing what is not there into a tensor with data."""
+    return RuntimeError(f"{name}(): an argument holds no data, so nothing can be written to a tensor of shape "
+                        f"{list(tensor.shape)} on {tensor.device} that does")
+
+
 def no_kernel(str name not None, device, arguments):
     """The error for an op that a device cannot compute; `arguments` names those of the op."""
     return NotImplementedError(

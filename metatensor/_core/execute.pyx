@@ -2,20 +2,22 @@
 import warnings
 
 from cpython.object cimport PyObject
-from metatensor._core.compute cimport compute, copy_values, flat, same_sizes, tensors_in
-from metatensor._core.device cimport META, Device, default_device, place_of
+from metatensor._core.compute cimport compute, compute_values, copy_values, flat, same_sizes, tensors_in
+from metatensor._core.device cimport META, Device, cpu_device, default_device, place_of
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS,
     MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
 )
+from metatensor._core.recording cimport settle_results
+from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
 from metatensor._core.tensor cimport (
     Tensor, detach_from, new_contiguous, new_strided, set_layout, shape_str,
 )
-from metatensor._core.thread cimport thread_state
+from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
 )
@@ -238,12 +240,23 @@ cdef int _after_mutation(Call* c, Overload ov) except -1:
 cdef object _data_dependent(Call* c, Overload ov):
     """Ops whose results depend on values: an error without data, else the kernel's own results."""
     cdef Tensor t
+    cdef Device d = <Device>c.device, there = d
+    cdef int resolved = 0
     for t in tensors_in(c, ov):
-        if t.storage.data is None:
-            raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
-    if <object>c.device is META:
+        if t.storage.data is None and not resolved:
+            resolved = resolve_arguments(c, ov)
+            if not resolved:
+                raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
+    if d is META:
         raise errors.data_dependent(op_name(c))
-    return compute(c, ov, None)
+    if resolved == 2:
+        there = cpu_device()
+        c.device = <PyObject*>there
+    result = compute_values(c, ov, None)
+    c.device = <PyObject*>d
+    if hints.recorders or resolved == 2:
+        settle_results(result, resolved, d)
+    return result
 
 
 # Writing into a tensor that exists -------------------------------------------------------------------

@@ -94,7 +94,10 @@ cdef class Storage:
         return 1
 
     def __reduce__(self):
-        """Pickled with its bytes; tensors that share it share it again afterwards."""
+        """Pickled with its bytes, or how they come about; tensors that share it share it again afterwards."""
+        if self.data is None and self.recipe is not None:
+            from metatensor._recipes import reduce_storage
+            return reduce_storage(self)
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
 
@@ -129,6 +132,8 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
         s.data = backend.resize(s.data, s.size_bytes, nbytes, s.device.number)
     s.size_bytes = nbytes
     s.version += 1
+    if s.recipe is not None:
+        s.recipe.grow(nbytes)
     if s.token is not None:
         s.token.resize(nbytes)
     return 0
@@ -162,9 +167,17 @@ def set_data(Storage s not None, data):
     s.fake = False
 
 
+def recipe_of(Storage s not None):
+    """What says how the bytes of a storage come about, or None."""
+    return s.recipe
+
+
 def storage_bytes(Storage s not None):
-    """The bytes of a storage that holds data."""
+    """The bytes of a storage that holds data, or would by its recipe."""
     from metatensor._core.dtype import dtype_by_name
+    if s.data is None and s.recipe is not None:
+        from metatensor.deferred import filled
+        return storage_bytes(filled(s))
     from metatensor._core.placing import tensor_from_storage
     flat = tensor_from_storage(s, dtype_by_name("uint8"), (s.size_bytes,), (1,))
     return bytes(backend_of(s.device).to_host(flat))
@@ -185,4 +198,7 @@ def rebuild_storage(device, nbytes, data, fake=False):
 
 def copy_storage(Storage s not None):
     """A storage of its own with the same bytes, on the same device."""
+    if s.recipe is not None and s.data is None:
+        from metatensor._core.recording import copy_recorded
+        return copy_recorded(s)
     return rebuild_storage(s.device, s.size_bytes, None if s.data is None else storage_bytes(s), s.fake)

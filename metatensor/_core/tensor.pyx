@@ -8,7 +8,7 @@ from metatensor._core.instances cimport make_instance, setup_tensor
 from metatensor._core.layout cimport Layout, copy_dims, count, extent, is_row_major, mul_dims, row_major
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport type_set
-from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
@@ -420,7 +420,7 @@ cdef class Tensor:
         return tensor_str(self)
 
     def __format__(self, spec):
-        if self.ndim == 0 and (spec or type(self) is Tensor) and self.storage.data is not None:
+        if self.ndim == 0 and (spec or type(self) is Tensor) and has_values(self.storage):
             return format(self.item(), spec)
         return object.__format__(self, spec)
 

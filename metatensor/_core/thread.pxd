@@ -7,6 +7,7 @@ cdef struct Hints:
     int modes
     int trackers
     int default_devices
+    int recorders
 
 cdef Hints hints
 
@@ -19,5 +20,6 @@ cdef class ThreadState:
     cdef int level                  # modes[:level] are active here
     cdef object device              # the Device of `with device`, or None
     cdef object tracker             # the innermost MemoryTracker, or None
+    cdef object recorder            # the innermost Recorder, or None
 
 cdef ThreadState thread_state()

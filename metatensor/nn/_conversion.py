@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +98,9 @@ class Conversion:
             except NotImplementedError as error:
                 if tensor.is_meta and device is not None and device.type != "meta":
                     raise NotImplementedError(
-                        "Cannot copy out of meta tensor; no data! Module.to_empty(device=...) moves a module from "
-                        "meta and leaves its values uninitialised."
+                        f"Cannot copy out of meta tensor; no data! {_place(self, tensor)}has none. Module.to_empty(device=...) "
+                        "moves a module from meta and leaves its values uninitialised; load_state_dict(..., assign=True) gives it "
+                        "those of a checkpoint."
                     ) from error
                 raise
 
@@ -108,9 +110,11 @@ class Conversion:
         """Move to a device without copying values: what the tensors hold afterwards is arbitrary.
 
         A tensor that stands in several places stays one tensor, and tensors that share a storage (views, split
-        projections) go on sharing one, with the same offsets and strides.
+        projections) go on sharing one, with the same offsets and strides. Warns, naming them, of buffers whose values
+        no state dict brings back; `metatensor.deferred_init` and `metatensor.materialize` keep them.
         """
         device = mt.device(device)
+        _warn_of_lost(self, recurse)
         tensors = [t for m in (self.modules() if recurse else [self]) for t in _own_tensors(m)]
         users: dict[int, set[int]] = {}
         for tensor in tensors:
@@ -216,3 +220,29 @@ def _parse_to(
     if dtype is not None and not isinstance(dtype, mt.dtype):
         raise TypeError(f"Module.to: expected a dtype, got {dtype!r}")
     return None if device is None else mt.device(device), dtype, non_blocking, memory_format
+
+
+def _warn_of_lost(module: Any, recurse: bool) -> None:
+    """Say which buffers were computed, and are in no state dict."""
+    lost = [
+        f"{path}.{name}" if path else name
+        for path, inner in (module.named_modules() if recurse else [("", module)])
+        for name in inner._non_persistent_buffers_set
+        if inner._buffers.get(name) is not None
+    ]
+    if lost:
+        names = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
+        warnings.warn(
+            f"to_empty: the values of these buffers were computed, are in no state dict and are lost: {names}. Build the model "
+            "under metatensor.deferred_init() and call metatensor.materialize(model) to have them.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _place(module: Any, tensor: Tensor) -> str:
+    """Where in a module a tensor stands, for a message."""
+    for name, found in (*module.named_parameters(), *module.named_buffers()):
+        if found is tensor:
+            return f"{name} of {type(module).__name__} "
+    return ""

@@ -88,6 +88,15 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
     def _get_name(self) -> str:
         return type(self).__name__
 
+    def unresolved(self) -> list[Any]:
+        """Every parameter, buffer and tensor attribute that holds no data, with its name and where it was made.
+
+        `metatensor.assert_materialized` raises where there is one.
+        """
+        from metatensor.unresolved import unresolved
+
+        return unresolved(self)
+
     def extra_repr(self) -> str:
         """What stands between the brackets of this module's repr; several lines are indented."""
         return ""

@@ -5,6 +5,7 @@ from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
     FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,
 )
+from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, detached, new_contiguous, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.gathering cimport look_up
@@ -164,7 +165,7 @@ cdef object one_hot(Call* c):
     if t.ndim >= MAX_DIMS:
         fail(c, f"at most {MAX_DIMS - 1} dimensions are supported")
     if classes == -1:
-        if result_device(c) is META or t.storage.data is None:
+        if result_device(c) is META or not has_values(t.storage):
             raise errors.data_dependent(op_name(c), result_device(c), t.shape)
         classes = call("max", (t,)).item() + 1
     for i in range(t.ndim):

@@ -8,6 +8,7 @@ from metatensor._core.op cimport (
     int_arg, is_none, make_returns, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.size cimport make_size
+from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
 
@@ -238,7 +239,7 @@ cdef object bincount_meta(Call* c):
         if weights.ndim != 1 or weights.total != t.total:
             raise RuntimeError(f"{op_name(c)}(): weights must have the shape of input, {shape_str(t)}, got "
                                f"{shape_str(weights)}")
-        if weights.dtype.code != F32 and weights.dtype.code != F64 and weights.storage.data is not None:
+        if weights.dtype.code != F32 and weights.dtype.code != F64 and has_values(weights.storage):
             weights = <Tensor>call("to", (weights,), {"dtype": by_code(F64)})
             hold(c, weights)
             c.args[1] = <PyObject*>weights

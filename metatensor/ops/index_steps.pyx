@@ -3,6 +3,7 @@ cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8, DType, by_code
+from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport MAX_DIMS, T_OVERRIDES, dim_t
 from metatensor.ops.values cimport tensor_of
@@ -112,7 +113,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
     cdef int i, code = index.dtype.code
     if code == BOOL or code == U8:
         if index.ndim == 0:
-            if index.storage.data is None:
+            if not has_values(index.storage):
                 raise unknown_mask(index)
             return _read_bool(t, s, found, bool(index.item()))
         if s.source + index.ndim > t.ndim:
@@ -126,7 +127,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
         raise IndexError(f"tensors used as indices must be int64, int32, uint8 or bool, not {index.dtype.name}")
     if index.ndim:
         return _add_tensor(t, s, found, index, 1)
-    if index.storage.data is not None and not (found.by_op and _picks(index)):
+    if has_values(index.storage) and not (found.by_op and _picks(index)):
         return _select(t, s, index.item())
     if s.source >= t.ndim:
         _too_many(t)

@@ -8,6 +8,7 @@ from cpython.object cimport PyObject
 from metatensor._core.dtype cimport BOOL, U8, DType
 from metatensor._core.layout cimport Layout, add_dims, mul_dims
 from metatensor._core.op cimport Op, call, find
+from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
@@ -86,7 +87,7 @@ cdef object _expand_masks(Steps* s, list tensors):
             indices.append(index)
             dims.append(s.dims[k])
             continue
-        if index.storage.data is None:
+        if not has_values(index.storage):
             raise unknown_mask(index)
         positions = call("nonzero", (index,))
         for i in range(index.ndim):

@@ -5,6 +5,7 @@ from metatensor._core.op cimport (
     COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, bool_arg, call, define, dims_arg, int_arg, is_none,
     make_returns, op_name, result_device, tensor_arg, wrap,
 )
+from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
 from metatensor._core import errors
@@ -187,7 +188,7 @@ cdef object lstsq_body(Call* c):
     driver = "gelsy" if is_none(c, 3) else arg(c, 3)
     parts = call("_linalg_lstsq", (a, tensor_arg(c, 1), arg(c, 2), driver))
     if ranks_decide(a, driver):
-        if (<Tensor>parts[2]).storage.data is None:
+        if not has_values((<Tensor>parts[2]).storage):
             raise errors.data_dependent(op_name(c), a.storage.device, a.shape)
         if not call("all", (call("eq", (parts[2], columns(a))),)).item():
             parts = (parts[0], call("new_empty", (parts[1], (0,))), parts[2], parts[3])

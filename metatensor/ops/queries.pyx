@@ -52,6 +52,9 @@ cdef object is_shared_host(Call* c):
 cdef object share_memory_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Storage s = t.storage
+    if s.data is None and s.recipe is not None:
+        from metatensor.deferred import materialize
+        materialize(t)
     if s.data is None:
         raise RuntimeError(f"share_memory_(): a tensor without data, on {s.device}, has no memory to share")
     backend = backend_of(s.device)

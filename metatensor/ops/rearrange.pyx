@@ -7,6 +7,7 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, METHOD_ONLY, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, int_arg, is_none,
     op_name, result_device, tensor_arg, wrap,
 )
+from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_PRESERVE, MAX_DIMS, dim_t
 from metatensor.ops.factory cimport fresh_like, make_like
@@ -75,7 +76,7 @@ cdef object interleave_int_body(Call* c):
 
 cdef dim_t _sum_of(Call* c, Tensor repeats) except -1:
     cdef dim_t total = 0, n
-    if repeats.storage.data is None:
+    if not has_values(repeats.storage):
         raise data_dependent(op_name(c), repeats.storage.device, repeats.shape)
     for value in repeats.flatten().tolist():
         n = value

@@ -1,19 +1,24 @@
-"""Checks for those who extend metatensor: `check_device` for a device, `check_op` for an operator.
+"""Checks for those who extend metatensor (`check_device`, `check_op`), and for those who build models with it.
 
-Both need the cpu device (``metatensor-cpu``) to compare with.
+All need the cpu device (``metatensor-cpu``) to compare with.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from metatensor.testing.deferral import check_deferred_matches as check_deferred_matches
     from metatensor.testing.device import DeviceReport as DeviceReport
     from metatensor.testing.device import check_device as check_device
     from metatensor.testing.operator import OpReport as OpReport
+    from metatensor.testing.matches import check_meta_matches as check_meta_matches
     from metatensor.testing.operator import check_op as check_op
 
-__all__ = ["DeviceReport", "OpReport", "check_device", "check_op"]
+__all__ = ["DeviceReport", "OpReport", "check_deferred_matches", "check_device", "check_meta_matches", "check_op"]
 
-_HOME = {"check_device": "device", "DeviceReport": "device", "check_op": "operator", "OpReport": "operator"}
+_HOME = {
+    "check_deferred_matches": "deferral", "check_device": "device", "DeviceReport": "device", "check_meta_matches": "matches",
+    "check_op": "operator", "OpReport": "operator",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

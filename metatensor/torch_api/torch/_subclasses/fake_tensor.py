@@ -1,27 +1,36 @@
-"""PyTorch's fake tensors: none is made here, as any tensor of metatensor may be without data."""
+"""Fake tensors: metatensor's own, under PyTorch's names."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch._absent import kind
+from metatensor.fake import FakeTensorMode, is_fake
 
-__all__ = ["DynamicOutputShapeException", "FakeTensor", "FakeTensorMode", "UnsupportedFakeTensorException", "is_fake"]
+__all__ = ["DataDependentOutputException", "DynamicOutputShapeException", "FakeTensor", "FakeTensorMode",
+           "UnsupportedFakeTensorException", "unset_fake_temporarily"]  # fmt: skip
 
-_WHY = "metatensor has no fake tensors: build on the meta device, whose tensors have no data"
-FakeTensor = kind("_subclasses.fake_tensor.FakeTensor", _WHY)
-FakeTensorMode = kind("_subclasses.fake_tensor.FakeTensorMode", _WHY)
-
-
-class DynamicOutputShapeException(RuntimeError):
-    """An output's shape depends on values; metatensor raises `DataDependentError` then."""
+DynamicOutputShapeException = DataDependentOutputException = mt.DataDependentError
 
 
 class UnsupportedFakeTensorException(RuntimeError):
-    """What fake tensors cannot do; nothing here raises it."""
+    """What cannot be done with a fake tensor."""
 
 
-def is_fake(x: Any) -> bool:
-    """Whether a tensor is on a device that would hold data, and has none."""
-    return isinstance(x, mt.Tensor) and x.device.type != "meta" and x.untyped_storage().data is None
+class _FakeType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, mt.Tensor) and is_fake(instance)
+
+
+class FakeTensor(metaclass=_FakeType):
+    """The class of fake tensors: an instance is any tensor that names a device other than meta and holds no data."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        raise TypeError("FakeTensor: is made by FakeTensorMode, or by its from_tensor")
+
+
+def unset_fake_temporarily() -> Any:
+    """A context manager: inside, tensors hold data again."""
+    from metatensor._core.recording import suspended
+
+    return suspended()

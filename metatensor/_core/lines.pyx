@@ -1,0 +1,64 @@
+"""Which line of the user's code is running, cheaply: the instruction is noted, and looked up when somebody asks."""
+from cpython.object cimport PyObject
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX >= 0x030B0000
+    #define mt_lasti(f) PyFrame_GetLasti((PyFrameObject *)(f))
+    #define mt_line_at(code, at) PyCode_Addr2Line((PyCodeObject *)(code), at)
+    #else
+    #define mt_lasti(f) PyFrame_GetLineNumber((PyFrameObject *)(f))
+    #define mt_line_at(code, at) (at)
+    #endif
+    static PyObject *mt_frame(void) { return (PyObject *)PyEval_GetFrame(); }
+    static PyObject *mt_frame_back(PyObject *f) { return (PyObject *)PyFrame_GetBack((PyFrameObject *)f); }
+    static PyObject *mt_frame_code(PyObject *f) { return (PyObject *)PyFrame_GetCode((PyFrameObject *)f); }
+    """
+    PyObject* mt_frame()                        # borrowed
+    PyObject* mt_frame_back(PyObject* frame)    # new references, this and the next
+    PyObject* mt_frame_code(PyObject* frame)
+    int mt_lasti(PyObject* frame)
+    int mt_line_at(PyObject* code, int lasti)
+    void Py_XDECREF(PyObject* o)
+
+cdef dict _ours = {}            # address of a code object: itself, and whether it is metatensor's own
+cdef enum:
+    FRAMES = 12                     # how far out the user's code is looked for
+
+
+cdef tuple _known(object frame, object code):
+    from metatensor._core.where import is_ours
+    found = (code, code.co_filename.startswith("<") or is_ours(frame))
+    _ours[<size_t><PyObject*>code] = found
+    return found
+
+
+cdef object running_code(int* lasti):
+    """The user's code that is running, where there is some near, or None."""
+    cdef PyObject* frame = mt_frame()
+    cdef PyObject* back
+    cdef PyObject* raw
+    cdef int i
+    cdef tuple known
+    cdef object code, held = None
+    for i in range(FRAMES):
+        if frame == NULL:
+            break
+        raw = mt_frame_code(frame)
+        code = <object>raw
+        Py_XDECREF(raw)
+        found = _ours.get(<size_t>raw)
+        known = _known(<object>frame, code) if found is None else <tuple>found
+        if not known[1]:
+            lasti[0] = mt_lasti(frame)
+            return code
+        back = mt_frame_back(frame)
+        frame = back
+        held = None if back == NULL else <object>back       # keeps it alive while it is looked at
+        Py_XDECREF(back)
+    return None
+
+
+cdef int line_of(object code, int lasti) except -2:
+    """The line of an instruction."""
+    return mt_line_at(<PyObject*>code, lasti)

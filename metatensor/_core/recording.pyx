@@ -1,0 +1,579 @@
+"""Recipes: how the bytes of storages without data come about.
+
+A storage without data on a device other than meta may have a *recipe*: a `Ghost`, the list of the steps that wrote to
+it. A step is one call of a kernel, with its arguments as they were then: numbers, tickets of random ops, host bytes,
+and for each tensor a `Ref`. Steps are recorded while a `Recorder` is entered, and afterwards whenever a tensor with a
+recipe takes part in a call. `replay` carries one out with storages that hold data.
+
+Views need no steps, for a Ref has a layout. What becomes of tensor objects (``p.data = ...``, ``requires_grad``, hooks)
+is no matter either: the bytes belong to storages.
+"""
+cimport cython
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device
+from metatensor._core.dtype cimport U8, DType, by_code
+from metatensor._core.layout cimport is_dense
+from metatensor._core.hiding cimport hide, settle, show_all
+from metatensor._core.lines cimport line_of, running_code
+from metatensor._core.op cimport K_TENSORS, RANDOM, Call, Overload, op_name
+from metatensor._core.replaying cimport resolve_arguments
+from metatensor._core.storage cimport Storage, has_values, new_storage
+from metatensor._core.tensor cimport Tensor, over_storage, shape_str
+from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_NEG, dim_t
+
+from metatensor._core import errors
+
+cdef unsigned long long _count = 0
+cdef enum:
+    COPIED_BYTES = 1 << 20          # tensors up to this size are copied into recipes
+    CONSTANT_BYTES = 512            # and fake ones up to this size, made of constants, have one
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Ghost:
+    def __init__(self, device, nbytes, constant=False):
+        self.device = device
+        self.nbytes = nbytes
+        self.constant = constant
+        self.writers = []
+
+    @property
+    def made_at(self):
+        """File and line of the user's code that made it, as (str, int), or None."""
+        return None if self.code is None else (self.code.co_filename, line_of(self.code, self.lasti))
+
+    def grow(self, nbytes):
+        """The storage was resized; a replay makes it as large as it ever was."""
+        if nbytes > self.nbytes:
+            self.nbytes = nbytes
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Ref:
+    def __init__(self, Ghost ghost not None, DType dtype not None, size, stride, offset, flags):
+        cdef int i
+        self.raw = <PyObject*>ghost
+        self.strong = ghost
+        self.dtype = dtype
+        self.ndim = len(size)
+        if self.ndim > NEAR_DIMS:
+            self.far = (tuple(size), tuple(stride))
+        else:
+            for i in range(self.ndim):
+                self.near[i] = size[i]
+                self.near[NEAR_DIMS + i] = stride[i]
+        self.offset = offset
+        self.flags = flags
+
+    @property
+    def ghost(self):
+        """What it is a view of."""
+        return <Ghost>self.raw
+
+    @property
+    def size(self):
+        """The sizes, as a tuple."""
+        return self.far[0] if self.far is not None else tuple([self.near[i] for i in range(self.ndim)])
+
+    @property
+    def stride(self):
+        """The strides, in elements, as a tuple."""
+        return self.far[1] if self.far is not None else tuple([self.near[NEAR_DIMS + i] for i in range(self.ndim)])
+
+    def covers(self):
+        """Whether it is the whole of its ghost."""
+        cdef dim_t sizes[MAX_DIMS]
+        cdef dim_t strides[MAX_DIMS]
+        cdef dim_t n = self.dtype.itemsize
+        cdef int i
+        self.layout(sizes, strides)
+        for i in range(self.ndim):
+            n *= sizes[i]
+        return n >= (<Ghost>self.raw).nbytes and self.offset == 0 and is_dense(self.ndim, sizes, strides)
+
+    cdef int layout(self, dim_t* sizes, dim_t* strides) except -1:
+        cdef int i
+        for i in range(self.ndim):
+            sizes[i] = self.near[i] if self.far is None else self.far[0][i]
+            strides[i] = self.near[NEAR_DIMS + i] if self.far is None else self.far[1][i]
+        return 0
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Step:
+    def __init__(self, number, overload, args, result, device):
+        self.number = number
+        self.overload = overload
+        self.args = args
+        self.result = result
+        self.device = device
+
+    @property
+    def name(self):
+        """The op's qualified name."""
+        return "copy" if self.overload is None else self.overload.qualname
+
+    @property
+    def op(self):
+        """The op, or None for a plain copy."""
+        return None if self.overload is None else self.overload.op
+
+
+cdef class Recorder:
+    """A context manager. Inside, what a thread makes on devices other than meta holds no data.
+
+    With ``everything``, all of it has a recipe; else only what is small and made of constants.
+    """
+
+    def __init__(self, bint everything=True):
+        self.everything = everything
+        self._outer = []
+
+    def __enter__(self):
+        cdef ThreadState state = thread_state()
+        self._outer.append(state.recorder)
+        state.recorder = self
+        hints.recorders += 1
+        return self
+
+    def __exit__(self, *exc):
+        cdef ThreadState state = thread_state()
+        state.recorder = self._outer.pop()
+        hints.recorders -= 1
+
+
+class suspended:
+    """A context manager: inside, nothing is recorded and factories make data."""
+
+    def __enter__(self):
+        cdef ThreadState state = thread_state()
+        self.kept = state.recorder
+        state.recorder = None
+
+    def __exit__(self, *exc):
+        cdef ThreadState state = thread_state()
+        state.recorder = self.kept
+
+
+def current_recorder():
+    """The innermost recorder of this thread, or None."""
+    return thread_state().recorder
+
+
+# Recording -----------------------------------------------------------------------------------
+
+cdef Ref ref_of(Tensor t, Ghost ghost):
+    cdef Ref r = Ref.__new__(Ref)
+    cdef int i
+    r.raw = <PyObject*>ghost
+    r.strong = ghost
+    r.dtype = t.dtype
+    r.ndim = t.ndim
+    if t.ndim > NEAR_DIMS:
+        r.far = (tuple([t.sizes[i] for i in range(t.ndim)]), tuple([t.strides[i] for i in range(t.ndim)]))
+    else:
+        for i in range(t.ndim):
+            r.near[i] = t.sizes[i]
+            r.near[NEAR_DIMS + i] = t.strides[i]
+    r.offset = t.offset
+    r.flags = t.flags & (T_CONJ | T_NEG)
+    return r
+
+
+cdef Ghost ghost_of(Storage s, bint constant):
+    """The recipe of a storage that is being written to; `constant` says whether with constants of fake tensors alone."""
+    cdef Ghost g
+    if s.recipe is None:
+        g = Ghost.__new__(Ghost)
+        g.device = s.device
+        g.nbytes = s.size_bytes
+        g.writers = []
+        g.constant = constant
+        if not constant:
+            g.code = running_code(&g.lasti)
+        s.recipe = g
+        hide(g)
+        hide(g.writers)
+    elif not constant:
+        (<Ghost>s.recipe).constant = False
+    return <Ghost>s.recipe
+
+
+cdef bint _all_constant(list args) except -1:
+    """Whether a step with these arguments is made of constants of fake tensors alone."""
+    cdef Recorder recorder = <Recorder>thread_state().recorder
+    if recorder is not None and recorder.everything:
+        return False
+    for value in args:
+        if isinstance(value, Ref):
+            if not (<Ghost>(<Ref>value).raw).constant:
+                return False
+        elif type(value) is list and not _all_constant(value):
+            return False
+    return True
+
+
+cdef object _argument(object value, Storage own):
+    """An argument as a step keeps it, which is the storage `own`'s alone (or None)."""
+    cdef Tensor t
+    if isinstance(value, Tensor):
+        t = <Tensor>value
+        if t.storage.recipe is not None and t.storage.data is None:
+            return _weak(t, <Ghost>t.storage.recipe) if t.storage is own else ref_of(t, <Ghost>t.storage.recipe)
+        return Constant(t)
+    if type(value) is list or (isinstance(value, tuple) and value and isinstance(value[0], Tensor)):
+        return [_argument(v, own) for v in value]
+    return value
+
+
+def next_number():
+    """A number for a step that comes after all there are."""
+    global _count
+    _count += 1
+    return _count
+
+
+cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
+    """Write down one call of a kernel, and give what it fills in its recipe."""
+    cdef Step step = Step.__new__(Step)
+    cdef Tensor t
+    cdef Ghost g
+    cdef int i
+    global _count
+    _count += 1
+    step.number = _count
+    step.overload = ov
+    step.device = <Device>c.device
+    if not isinstance(result, Tensor) or (ov.mutates and (c.args[0] != <PyObject*>result or _mutates_others(c, ov))):
+        step.args = _arguments(c, ov, None)
+        constant = _all_constant(step.args)
+        refs = []
+        for t in outputs:
+            g = ghost_of(t.storage, constant)
+            refs.append(ref_of(t, g))
+            _add_writer(g, step)
+        step.result = refs[0] if isinstance(result, Tensor) else tuple(refs)
+        for i in range(ov.nslots):
+            if ov.slots[i].mutated:
+                _mutated(step, step.args[i])
+        show_all(step)
+        return 0
+    t = <Tensor>result
+    step.args = _arguments(c, ov, t)
+    g = ghost_of(t.storage, _all_constant(step.args))
+    step.result = _weak(t, g)
+    if ov.nslots and c.args[0] == <PyObject*>t:
+        step.args[0] = step.result
+    settle(step, g, not g.writers)
+    g.writers.append(step)
+    return 0
+
+
+cdef Ref _weak(Tensor t, Ghost g):
+    cdef Ref r = ref_of(t, g)
+    r.strong = None
+    return r
+
+
+cdef list _arguments(Call* c, Overload ov, Tensor result):
+    """What a step keeps of the arguments. `result` is the only tensor that it fills in, or None."""
+    cdef Storage own = None if result is None else result.storage
+    cdef int i
+    cdef list args = []
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        if value is None or isinstance(value, (float, int)):
+            pass
+        else:
+            value = _argument(value, own)
+        args.append(value)
+    return args
+
+
+cdef bint _mutates_others(Call* c, Overload ov) noexcept:
+    """Whether it writes to an argument beyond the first."""
+    cdef int i
+    for i in range(1, ov.nslots):
+        if ov.slots[i].mutated and <object>c.args[i] is not None:
+            return True
+    return False
+
+
+cdef int _add_writer(Ghost g, Step step) except -1:
+    if not g.writers or g.writers[len(g.writers) - 1] is not step:
+        g.writers.append(step)
+    return 0
+
+
+cdef int _mutated(Step step, object value) except -1:
+    if isinstance(value, Ref):
+        _add_writer((<Ref>value).ghost, step)
+    elif type(value) is list:
+        for v in value:
+            _mutated(step, v)
+    return 0
+
+
+cdef bint _constant(list tensors, list outputs, Recorder recorder) except -1:
+    """Whether results are small and made of nothing but recorded values."""
+    cdef Tensor t
+    for t in tensors:
+        if t.storage.recipe is None or t.storage.data is not None:
+            return False
+    for t in outputs:
+        if t.storage.size_bytes > CONSTANT_BYTES:
+            return False
+    return True
+
+
+cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
+    """The common cases, settled at once: one result, and no data anywhere. False: see the other functions."""
+    cdef Tensor made
+    cdef Storage s
+    cdef Recorder recorder = None
+    cdef bint absent = False, known = False
+    cdef int i
+    if not isinstance(result, Tensor):
+        return False
+    made = <Tensor>result
+    if made.storage.data is not None or (ov.mutates and (c.args[0] != <PyObject*>made or _mutates_others(c, ov))):
+        return False
+    for i in range(ov.nslots):
+        if isinstance(<object>c.args[i], Tensor):
+            s = (<Tensor>c.args[i]).storage
+            if s.data is not None:
+                if hints.recorders or s.recipe is not None:
+                    return False
+            elif s.recipe is not None:
+                known = True
+            elif s.device is not META:
+                absent = True
+        elif ov.slots[i].kind == K_TENSORS:
+            return False
+    if hints.recorders:
+        recorder = <Recorder>thread_state().recorder
+    if absent:
+        if known or made.storage.recipe is not None or (recorder is not None and recorder.everything):
+            return False
+    elif recorder is None:
+        if not known:
+            return False
+        for i in range(ov.nslots):
+            if isinstance(<object>c.args[i], Tensor) and (<Tensor>c.args[i]).storage.data is not None:
+                return False
+        record(c, ov, None, result)
+    elif recorder.everything:
+        record(c, ov, None, result)
+    elif known or made.storage.size_bytes <= CONSTANT_BYTES:
+        return False
+    made.storage.fake = True
+    return True
+
+
+cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, object result) except -1:
+    """What a call does while a recorder is entered; False where it is to be computed after all."""
+    cdef Recorder recorder = <Recorder>thread_state().recorder
+    cdef Tensor t
+    cdef bint absent = False, present = False
+    for t in tensors:
+        if t.storage.data is None:
+            absent = True
+        elif t.storage.size_bytes:
+            present = True
+    for t in outputs:
+        if t.storage.data is not None:
+            present = True
+    if recorder.everything:
+        if present and not absent:
+            return False                # made of data alone, as outside
+        if absent:
+            return without_data(c, ov, tensors, outputs, result)
+        for t in outputs:
+            t.storage.fake = True
+        record(c, ov, outputs, result)
+        return True
+    for t in outputs + written(c, ov):
+        if t.storage.data is not None:
+            raise RuntimeError(f"{op_name(c)}(): a tensor of shape {shape_str(t)} that holds data cannot be written to "
+                               "under fake tensors; enter it with FakeTensorMode.from_tensor")
+        t.storage.fake = True
+    if not ov.flags & RANDOM and _constant(tensors, outputs, recorder) or _deferred(tensors):
+        record(c, ov, outputs, result)
+    else:
+        for t in outputs + written(c, ov):
+            t.storage.recipe = None
+    return True
+
+
+cdef bint _deferred(list tensors) except -1:
+    """Whether a deferred tensor is among these, and what they hold will be known."""
+    cdef Tensor t
+    cdef bint found = False
+    for t in tensors:
+        if not has_values(t.storage):
+            return False
+        if t.storage.data is None and not (<Ghost>t.storage.recipe).constant:
+            found = True
+    return found
+
+
+cdef int settle_results(object result, int resolved, Device device) except -1:
+    """What becomes of results that had to be computed, for their shape is in the values: deferred ones remember these.
+
+    Fake ones do where they are few. `resolved` is what `resolve_arguments` said.
+    """
+    cdef Recorder recorder = <Recorder>thread_state().recorder
+    if resolved == 2 or (recorder is not None and (resolved or not recorder.everything)):
+        _forget(result, device, resolved == 2 or not recorder.everything, {})
+    return 0
+
+
+cdef int _forget(object result, Device device, bint fake, dict absent) except -1:
+    """Take the data of fresh tensors away, and leave how to have them again. `absent` maps storages to those without."""
+    cdef Tensor t
+    cdef Storage made
+    if isinstance(result, (tuple, list)):
+        for r in result:
+            _forget(r, device, fake, absent)
+    elif isinstance(result, Tensor):
+        t = <Tensor>result
+        if t.storage.data is None:
+            return 0
+        if t.storage not in absent:
+            made = absent[t.storage] = new_storage(device, t.storage.size_bytes)
+            made.fake = True
+            if not fake or made.size_bytes <= CONSTANT_BYTES:
+                values = Constant.__new__(Constant)
+                (<Constant>values).adopt(_bytes_of(t.storage))
+                _record_copy(_bytes_of(made), values, fake)
+        t.storage = <Storage>absent[t.storage]
+    return 0
+
+
+cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object result) except -1:
+    """What a call does that lacks the data of an argument; False where it is to be computed after all."""
+    cdef Tensor t
+    cdef bint known = True, some = False, target = False
+    for t in tensors:
+        if t.storage.data is None and t.storage.device is not META:
+            if t.storage.recipe is None:
+                known = False
+            else:
+                some = True
+    for t in outputs:
+        if t.storage.data is not None:
+            target = True
+    for t in written(c, ov):
+        if t.storage.data is not None:
+            target = True
+    if target:
+        if known and resolve_arguments(c, ov):
+            return False
+        raise errors.no_data(op_name(c), <Tensor>outputs[0])
+    for t in outputs:
+        t.storage.fake = True
+    if some and known:
+        record(c, ov, outputs, result)
+    else:
+        for t in outputs + written(c, ov):
+            t.storage.recipe = None     # what was known of it is no longer so
+    return True
+
+
+cdef list written(Call* c, Overload ov):
+    """The tensors among the arguments that a call writes to."""
+    cdef int i
+    found = []
+    if ov.mutates:
+        for i in range(ov.nslots):
+            if ov.slots[i].mutated and <object>c.args[i] is not None:
+                if isinstance(<object>c.args[i], Tensor):
+                    found.append(<object>c.args[i])
+                elif ov.slots[i].kind == K_TENSORS:
+                    found.extend(<object>c.args[i])
+    return found
+
+
+cdef int copy_without_data(Tensor target, Tensor source) except -1:
+    """A copy that lacks data, recorded where one of the two has a recipe."""
+    if target.storage.device is META or source.storage.device is META:
+        return 0
+    if target.storage.data is not None:
+        if source.storage.recipe is None:
+            raise errors.no_data("copy_", target)
+        from metatensor.deferred import value_of
+        source = <Tensor>value_of(source)
+        from metatensor._core.device import backend_for
+        backend_for(target.storage.device).copy(target, source)
+        return 0
+    if target.storage.recipe is None:
+        return 0                        # what is around it is unknown, and so is this
+    if not has_values(source.storage):
+        target.storage.recipe = None
+        return 0
+    value = _argument(source, target.storage)
+    _record_copy(target, value, _all_constant([value]))
+    return 0
+
+
+cdef int _record_copy(Tensor target, object source, bint constant) except -1:
+    """Write down that `target` is filled with `source`, a Ref or a Constant."""
+    cdef Step step = Step.__new__(Step)
+    cdef Ghost g = ghost_of(target.storage, constant)
+    global _count
+    step.device = target.storage.device
+    step.result = _weak(target, g)
+    step.args = [step.result, source]
+    _count += 1
+    step.number = _count
+    settle(step, g, not g.writers)
+    g.writers.append(step)
+    return 0
+
+
+def copy_recorded(Storage s not None):
+    """A storage with a recipe of its own: a copy of the bytes that another one will have."""
+    cdef Storage made = new_storage(s.device, s.size_bytes)
+    made.fake = True
+    _record_copy(_bytes_of(made), ref_of(_bytes_of(s), <Ghost>s.recipe), (<Ghost>s.recipe).constant)
+    return made
+
+
+cdef Tensor _bytes_of(Storage s):
+    """All of a storage, as a vector of uint8."""
+    cdef dim_t one = 1
+    return over_storage(s, by_code(U8), 1, &s.size_bytes, &one, 0)
+
+
+@cython.final
+cdef class Constant:
+    """A tensor with data among the arguments of a step: its values as they were, or (large ones) itself, watched."""
+    cdef readonly Tensor tensor
+    cdef unsigned long long version
+    cdef object mark                # a checksum of what others may write to, or None
+
+    def __init__(self, Tensor t not None):
+        from metatensor.deferred import checksum, copy_of
+        if t.storage.data is not None and t.storage.size_bytes <= COPIED_BYTES:
+            self.adopt(<Tensor>copy_of(t))
+        else:
+            self.adopt(<Tensor>t.detach())
+            self.mark = checksum(self.tensor)
+
+    cdef int adopt(self, Tensor t) except -1:
+        """Take over a tensor that nobody else has."""
+        self.tensor = <Tensor>t.detach()
+        self.version = self.tensor.storage.version
+        return 0
+
+    def value(self):
+        """The tensor. RuntimeError where it was changed since."""
+        from metatensor.deferred import checksum
+        if self.tensor.storage.version != self.version or (self.mark is not None and checksum(self.tensor) != self.mark):
+            raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe needs was changed in place "
+                               "after it was used; clone() it before it is")
+        return self.tensor

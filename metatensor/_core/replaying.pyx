@@ -1,0 +1,165 @@
+"""Carrying out recipes: steps on storages that hold data, and the values that calls ask for."""
+from cpython.object cimport PyObject
+from metatensor._core.device cimport META, Device
+from metatensor._core.compute cimport compute_values
+from metatensor._core.op cimport FUNCTIONAL, K_TENSORS, Call, Op, Overload, hold
+from metatensor._core.recording cimport Ghost, Ref, Step
+from metatensor._core.storage cimport Storage, has_values, new_storage, resize_storage
+from metatensor._core.tensor cimport Tensor, over_storage
+from metatensor._core.types cimport MAX_DIMS, dim_t
+
+from metatensor._core.recording import Constant
+
+# Values for arguments --------------------------------------------------------------------------
+
+cdef int resolve_arguments(Call* c, Overload ov) except -1:
+    """Put values in the place of arguments that have recipes: 1, or 2 where they are on cpu, being constants of fake devices.
+
+    0 where an argument lacks data and has no recipe.
+    """
+    cdef int i, found = 1
+    cdef Tensor t
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        if isinstance(value, Tensor):
+            if not has_values((<Tensor>value).storage):
+                return 0
+            if _is_constant((<Tensor>value).storage):
+                found = 2
+        elif ov.slots[i].kind == K_TENSORS and value is not None:
+            for t in value:
+                if not has_values(t.storage):
+                    return 0
+                if _is_constant(t.storage):
+                    found = 2
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        if isinstance(value, Tensor):
+            if (<Tensor>value).storage.data is None:
+                _replace(c, i, _valued(<Tensor>value, ov.slots[i].mutated))
+        elif ov.slots[i].kind == K_TENSORS and value is not None:
+            _replace(c, i, [_valued(t, ov.slots[i].mutated) for t in value])
+    return found
+
+
+cdef bint _is_constant(Storage s) noexcept:
+    return s.data is None and (<Ghost>s.recipe).constant
+
+
+cdef object _valued(Tensor t, bint mutated):
+    """A tensor with the values of one that may be deferred: that one itself, filled, where it is to be written to."""
+    from metatensor.deferred import materialize, value_of
+    if t.storage.data is not None:
+        return t
+    return materialize(t) if mutated else value_of(t)
+
+
+cdef int _replace(Call* c, int slot, object value) except -1:
+    hold(c, value)
+    c.args[slot] = <PyObject*>value
+    return 0
+
+
+# Replaying ---------------------------------------------------------------------------------------
+
+cdef Tensor placed(Ref r, dict storages, object place):
+    """A tensor as it was, over the storage that stands for its ghost now, which is made where there is none."""
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef Storage s
+    cdef Tensor t
+    cdef Ghost ghost = <Ghost>r.raw
+    found = storages.get(ghost)
+    if found is None:
+        found = storages[ghost] = new_storage(<Device>place(ghost.device), ghost.nbytes)
+    s = <Storage>found
+    r.layout(sizes, strides)
+    t = over_storage(s, r.dtype, r.ndim, sizes, strides, r.offset)
+    t.flags |= r.flags
+    return t
+
+
+cdef object _restored(object value, dict storages, object place):
+    if isinstance(value, Ref):
+        return placed(<Ref>value, storages, place)
+    if type(value) is Constant:
+        return place(value.value())
+    if type(value) is list:
+        return [_restored(v, storages, place) for v in value]
+    if isinstance(value, Device):
+        return place(value)
+    return value
+
+
+def replay(Step step not None, dict storages not None, place):
+    """Carry out one step. `storages` maps ghosts to storages; `place` maps devices, and constants, to where they go now."""
+    cdef Call c
+    cdef Overload ov = step.overload
+    cdef int i
+    cdef Tensor t
+    cdef list args = [_restored(v, storages, place) for v in step.args]
+    cdef object result
+    cdef Device d = <Device?>place(step.device)
+    if ov is None:
+        from metatensor._core.device import backend_for
+        target, source = args
+        _allocate(<Tensor>target, d)
+        if source.device.type == target.device.type:
+            backend_for(d).copy(target, source)
+        else:
+            target.copy_(source)
+        return
+    if isinstance(step.result, tuple):
+        result = tuple([placed(<Ref>r, storages, place) for r in step.result])
+    else:
+        result = placed(<Ref>step.result, storages, place)
+    c.op = <PyObject*>ov.op
+    c.overload = <PyObject*>ov
+    c.device = <PyObject*>d
+    c.out = c.keep = NULL
+    c.flags = 0
+    c.mixed = False
+    c.variant = FUNCTIONAL
+    for i in range(ov.nslots):
+        c.args[i] = <PyObject*>args[i]
+        if isinstance(args[i], Tensor):
+            t = <Tensor>args[i]
+            c.flags |= t.flags
+            if t.storage.data is None:
+                _allocate(t, t.storage.device)
+        elif ov.slots[i].kind == K_TENSORS and args[i] is not None:
+            for t in args[i]:
+                c.flags |= t.flags
+                if t.storage.data is None:
+                    _allocate(t, t.storage.device)
+    compute_values(&c, ov, result)
+
+
+cdef int _allocate(Tensor t, Device d) except -1:
+    """Memory, of any content, for what nothing has written to yet."""
+    from metatensor._core.device import backend_for
+    if t.storage.data is None:
+        t.storage.data = backend_for(d).allocate(t.storage.size_bytes, d.number)
+    return 0
+
+
+def install_data(Storage s not None, Storage filled not None):
+    """Give a storage, with all tensors on it, the data and the device of another one."""
+    if filled.size_bytes != s.size_bytes:       # it was resized after the recipe's last step
+        resize_storage(filled, s.size_bytes)
+    s.device = filled.device
+    s.data = filled.data
+    s.fake = False
+    s.version += 1
+
+
+def remove_data(Storage s not None, device):
+    """Take the data of a storage that has a recipe away again."""
+    s.device = <Device?>device
+    s.data = None
+    s.fake = s.device is not META
+
+
+def give_recipe(Storage s not None, Ghost recipe not None):
+    """Let a storage without data come about by a recipe."""
+    s.recipe = recipe

@@ -1,0 +1,145 @@
+"""Recipes that leave the process: as plans that can be pickled, for pickled tensors and for the workers of an executor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.op import registry
+from metatensor._core.recording import Constant, Ghost, Ref, Step, next_number
+from metatensor._core.replaying import give_recipe
+from metatensor._core.storage import make_fake_storage, make_storage, recipe_of, storage_bytes
+from metatensor.deferred import groups_of, refs_of, run, steps_for
+
+__all__ = ["Plan", "carry_out", "rebuild_deferred", "reduce_storage", "run_with"]
+
+
+class Plan:
+    """Steps in order, with numbers for ghosts; ``targets`` are those whose bytes are wanted."""
+
+    def __init__(self, steps: list[Step], targets: list[Ghost], device: str | None) -> None:
+        self.numbers: dict[Ghost, int] = {}
+        self.ghosts: list[tuple[Any, int]] = []
+        self.steps = [
+            (step.name, None if step.op is None else step.op.name, step.device, self._encode(step.args), self._encode(step.result),
+             self._writes(step))
+            for step in steps
+        ]
+        self.targets = [self._number(ghost) for ghost in targets]
+        self.device = device
+        del self.numbers
+
+    def _writes(self, step: Step) -> list[int]:
+        """The ghosts among whose writers the step is."""
+        found = dict.fromkeys(ref.ghost for ref in refs_of([step.args, step.result]))
+        return [self._number(ghost) for ghost in found if any(writer is step for writer in ghost.writers)]
+
+    def _number(self, ghost: Ghost) -> int:
+        found = self.numbers.get(ghost)
+        if found is None:
+            found = self.numbers[ghost] = len(self.ghosts)
+            self.ghosts.append((ghost.device, ghost.nbytes, ghost.constant))
+        return found
+
+    def _encode(self, value: Any) -> Any:
+        if isinstance(value, Ref):
+            return _Place(self._number(value.ghost), value.dtype, value.size, value.stride, value.offset, value.flags)
+        if isinstance(value, Constant):
+            return _Value(value.value())
+        if type(value) is list:
+            return [self._encode(item) for item in value]
+        if type(value) is tuple and any(isinstance(item, Ref) for item in value):
+            return tuple(self._encode(item) for item in value)
+        return value
+
+    def decoded(self) -> tuple[list[Step], list[Ghost]]:
+        """The steps, on ghosts of their own, and the targets."""
+        ghosts = [Ghost(*facts) for facts in self.ghosts]
+
+        def decode(value: Any) -> Any:
+            if isinstance(value, _Place):
+                return Ref(ghosts[value.number], *value.rest)
+            if isinstance(value, _Value):
+                return Constant(value.tensor)
+            if type(value) is list:
+                return [decode(item) for item in value]
+            return tuple(decode(item) for item in value) if type(value) is tuple else value
+
+        steps = []
+        for qualname, op, device, args, result, writes in self.steps:
+            step = Step(next_number(), _overload(op, qualname), decode(args), decode(result), device)
+            for number in writes:
+                ghosts[number].writers.append(step)
+            steps.append(step)
+        return steps, [ghosts[number] for number in self.targets]
+
+
+class _Place:
+    """A `Ref` that can be pickled."""
+
+    def __init__(self, number: int, *rest: Any) -> None:
+        self.number, self.rest = number, rest
+
+
+class _Value:
+    """A tensor with data among arguments."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
+def _overload(op: str | None, qualname: str) -> Any:
+    if op is None:
+        return None
+    if op not in registry:
+        raise RuntimeError(f"a recipe needs the operator {op}, which is not defined in this process: import what defines it")
+    return next(ov for ov in registry[op].overloads if ov.qualname == qualname)
+
+
+# Pickles ------------------------------------------------------------------------------------------
+
+
+def reduce_storage(storage: Any) -> tuple[Any, ...]:
+    """What pickle keeps of a storage without data that has a recipe."""
+    ghost = recipe_of(storage)
+    return rebuild_deferred, (str(storage.device), storage.nbytes(), Plan(steps_for([ghost]), [ghost], None))
+
+
+def rebuild_deferred(device: str, nbytes: int, plan: Plan) -> Any:
+    """The storage from its pickle."""
+    storage = make_fake_storage(device, nbytes)
+    give_recipe(storage, plan.decoded()[1][0])
+    return storage
+
+
+# Executors ----------------------------------------------------------------------------------------
+
+
+def carry_out(plan: Plan) -> list[bytes]:
+    """The bytes of the targets; what a worker does."""
+    targets = plan.decoded()[1]
+    filled = run(targets, plan.device)
+    return [storage_bytes(filled[target]) for target in targets]
+
+
+def run_with(executor: Any, ghosts: list[Ghost], device: Any) -> dict[Ghost, Any]:
+    """Storages with what these ghosts are in the end, computed by the workers of a `concurrent.futures` executor."""
+    where = None if device is None else str(mt.device(device))
+    jobs = [(members, executor.submit(carry_out, Plan(steps, members, where))) for members, steps in groups_of(ghosts)]
+    filled = {}
+    for members, job in jobs:
+        for ghost, data in zip(members, job.result(), strict=True):
+            filled[ghost] = _filled(ghost, data, device)
+    return filled
+
+
+def _filled(ghost: Ghost, data: bytes, device: Any) -> Any:
+    from metatensor._core.device import backend_for
+    from metatensor._core.placing import tensor_from_storage
+
+    place = ghost.device if device is None else mt.device(device)
+    backend = backend_for(place)
+    storage = make_storage(place, len(data), backend.allocate(len(data), place.index or 0))
+    if data:
+        backend.from_host(tensor_from_storage(storage, mt.uint8, (len(data),), (1,)), data)
+    return storage

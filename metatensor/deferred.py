@@ -1,0 +1,363 @@
+"""Models that are built without memory and remember how their tensors came about.
+
+    with mt.deferred_init():
+        model = Model()
+    model.to(mt.bfloat16)
+    mt.materialize(model, device="cuda")
+
+Inside the context, tensors name the device they would be on and hold no data. Each factory, random fill, copy and other
+call of a kernel is written down with its arguments and, for random ones, its ticket. `materialize` carries out what a
+tensor needs of that, once, and gives bit for bit what would have been there had nothing been deferred. Since the bytes
+belong to storages, ties, views and buffers stay what they are, and whoever refers to a tensor sees it filled.
+"""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.device import Device
+from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.recording import Ghost, Recorder, Ref, Step, suspended
+from metatensor._core.replaying import install_data, remove_data, replay
+from metatensor._core.storage import recipe_of
+
+__all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
+
+# Kernels that do not read what they write over.
+OVERWRITES = frozenset((
+    "zero", "fill", "copy", "copy_", "uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_",
+    "random_.to", "random_.from", "bernoulli_",
+))  # fmt: skip
+
+
+class deferred_init:
+    """A context manager, and a decorator: inside, tensors are made without data and remember how.
+
+    Meta tensors are made as ever. What is made of tensors with data alone is computed, as outside.
+    """
+
+    def __init__(self) -> None:
+        self._recorder = Recorder(True)
+
+    def __enter__(self) -> deferred_init:
+        self._recorder.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._recorder.__exit__(*error)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from metatensor._core.decorate import run_inside
+
+        return run_inside(self, function)
+
+
+def is_deferred(tensor: Any) -> bool:
+    """Whether a tensor, or a storage, holds no data and remembers how it came about."""
+    storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
+    ghost = recipe_of(storage)
+    return storage.data is None and ghost is not None and not ghost.constant
+
+
+# What is needed ---------------------------------------------------------------------------------
+
+
+def steps_for(ghosts: Iterable[Ghost]) -> list[Step]:
+    """The steps that make what these ghosts are in the end, in order."""
+    needed: dict[int, Step] = {}
+    queue: list[tuple[Ghost, int | None]] = [(ghost, None) for ghost in ghosts]
+    while queue:
+        ghost, before = queue.pop()
+        for step in reversed(ghost.writers):
+            if before is not None and step.number >= before:
+                continue
+            if step.number not in needed:
+                needed[step.number] = step
+                queue += [(other, step.number) for other in read(step)]
+            if overwrites(step, ghost):
+                break
+    return [needed[number] for number in sorted(needed)]
+
+
+def written(step: Step) -> tuple[Ref, ...]:
+    """What a step fills in."""
+    return step.result if isinstance(step.result, tuple) else (step.result,)
+
+
+def overwrites(step: Step, ghost: Ghost) -> bool:
+    """Whether nothing that was in the ghost before the step is left."""
+    if not any(ref.ghost is ghost and ref.covers() for ref in written(step)):
+        return False
+    sources = step.args[1:] if step.name in OVERWRITES else step.args
+    return all(ref.ghost is not ghost for ref in refs_of(sources))
+
+
+def read(step: Step) -> set[Ghost]:
+    """The ghosts whose content a step reads; those that it writes to in part among them."""
+    args = step.args[1:] if step.name in OVERWRITES else step.args
+    found = {ref.ghost for ref in refs_of(args)}
+    return found | {ref.ghost for ref in written(step) if not ref.covers()}
+
+
+def refs_of(value: Any) -> Iterator[Ref]:
+    """The tensors of a recipe among arguments, or results."""
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from refs_of(item)
+
+
+def groups_of(ghosts: Iterable[Ghost]) -> list[tuple[list[Ghost], list[Step]]]:
+    """These ghosts, in groups that share no step, each with the steps that make it."""
+    owner: dict[int, int] = {}
+    groups: dict[int, tuple[list[Ghost], dict[int, Step]]] = {}
+    for number, ghost in enumerate(dict.fromkeys(ghosts)):
+        steps = {step.number: step for step in steps_for([ghost])}
+        members = [ghost]
+        for other in sorted({owner[step] for step in steps if step in owner}):
+            members = groups[other][0] + members
+            steps = {**groups.pop(other)[1], **steps}
+        owner.update(dict.fromkeys(steps, number))
+        groups[number] = members, steps
+    return [(members, [steps[number] for number in sorted(steps)]) for members, steps in groups.values()]
+
+
+def run(ghosts: Iterable[Ghost], device: Any = None) -> dict[Ghost, Any]:
+    """Storages with what these ghosts are in the end, all on one device or (None) each where it says."""
+    place = _placing(device)
+    filled: dict[Ghost, Any] = {}
+    with _undisturbed():
+        for members, steps in groups_of(ghosts):
+            filled.update(_run_group(members, steps, place))
+    return filled
+
+
+def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], Any]) -> dict[Ghost, Any]:
+    """Carry out steps in order; what no later one needs is let go."""
+    last: dict[Ghost, int] = {}
+    for step in steps:
+        for ref in refs_of([step.args, step.result]):
+            last[ref.ghost] = step.number
+    for ghost in members:
+        last.pop(ghost, None)
+    ends: dict[int, list[Ghost]] = {}
+    for ghost, number in last.items():
+        ends.setdefault(number, []).append(ghost)
+    storages: dict[Ghost, Any] = {}
+    for step in steps:
+        replay(step, storages, place)
+        for ghost in ends.get(step.number, ()):
+            del storages[ghost]
+    return storages
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Inside, nothing is recorded, and modes (autocast among them) see nothing."""
+    level = _disable_modes()
+    try:
+        with suspended(), mt.no_grad():
+            yield
+    finally:
+        _restore_modes(level)
+
+
+def _placing(device: Any) -> Callable[[Any], Any]:
+    """Where devices, and tensors with data, of a recipe go."""
+    if device is None:
+        return lambda value: value
+    target = mt.device(device)
+
+    def place(value: Any) -> Any:
+        if isinstance(value, Device):
+            return target if value.type != "meta" else value
+        return value.to(target)
+
+    return place
+
+
+_KEPT_BYTES = 1 << 22
+_latest: tuple[Any, ...] = (None, 0, None)  # reference to a ghost, number of its last step, storage: for loops over elements
+
+
+def value_of(tensor: Any) -> Any:
+    """A tensor with the values that a deferred one will have; that one stays as it is. Not to be written to."""
+    global _latest
+    ghost = recipe_of(tensor.untyped_storage())
+    known, number, made = _latest
+    if known is None or known() is not ghost or number != ghost.writers[-1].number:
+        made = filled(tensor.untyped_storage())
+        _latest = (weakref.ref(ghost), ghost.writers[-1].number, made) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
+    with suspended(), mt.no_grad():
+        return _over(made, tensor)
+
+
+def filled(storage: Any) -> Any:
+    """A storage with the data that a deferred one will have; on cpu for a constant of a fake device."""
+    ghost = recipe_of(storage)
+    return run([ghost], "cpu" if ghost.constant else None)[ghost]
+
+
+def _over(storage: Any, tensor: Any) -> Any:
+    """A plain tensor like another one, over another storage."""
+    made = tensor_from_storage(storage, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+    made = made.conj() if tensor.is_conj() else made
+    return made._neg_view() if tensor.is_neg() else made
+
+
+def copy_of(tensor: Any) -> Any:
+    """A copy of a tensor with data, made without being recorded."""
+    with _undisturbed():
+        return tensor.detach().clone()
+
+
+def checksum(tensor: Any) -> int | None:
+    """Tells whether memory that NumPy may write to, too, has changed; None for other memory."""
+    if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
+        return None
+    with _undisturbed():
+        array = tensor.detach().resolve_conj().resolve_neg().contiguous().view(mt.uint8) if tensor.dim() else tensor.detach().reshape(1).view(mt.uint8)
+        return zlib.adler32(array.numpy())
+
+
+# Materialising ------------------------------------------------------------------------------------
+
+
+def tensors_of(obj: Any) -> list[Any]:
+    """The tensors of a module (parameters, buffers, and those that are plain attributes), of a nest of containers, or itself."""
+    found: dict[int, Any] = {}
+
+    def walk(value: Any) -> None:
+        if isinstance(value, mt.Tensor):
+            found.setdefault(id(value), value)
+            if value.grad is not None:
+                walk(value.grad)
+        elif isinstance(value, mt.nn.Module):
+            for module in value.modules():
+                for attribute in vars(module).values():
+                    if not isinstance(attribute, mt.nn.Module):
+                        walk(attribute)
+        elif isinstance(value, dict):
+            for item in value.values():
+                if not isinstance(item, mt.nn.Module):
+                    walk(item)
+        elif isinstance(value, (list, tuple, set)):
+            for item in value:
+                if not isinstance(item, mt.nn.Module) or not isinstance(obj, mt.nn.Module):
+                    walk(item)
+
+    walk(obj)
+    return list(found.values())
+
+
+def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: Any = None) -> Any:
+    """Give a deferred tensor, module or nest of containers its data, in place, and return it.
+
+    All tensors go to ``device``, or where it is None to the one they name. ``dtype`` converts floating-point ones, each
+    when it is there. With ``executor``, a `concurrent.futures` one, what does not depend on each other is computed by its
+    workers. A module's parameters and buffers that hold data already are moved and converted as `Module.to` does; what is
+    on meta, or fake, is left alone.
+
+    Raises RuntimeError for a recipe that needs a tensor with data which was changed since, and inside
+    `assert_no_materialization`.
+    """
+    _check_allowed()
+    tensors = tensors_of(obj)
+    if dtype is not None:
+        _convert(tensors, dtype)
+    storages = _deferred_storages(tensors)
+    ghosts = [recipe_of(storage) for storage in storages]
+    if executor is None:
+        filled = run(ghosts, device)
+    else:
+        from metatensor._recipes import run_with
+
+        filled = run_with(executor, ghosts, device)
+    for storage, ghost in zip(storages, ghosts, strict=True):
+        install_data(storage, filled[ghost])
+    if isinstance(obj, mt.nn.Module) and (device is not None or dtype is not None):
+        _move_rest(obj, device, dtype)
+    return obj
+
+
+def _check_allowed() -> None:
+    for mode in current_modes():
+        if getattr(mode, "forbids_data", False):
+            raise RuntimeError("materialize: assert_no_materialization forbids it")
+
+
+def _move_rest(module: Any, device: Any, dtype: Any) -> None:
+    """`Module.to` for what held data before, or got it elsewhere."""
+    target = None if device is None else mt.device(device)
+
+    def moved(tensor: Any) -> Any:
+        if tensor.untyped_storage().data is None:
+            return tensor
+        return tensor.to(target, dtype if tensor.is_floating_point() else None)
+
+    with suspended():
+        module._apply(moved)
+
+
+def _deferred_storages(tensors: list[Any]) -> list[Any]:
+    found = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        if is_deferred(tensor):
+            found[storage] = None
+    return list(found)
+
+
+def _convert(tensors: list[Any], dtype: Any) -> None:
+    """Write down a conversion of the floating-point tensors that are deferred; those that share a storage share it again."""
+    groups: dict[Any, list[Any]] = {}
+    for tensor in tensors:
+        if is_deferred(tensor) and tensor.dtype.is_floating_point:
+            groups.setdefault(tensor.untyped_storage(), []).append(tensor)
+    with _undisturbed():
+        for storage, group in groups.items():
+            kind = group[0].dtype
+            if kind is dtype or any(t.dtype is not kind for t in group):
+                continue
+            count = storage.nbytes() // kind.itemsize
+            whole = tensor_from_storage(storage, kind, (count,), (1,)).to(dtype).untyped_storage()
+            for tensor in group:
+                tensor.data = tensor_from_storage(whole, dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any = None) -> Any:
+    """A new tensor with a part of a deferred one, ``tensor[index]``, which itself stays deferred.
+
+    The values are those that the whole would have there, in any process. While it runs, the whole is in memory once.
+    Raises RuntimeError for a tensor that is not deferred.
+    """
+    if not is_deferred(tensor):
+        raise RuntimeError(f"materialize_slice: expected a deferred tensor, got one on {tensor.device} that "
+                           f"{'holds no data' if tensor.untyped_storage().data is None else 'holds data'}")  # fmt: skip
+    _check_allowed()
+    ghost = recipe_of(tensor.untyped_storage())
+    whole = _over(run([ghost], device)[ghost], tensor)
+    with _undisturbed():
+        part = whole[index]
+        return part.clone() if dtype is None else part.to(dtype, copy=True)
+
+
+def dematerialize(obj: Any) -> Any:
+    """Take the data of what was deferred away again, and return it: it can be materialised anew, as it was first.
+
+    What was computed with or written to it in between is lost. Tensors without a recipe keep their data.
+    """
+    for tensor in tensors_of(obj):
+        storage = tensor.untyped_storage()
+        ghost = recipe_of(storage)
+        if ghost is not None and storage.data is not None:
+            remove_data(storage, ghost.device)
+    return obj
+

@@ -1,0 +1,134 @@
+"""`to_meta`: copies without data that keep everything else."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.recording import suspended
+from metatensor._core.storage import make_storage
+from metatensor.fake import dressed
+
+__all__ = ["MetaConverter", "to_meta"]
+
+
+def to_meta(obj: Any) -> Any:
+    """A copy on meta of a tensor, a module, a state dict or any nest of containers.
+
+    Sizes, strides, offsets, dtypes, classes, ``requires_grad`` and Python attributes stay, and so does what shares a
+    storage with what, and which tensor is a view of which. Arrays of NumPy, CuPy, PyTorch and JAX become meta tensors in
+    the same way; none of these libraries is imported. Anything else in the nest is copied as `copy.deepcopy` does.
+
+    Raises TypeError for an array of a dtype that metatensor has no counterpart of.
+    """
+    converter = MetaConverter()
+    memo: dict[int, Any] = {}
+    kept = []  # deepcopy finds copies by the identity of what must therefore stay alive
+    with suspended(), mt.no_grad():
+        for leaf in _leaves(obj):
+            memo[id(leaf)] = converter(leaf)
+            kept.append(leaf)
+    return copy.deepcopy(obj, memo)
+
+
+def _leaves(obj: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """The tensors and arrays of a nest, each once."""
+    seen = set() if seen is None else seen
+    if id(obj) in seen:
+        return
+    seen.add(id(obj))
+    if isinstance(obj, mt.Tensor) or _is_array(obj):
+        yield obj
+    elif isinstance(obj, dict):
+        for value in obj.values():
+            yield from _leaves(value, seen)
+    elif isinstance(obj, (list, tuple, set, frozenset)):
+        for value in obj:
+            yield from _leaves(value, seen)
+    elif isinstance(obj, mt.nn.Module) or (dataclasses.is_dataclass(obj) and not isinstance(obj, type)):
+        for value in vars(obj).values():
+            yield from _leaves(value, seen)
+
+
+def _is_array(obj: Any) -> bool:
+    return not isinstance(obj, type) and hasattr(obj, "shape") and hasattr(obj, "dtype") and hasattr(obj, "__dlpack__") and hasattr(obj, "ndim")
+
+
+class MetaConverter:
+    """Makes meta tensors of tensors and arrays; those that share memory share a storage, and each has one copy."""
+
+    def __init__(self) -> None:
+        self._storages: dict[Any, Any] = {}
+        self._made: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, tensor: Any) -> Any:
+        """The meta tensor of a tensor or an array."""
+        found = self._made.get(id(tensor))
+        if found is None:
+            made = self._of_tensor(tensor) if isinstance(tensor, mt.Tensor) else self._of_array(tensor)
+            found = self._made[id(tensor)] = (made, tensor)
+        return found[0]
+
+    def _of_tensor(self, tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        base = tensor._base
+        if base is not None and base.dtype is tensor.dtype and tensor._is_view():
+            made = self(base).detach() if base.requires_grad else self(base)
+            made = made.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        else:
+            there = self._storage(storage, storage.nbytes())
+            made = tensor_from_storage(there, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+        if tensor.is_conj():
+            made = made.conj()
+        if tensor.is_neg():
+            made = made._neg_view()
+        made = dressed(made, tensor)
+        for name, value in tensor.__dict__.items():
+            made.__dict__[name] = copy.copy(value)
+        if tensor.grad is not None:
+            made.grad = self(tensor.grad)
+        return made
+
+    def _of_array(self, array: Any) -> Any:
+        dtype = getattr(mt, str(array.dtype).rpartition(".")[2], None)
+        if not isinstance(dtype, mt.dtype):
+            raise TypeError(f"to_meta: metatensor has no dtype like {array.dtype} of {type(array).__module__}.{type(array).__name__}")
+        shape = tuple(int(size) for size in array.shape)
+        if hasattr(array, "untyped_storage"):  # PyTorch's
+            storage = array.untyped_storage()
+            there = self._storage((type(storage), storage._cdata), storage.nbytes())
+            made = tensor_from_storage(there, dtype, shape, array.stride(), array.storage_offset())
+            if type(array).__name__ == "Parameter":
+                return mt.nn.Parameter(made, bool(array.requires_grad))
+            return made.requires_grad_() if array.requires_grad else made
+        strides = getattr(array, "strides", None)
+        if strides is None or any(step < 0 or step % dtype.itemsize for step in strides):
+            return mt.empty(shape, dtype=dtype, device="meta")
+        return self._strided(array, dtype, shape, tuple(step // dtype.itemsize for step in strides))
+
+    def _strided(self, array: Any, dtype: Any, shape: tuple, stride: tuple) -> Any:
+        """An array of NumPy or CuPy, over the memory of the one that it is, in the end, a view of."""
+        owner = array
+        while getattr(owner, "base", None) is not None and hasattr(owner.base, "nbytes"):
+            owner = owner.base
+        start, first = _address(array), _address(owner)
+        offset, rest = divmod(start - first, dtype.itemsize) if start is not None and first is not None else (0, 0)
+        if rest or offset < 0 or not hasattr(owner, "nbytes"):
+            return mt.empty_strided(shape, stride, dtype=dtype, device="meta")
+        there = self._storage((id(owner), "array"), int(owner.nbytes))
+        self._made[id(owner)] = self._made.get(id(owner), (None, owner)) if owner is not array else (None, owner)
+        return tensor_from_storage(there, dtype, shape, stride, offset)
+
+    def _storage(self, key: Any, nbytes: int) -> Any:
+        if key not in self._storages:
+            self._storages[key] = make_storage("meta", nbytes)
+        return self._storages[key]
+
+
+def _address(array: Any) -> int | None:
+    interface = getattr(array, "__array_interface__", None) or getattr(array, "__cuda_array_interface__", None)
+    return None if interface is None else interface["data"][0]
