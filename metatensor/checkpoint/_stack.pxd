@@ -27,7 +27,6 @@ cdef class Stack:
     cdef Py_ssize_t n_marks
     cdef Py_ssize_t mark_room
 
-
     cdef void clear(self) noexcept
     cdef object wrong(self, str reason)
     cdef object truncated(self, str what)

@@ -4,9 +4,9 @@ from collections import OrderedDict
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport Layout, add_dims, extent, mul_dims
-from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.storage cimport new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, set_requires_grad
-from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, dim_t
 from metatensor.checkpoint._pickle cimport Machine
 from metatensor.checkpoint._stack cimport charge
 from metatensor.checkpoint._values cimport Inert, Known, Marker, describe
@@ -239,7 +239,6 @@ cdef class TensorMachine(Machine):
 
     cdef StorageRef view(self, StorageRef whole, object view):
         """Part of a storage, as files of the older format have it: (key, offset, size) in elements."""
-        cdef StorageRef ref
         cdef long long item = 1 if whole.dtype is None else whole.dtype.itemsize
         if type(view) is not tuple or len(<tuple>view) != 3 or type((<tuple>view)[0]) is not str:
             raise self.wrong(f"a view of a storage must be (key, offset, size), got {describe(view)}")
