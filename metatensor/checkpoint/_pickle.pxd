@@ -1,7 +1,12 @@
+from cpython.object cimport PyObject
 from metatensor.checkpoint._calls cimport Calls
 
 
 cdef class Machine(Calls):
+    cdef PyObject* maker                # what `record` is for, or NULL
+
+    cdef int again(self) except -1
+    cdef bint record(self) except -1
     cdef int items(self, Py_ssize_t height) except -1
     cdef int appends(self, Py_ssize_t height) except -1
     cdef int add_items(self, Py_ssize_t height) except -1

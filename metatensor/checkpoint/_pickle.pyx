@@ -12,7 +12,7 @@ from cpython.list cimport PyList_Append
 from metatensor.checkpoint._calls cimport Calls
 from metatensor.checkpoint._stack cimport byte, charge, push, recall, remember, word
 from metatensor.checkpoint._values cimport Inert, Known, describe, replaced, survey
-from metatensor.checkpoint._stack import MAX_DIGITS
+from metatensor.checkpoint._stack import MAX_DIGITS, Again
 from metatensor.checkpoint.errors import CheckpointError
 
 cdef extern from "Python.h":
@@ -61,7 +61,11 @@ cdef class Machine(Calls):
         self.limit = ALLOWANCE if paid < 0 else ALLOWANCE + PER_BYTE * paid
         cdef bint collecting = PyGC_Disable()   # what is made here is no garbage, and nothing in it a cycle
         try:
-            value = self.run()
+            try:
+                value = self.run()
+            except Again:
+                self.again()
+                value = self.run()
             self.clear()            # what is shared shows in its references
             found = survey(value, &steps)
             if type(found) is str:
@@ -83,6 +87,26 @@ cdef class Machine(Calls):
         if self.unknown and not self.tolerant:
             raise self.unknown_names()
         return value, self.at
+
+    cdef int again(self) except -1:
+        """Begin anew, with all opcodes one by one."""
+        self.clear()
+        self.reset()
+        self.at = self.here = 0
+        self.spent = 0
+        self.skipped = False
+        self.maker = NULL
+        self.unknown.clear()
+        self.callables.clear()
+        self.hashes.clear()
+        return 0
+
+    cdef bint record(self) except -1:
+        """Do at once what many opcodes say that make one object, where ``maker`` is on the stack; whether it was done."""
+        return False
+
+    def reset(self):
+        """Forget what a run has made that is to be done again."""
 
     # Containers ---------------------------------------------------------------
 
@@ -164,6 +188,8 @@ cdef class Machine(Calls):
             elif op == 0x94:                            # MEMOIZE
                 remember(self, self.memo_next)
             elif op == b'(':                            # MARK
+                if self.maker != NULL and self.top > self.fence and self.stack[self.top - 1] == self.maker and self.record():
+                    continue
                 self.mark()
             elif op == b'X':                            # BINUNICODE
                 push(self, self.text(word(self)))

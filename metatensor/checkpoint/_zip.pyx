@@ -121,6 +121,13 @@ cdef class Directory:
         self.hint += 1
         return self.hint - 1
 
+    cdef void forget(self) noexcept:
+        """Let `find_next` begin again."""
+        cdef Py_ssize_t i
+        self.hint = 0
+        for i in range(self.count):
+            self.entries[i].taken = False
+
     # Reading the directory ----------------------------------------------------
 
     cdef Py_ssize_t find_end(self, bytes tail) except -2:
