@@ -1,32 +1,12 @@
-from metatensor.checkpoint._stack cimport Stack
-from metatensor.checkpoint._values cimport Known, Marker
+from cpython.object cimport PyObject
+from metatensor.checkpoint._calls cimport Calls
 
 
-cdef class Machine(Stack):
-    cdef readonly object source         # free for handlers: where data beside the pickle come from
-    cdef dict table                     # b"module\nname" -> a value or a Known
-    cdef dict allowed                   # the same for what the user allows
-    cdef set callables                  # ids of those that this pickle has named
-    cdef dict builders                  # type -> callable(machine, instance, state)
-    cdef object persist                 # callable(machine, id) -> value, or None
-    cdef readonly dict unknown          # name -> where it is first named
-    cdef readonly bint tolerant         # whether unknown names are no error
-    cdef dict hashes                    # id of a large container -> hash -> how many keys have it
-    cdef object quick(self, Known known, tuple args)
-    cdef object persistent(self, object id)
-    cdef object value_of(self, Marker marker)
-    cdef object call(self, object function, object args, bint new)
-    cdef int put(self, object mapping, object key, object value) except -1
-    cdef int check_key(self, object key) except -1
-    cdef int crowd(self, object container, object key) except -1
-    cdef object named(self, bytes key)
-    cdef object global_(self)
-    cdef object stack_global(self)
-    cdef object plain(self, object value)
-    cdef object guarded(self, str name, object function, tuple args, dict kwargs=*)
-    cdef object with_keywords(self)
-    cdef int build(self) except -1
-    cdef int attributes(self, object mapping, object state) except -1
+cdef class Machine(Calls):
+    cdef PyObject* maker                # what `record` is for, or NULL
+
+    cdef int again(self) except -1
+    cdef bint record(self) except -1
     cdef int items(self, Py_ssize_t height) except -1
     cdef int appends(self, Py_ssize_t height) except -1
     cdef int add_items(self, Py_ssize_t height) except -1

@@ -7,14 +7,12 @@ larger than the pickle, copies are charged, keys are such that hashing and compa
 result is neither cyclic nor nested beyond `MAX_DEPTH` nor exponentially large when walked (`_values.pyx`).
 """
 from collections import Counter, OrderedDict, defaultdict
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
+
 from cpython.list cimport PyList_Append
-from cpython.object cimport PyObject
-from libc.string cimport memchr
-from metatensor.checkpoint._stack cimport Stack, byte, charge, push, recall, remember, word
-from metatensor.checkpoint._values cimport Empty, Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
-from metatensor.checkpoint._stack import MAX_DIGITS, Truncated
+from metatensor.checkpoint._calls cimport Calls
+from metatensor.checkpoint._stack cimport byte, charge, push, recall, remember, word
+from metatensor.checkpoint._values cimport Inert, Known, describe, replaced, survey
+from metatensor.checkpoint._stack import MAX_DIGITS, Again
 from metatensor.checkpoint.errors import CheckpointError
 
 cdef extern from "Python.h":
@@ -25,28 +23,13 @@ ALLOWANCE = 64 << 20
 """Bytes that objects of a pickle may take, whatever its size."""
 PER_BYTE = 256
 """Bytes that they may take beyond it for each byte of the pickle. Opcodes proper need less than that."""
-MAX_NAMES = 1000
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
 cdef type DEFAULTDICT = defaultdict
 
 
-def _set_state(instance, state):
-    """What BUILD does to an instance of a class that the user allows."""
-    if hasattr(instance, "__setstate__"):
-        instance.__setstate__(state)
-        return
-    slots = None
-    if type(state) is tuple and len(state) == 2:
-        state, slots = state
-    if state:
-        instance.__dict__.update(state)
-    for name, value in (slots or {}).items():
-        setattr(instance, name, value)
-
-
-cdef class Machine(Stack):
+cdef class Machine(Calls):
     """Runs pickles of one file.
 
     Args:
@@ -58,19 +41,6 @@ cdef class Machine(Stack):
         tolerant: keep `Inert` placeholders in the result rather than raise.
         source: free for handlers.
     """
-
-    def __init__(self, str file, dict table, dict allowed=None, dict builders=None, persist=None, bint tolerant=False, source=None):
-        self.file = file
-        self.table = table
-        self.allowed = allowed or {}
-        self.builders = dict(builders or ())
-        self.persist = persist
-        self.tolerant = tolerant
-        self.source = source
-        self.callables = set()
-        self.unknown = {}
-        self.hashes = {}
-        self.limit = ALLOWANCE
 
     def load(self, data, long long base=0, long long paid=-1):
         """The value of the pickle that ``data`` (bytes) begins with, and how many bytes of it that took.
@@ -91,7 +61,11 @@ cdef class Machine(Stack):
         self.limit = ALLOWANCE if paid < 0 else ALLOWANCE + PER_BYTE * paid
         cdef bint collecting = PyGC_Disable()   # what is made here is no garbage, and nothing in it a cycle
         try:
-            value = self.run()
+            try:
+                value = self.run()
+            except Again:
+                self.again()
+                value = self.run()
             self.clear()            # what is shared shows in its references
             found = survey(value, &steps)
             if type(found) is str:
@@ -114,243 +88,27 @@ cdef class Machine(Stack):
             raise self.unknown_names()
         return value, self.at
 
-    # For handlers -------------------------------------------------------------
-
-    def charge(self, nbytes):
-        """Count ``nbytes`` (about) that a handler is going to allocate. `CheckpointError` beyond the limit."""
-        self.spend(nbytes)
-
-    def error(self, str reason):
-        """A `CheckpointError` that names the place in the pickle."""
-        return self.wrong(reason)
-
-    def set_item(self, mapping, key, value):
-        """``mapping[key] = value`` with the checks of keys."""
-        self.put(mapping, key, value)
-
-    def meaning(self, Marker marker not None):
-        """What a marker among the values of a result stands for."""
-        return self.value_of(marker)
-
-    def add_builder(self, cls, builder):
-        """Let BUILD of instances of ``cls`` be ``builder(machine, instance, state)``."""
-        self.builders[cls] = builder
-
-    def may_call(self, value):
-        """Whether a value is something that the user allows and this pickle has named."""
-        return <size_t><PyObject*>value in self.callables
-
-    def name_of(self, str module, str name):
-        """What a name that is not in the table stands for, for subclasses; None where it is not known."""
-        return None
-
-    def apply(self, function, args):
-        """What REDUCE makes of a function that was named and its arguments."""
-        return self.call(function, args, False)
-
-    def unknown_names(self):
-        """The error that lists the names that are not known."""
-        cdef list names = list(self.unknown)
-        cdef str text = ", ".join(names[:20])
-        if len(names) > 20:
-            text += f" and {len(names) - 20} more"
-        where = self.base + self.unknown[names[0]]
-        return CheckpointError(
-            self.file,
-            f"at byte {where:,}: it names {text}, which tensors do not need. Nothing of it was run. If you know "
-            f"{'it' if len(names) == 1 else 'them'} and trust the file: metatensor.serialization.add_safe_globals([...])")
-
-    # What subclasses change ---------------------------------------------------
-
-    cdef object quick(self, Known known, tuple args):
-        """A call of a `Known` with a code."""
-        return known.call(self, args)
-
-    cdef object persistent(self, object id):
-        """What a persistent id stands for."""
-        if self.persist is None:
-            raise self.wrong(f"a persistent id, {describe(id)}, where none can be")
-        return self.persist(self, id)
-
-    cdef object value_of(self, Marker marker):
-        """What a marker means that is a value of the result."""
-        if isinstance(marker, Inert):
-            return marker
-        if isinstance(marker, Empty):
-            return self.call((<Empty>marker).known, (), False)
-        if isinstance(marker, Known) and isinstance((<Known>marker).value, type):
-            return (<Known>marker).value
-        raise self.wrong(f"{describe(marker)} is among its values, where it means nothing")
-
-    # Names and calls ----------------------------------------------------------
-
-    cdef object named(self, bytes key):
-        """What a name, ``b"module\\nname"``, stands for."""
-        cdef PyObject* found = PyDict_GetItem(self.table, key)
-        if found != NULL:
-            return <object>found
-        found = PyDict_GetItem(self.allowed, key)
-        if found != NULL:
-            self.callables.add(<size_t>found)
-            return <object>found
-        name = key.decode("utf-8", "replace")
-        value = self.name_of(*name.split("\n"))
-        if value is not None:
-            return value
-        name = name.replace("\n", ".")
-        name = name if len(name) <= 200 and name.isprintable() else ascii(name[:200])
-        if name not in self.unknown:
-            if len(self.unknown) >= MAX_NAMES:
-                raise self.wrong(f"it names more than {MAX_NAMES:,} things that tensors do not need")
-            self.unknown[name] = self.here
-        self.spend(200)
-        return Inert(name)
-
-    cdef object global_(self):
-        """GLOBAL and INST: two lines."""
-        cdef Py_ssize_t start = self.at
-        cdef const unsigned char* here = self.data + start
-        cdef const unsigned char* first = <const unsigned char*>memchr(here, 10, self.end - start)
-        cdef const unsigned char* second = NULL
-        if first != NULL:
-            second = <const unsigned char*>memchr(first + 1, 10, self.end - (first + 1 - self.data))
-        if second == NULL or second - here > 4096:
-            if self.end - start > 4096:
-                raise self.wrong("a name of more than 4,096 bytes")
-            raise self.truncated("a name")
-        self.at = second + 1 - self.data
-        return self.named(PyBytes_FromStringAndSize(<const char*>here, second - here))
-
-    cdef object stack_global(self):
-        name = self.pop()
-        module = self.pop()
-        if type(name) is not str or type(module) is not str:
-            raise self.wrong(f"STACK_GLOBAL takes two texts, got {describe(module)} and {describe(name)}")
-        if len(name) + len(module) > 4096 or "\n" in name or "\n" in module:
-            raise self.wrong(f"STACK_GLOBAL with names that cannot be: {describe(module)} and {describe(name)}")
-        return self.named(f"{module}\n{name}".encode("utf-8", "surrogatepass"))
-
-    cdef object call(self, object function, object args, bint new):
-        """What a call (``new``: of a class, by NEWOBJ) of what was named comes to; ``args`` must be a tuple."""
-        cdef Known known
-        cdef str opcode = "NEWOBJ" if new else "REDUCE"
-        if type(function) is Known:
-            known = <Known>function
-            if known.call is None or (new and not known.new):
-                raise self.wrong(f"{opcode} of {known.name}, which a checkpoint may name but not call so")
-            if type(args) is not tuple:
-                raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
-            if known.code:
-                return self.quick(known, <tuple>args)
-            return self.guarded(known.name, known.call, (self, args))
-        if type(function) is Inert:
-            return function
-        if not self.callables or <size_t><PyObject*>function not in self.callables:
-            raise self.wrong(f"{opcode} of {describe(function)}, which is nothing to call")
-        if type(args) is not tuple:
-            raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
-        name = getattr(function, "__qualname__", "a callable")
-        args = self.plain(args)
-        if not new:
-            return self.guarded(name, function, args)
-        if not isinstance(function, type):
-            raise self.wrong(f"{opcode} of {name}, which is not a class")
-        return self.guarded(name, function.__new__, (function, *args))
-
-    cdef object plain(self, object value):
-        """The value without markers, for what the user allows; what it takes to walk it is charged."""
-        cdef double steps = 0
-        found = survey(value, &steps)
-        self.spend(16 * <long long>steps)
-        if type(found) is str:
-            raise self.wrong(f"an argument has {found}")
-        return replaced(value, self.meaning, {}) if found else value
-
-    cdef object guarded(self, str name, object function, tuple args, dict kwargs=None):
-        """A call whose errors become ours, with the place."""
-        self.spend(256)
-        try:
-            return function(*args, **kwargs) if kwargs else function(*args)
-        except (CheckpointError, MemoryError, OSError):
-            raise
-        except Exception as error:
-            what = " ".join(str(error).split())
-            raise self.wrong(f"{name}: {type(error).__name__}: {what[:200]}") from error
-
-    cdef object with_keywords(self):
-        """NEWOBJ_EX: only for classes that the user allows."""
-        kwargs = self.pop()
-        args = self.pop()
-        cls = self.pop()
-        if type(cls) is Inert:
-            return cls
-        if type(kwargs) is not dict or any(type(key) is not str for key in kwargs):
-            raise self.wrong(f"NEWOBJ_EX takes a dict of keywords, got {describe(kwargs)}")
-        if not kwargs:
-            return self.call(cls, args, True)
-        if not self.callables or <size_t><PyObject*>cls not in self.callables or not isinstance(cls, type):
-            raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not make so")
-        if type(args) is not tuple:
-            raise self.wrong(f"NEWOBJ_EX takes a tuple of arguments, got {describe(args)}")
-        return self.guarded(cls.__qualname__, cls.__new__, (cls, *self.plain(args)), self.plain(kwargs))
-
-    cdef int build(self) except -1:
-        state = self.pop()
-        instance = self.peek()
-        cls = type(instance)
-        if cls is Inert:
-            return 0
-        if cls is ODICT or cls is COUNTER or cls is DEFAULTDICT:
-            self.attributes(instance, state)
-        elif cls in self.builders:
-            self.guarded(cls.__name__, self.builders[cls], (self, instance, state))
-        elif <size_t><PyObject*>cls in self.callables:
-            self.guarded(cls.__qualname__, _set_state, (instance, self.plain(state)))
-        else:
-            raise self.wrong(f"BUILD of {describe(instance)}, which has no state to set")
+    cdef int again(self) except -1:
+        """Begin anew, with all opcodes one by one."""
+        self.clear()
+        self.reset()
+        self.at = self.here = 0
+        self.spent = 0
+        self.skipped = False
+        self.maker = NULL
+        self.unknown.clear()
+        self.callables.clear()
+        self.hashes.clear()
         return 0
 
-    cdef int attributes(self, object mapping, object state) except -1:
-        """Instance attributes of a mapping (an OrderedDict's ``_metadata``), none that would hide its own."""
-        cls = type(mapping)
-        if type(state) is not dict:
-            raise self.wrong(f"the state of {describe(mapping)} must be a dict, got {describe(state)}")
-        for key in state:
-            if type(key) is not str or hasattr(cls, key) or key.startswith("__"):
-                raise self.wrong(f"{describe(key)} cannot be an attribute of {describe(mapping)}")
-        self.spend(64 * len(state))
-        mapping.__dict__.update(state)
-        return 0
+    cdef bint record(self) except -1:
+        """Do at once what many opcodes say that make one object, where ``maker`` is on the stack; whether it was done."""
+        return False
+
+    def reset(self):
+        """Forget what a run has made that is to be done again."""
 
     # Containers ---------------------------------------------------------------
-
-    cdef int check_key(self, object key) except -1:
-        problem = key_problem(key)
-        if problem is not None:
-            raise self.wrong(f"{describe(key)} as a key: {problem}")
-        return 0
-
-    cdef int crowd(self, object container, object key) except -1:
-        """Count keys of one hash in large containers: they could be chosen to make each other slow."""
-        if len(container) < 1024:
-            return 0
-        counts = self.hashes.setdefault(id(container), {})
-        value = hash(key)
-        counts[value] = counts.get(value, 0) + 1
-        self.spend(100)
-        if counts[value] > 256:
-            raise self.wrong("more than 256 keys with one and the same hash")
-        return 0
-
-    cdef int put(self, object mapping, object key, object value) except -1:
-        if not is_plain_key(key):
-            self.check_key(key)
-            self.crowd(mapping, key)
-        charge(self, 64)
-        if type(mapping) is dict:
-            return PyDict_SetItem(mapping, key, value)
-        mapping[key] = value
-        return 0
 
     cdef int items(self, Py_ssize_t height) except -1:
         """SETITEMS: what is above a height, into the mapping below it."""
@@ -387,7 +145,6 @@ cdef class Machine(Stack):
 
     cdef int add_items(self, Py_ssize_t height) except -1:
         cdef object target
-        cdef Py_ssize_t i
         if height <= self.fence:
             raise self.wrong("stack underflow: an opcode takes more than there is")
         target = <object>self.stack[height - 1]
@@ -411,8 +168,7 @@ cdef class Machine(Stack):
     cdef object run(self):
         """Run to STOP, and give the value that is left."""
         cdef unsigned char op
-        cdef Py_ssize_t height
-        cdef object a, b, c
+        cdef object a, b
         cdef unsigned long long n
         while True:
             self.here = self.at
@@ -432,6 +188,8 @@ cdef class Machine(Stack):
             elif op == 0x94:                            # MEMOIZE
                 remember(self, self.memo_next)
             elif op == b'(':                            # MARK
+                if self.maker != NULL and self.top > self.fence and self.stack[self.top - 1] == self.maker and self.record():
+                    continue
                 self.mark()
             elif op == b'X':                            # BINUNICODE
                 push(self, self.text(word(self)))

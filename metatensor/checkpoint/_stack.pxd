@@ -23,10 +23,10 @@ cdef class Stack:
     cdef PyObject** memo
     cdef Py_ssize_t memo_room
     cdef Py_ssize_t memo_next           # for MEMOIZE: how many there are
+    cdef bint skipped                   # whether something was not put into the memo, on purpose
     cdef Py_ssize_t* marks
     cdef Py_ssize_t n_marks
     cdef Py_ssize_t mark_room
-
 
     cdef void clear(self) noexcept
     cdef object wrong(self, str reason)

@@ -18,6 +18,10 @@ MAX_DIGITS = 1000
 """How many bytes the line of a number may have."""
 
 
+class Again(Exception):
+    """The pickle asks for what was thought to be of no use: it is to be run again, with nothing left out."""
+
+
 class Truncated(CheckpointError):
     """A pickle that goes on beyond the bytes at hand."""
 
@@ -168,6 +172,8 @@ cdef class Stack:
 
     cdef int recall(self, Py_ssize_t index) except -1:
         if index < 0 or index >= self.memo_room or self.memo[index] == NULL:
+            if self.skipped:
+                raise Again
             raise self.wrong(f"memo index {index:,} was never set")
         return self.push(<object>self.memo[index])
 

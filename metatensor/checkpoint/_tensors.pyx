@@ -1,14 +1,16 @@
 """The pickle machine of PyTorch's files: storages by key, and tensors over them, made without Python in between."""
 from collections import OrderedDict
 
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport Layout, add_dims, extent, mul_dims
-from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.storage cimport new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, set_requires_grad
-from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, dim_t
 from metatensor.checkpoint._pickle cimport Machine
-from metatensor.checkpoint._stack cimport charge
+from metatensor.checkpoint._stack cimport charge, remember
 from metatensor.checkpoint._values cimport Inert, Known, Marker, describe
 from metatensor.checkpoint._zip cimport Directory
 
@@ -18,9 +20,51 @@ cdef extern from "Python.h":
 # What `quick` knows calls by: the argument ``code`` of `Known`.
 TENSOR, TENSOR_V2, TENSOR_V3, PARAMETER, ORDERED = 1, 2, 3, 4, 5
 
+cdef enum:
+    HOOKS = 5                           # ORDERED, for C
+
 cdef type ODICT = OrderedDict
 cdef object make_subclass = Tensor._make_subclass
 cdef object parameter_class = None
+
+
+cdef inline int expect(Reader* r, unsigned char op) noexcept:
+    if r.ok and r.p < r.end and r.p[0] == op:
+        r.p += 1
+    else:
+        r.ok = False
+    return 0
+
+
+cdef inline long long read_int(Reader* r) noexcept:
+    """BININT1, BININT2 or BININT."""
+    cdef const unsigned char* p = r.p
+    cdef Py_ssize_t left = r.end - p
+    if r.ok and left >= 2 and p[0] == b'K':
+        r.p += 2
+        return p[1]
+    if r.ok and left >= 3 and p[0] == b'M':
+        r.p += 3
+        return p[1] | p[2] << 8
+    if r.ok and left >= 5 and p[0] == b'J':
+        r.p += 5
+        return <int>(p[1] | p[2] << 8 | p[3] << 16 | <unsigned int>p[4] << 24)
+    r.ok = False
+    return 0
+
+
+cdef inline Py_ssize_t read_index(Reader* r, unsigned char short_, unsigned char long_) noexcept:
+    """A memo opcode with one byte or four."""
+    cdef const unsigned char* p = r.p
+    cdef Py_ssize_t left = r.end - p
+    if r.ok and left >= 2 and p[0] == short_:
+        r.p += 2
+        return p[1]
+    if r.ok and left >= 5 and p[0] == long_:
+        r.p += 5
+        return p[1] | p[2] << 8 | p[3] << 16 | <Py_ssize_t>p[4] << 24
+    r.ok = False
+    return 0
 
 
 cdef class StorageType(Marker):
@@ -57,6 +101,8 @@ cdef class TensorMachine(Machine):
         self.storages = {}
         self.views = {}
         self.fillings = []
+        maker = table.get(b"torch._utils\n_rebuild_tensor_v2")
+        self.maker = NULL if maker is None else <PyObject*>maker     # the table keeps it
 
     def device_of(self, str location not None):
         """The device for what was saved at ``location``."""
@@ -106,14 +152,144 @@ cdef class TensorMachine(Machine):
                 raise self.wrong(f"{known.name}: {error}") from None
         raise self.wrong(f"{known.name} does not take {n} arguments")
 
+    cdef bint record(self) except -1:
+        """The whole call that makes a tensor at once, if what follows is as torch.save writes it; else nothing is taken.
+
+        It stands after the name of the function and a mark. The strings and tuples in it are not put into the memo,
+        for nobody refers to them; `Stack.recall` of one runs the pickle again without this.
+        """
+        cdef Reader r
+        cdef Layout lay
+        cdef StorageRef ref
+        cdef StorageType kind
+        cdef str key, location
+        cdef long long numel
+        cdef const unsigned char* text = NULL
+        cdef const unsigned char* put = NULL
+        cdef Py_ssize_t length = 0
+        cdef object item
+        cdef bint grad
+        r.p, r.end, r.ok = self.data + self.at, self.data + self.end, True
+        if self.persist is not None or self.end - self.at < 32 or r.p[0] != b'(':
+            return False
+        r.p += 1
+        item = self.remembered(&r)
+        if not r.ok or type(item) is not str or item != "storage":
+            return False
+        item = self.remembered(&r)
+        if not r.ok or type(item) is not StorageType:
+            return False
+        kind = <StorageType>item
+        key = None
+        if r.end - r.p >= 5 and r.p[0] == b'X':
+            length = r.p[1] | r.p[2] << 8 | r.p[3] << 16 | <Py_ssize_t>r.p[4] << 24
+            text = r.p + 5
+            if length > 1000 or length > r.end - text:
+                return False
+            r.p = text + length
+            put = r.p
+            self.forgotten(&r)
+        else:
+            item = self.remembered(&r)
+            if not r.ok or type(item) is not str or len(item) > 1000:
+                return False
+            key = <str>item
+        item = self.remembered(&r)
+        if not r.ok or type(item) is not str or len(item) > 100:
+            return False
+        location = <str>item
+        numel = read_int(&r)
+        expect(&r, b't')
+        self.forgotten(&r)
+        expect(&r, b'Q')
+        lay.offset = read_int(&r)
+        lay.ndim = self.read_ints(&r, lay.sizes)
+        if self.read_ints(&r, lay.strides) != lay.ndim or not r.ok or r.p == r.end or (r.p[0] != 0x88 and r.p[0] != 0x89):
+            return False
+        grad = r.p[0] == 0x88
+        r.p += 1
+        item = self.remembered(&r)
+        if not r.ok or type(item) is not Known or (<Known>item).code != HOOKS:
+            return False
+        expect(&r, b')')
+        expect(&r, b'R')
+        self.forgotten(&r)
+        expect(&r, b't')
+        self.forgotten(&r)
+        expect(&r, b'R')
+        if not r.ok or numel < 0 or lay.offset < 0 or kind.dtype is None:
+            return False
+        if key is None:
+            try:
+                key = PyUnicode_DecodeUTF8(<const char*>text, length, NULL)
+            except UnicodeDecodeError:
+                return False
+            charge(self, 64 + 4 * length)
+            self.push(key)              # of another tensor's storage too, where the two share it
+            r.p, text = put, r.p
+            remember(self, read_index(&r, b'q', b'r'))
+            r.p = text
+            self.pop()
+        ref = self.storage(kind, key, location, numel)
+        made = self.placed(ref, kind.dtype, &lay, grad)
+        self.pop()                      # the function
+        self.at = r.p - self.data
+        self.skipped = True
+        self.push(made)
+        return True
+
+    cdef object remembered(self, Reader* r):
+        """What the next opcode takes from the memo; ``ok`` is off where it is another one."""
+        cdef Py_ssize_t index = read_index(r, b'h', b'j')
+        if r.ok and index < self.memo_room and self.memo[index] != NULL:
+            return <object>self.memo[index]
+        r.ok = False
+        return None
+
+    cdef int forgotten(self, Reader* r) except -1:
+        """Take the next opcode, which puts what nobody asks for into the memo, at a place that is free."""
+        cdef Py_ssize_t index = read_index(r, b'q', b'r')
+        if r.ok and (index > self.end or (index < self.memo_room and self.memo[index] != NULL)):
+            r.ok = False
+        return 0
+
+    cdef int read_ints(self, Reader* r, dim_t* into) except -1:
+        """Take a tuple of few small integers, and give how many there are."""
+        cdef int n = 0
+        cdef bint marked = r.p < r.end and r.p[0] == b'('
+        if r.p < r.end and r.p[0] == b')':
+            r.p += 1
+            return 0
+        if marked:
+            r.p += 1
+        while r.ok and r.p < r.end and n < 16 and (r.p[0] == b'K' or r.p[0] == b'M' or r.p[0] == b'J'):
+            into[n] = read_int(r)
+            if into[n] < 0:
+                r.ok = False
+            n += 1
+        if marked:
+            expect(r, b't')
+        elif 1 <= n <= 3:
+            expect(r, <unsigned char>(0x84 + n))
+        else:
+            r.ok = False
+        self.forgotten(r)
+        return n
+
+    def reset(self):
+        """Forget what a run has made that is to be done again."""
+        self.storages.clear()
+        self.views.clear()
+        self.fillings.clear()
+        if self.directory is not None:
+            self.directory.forget()
+
     cdef Tensor tensor(self, object storage, DType dtype, object offset, object sizes, object strides, object grad):
         """A tensor over a storage, which it must not exceed."""
         cdef Layout lay
         cdef StorageRef ref
-        cdef Tensor made
         cdef Py_ssize_t n, i
         cdef int over = 0, more = 0
-        cdef dim_t start, need
         if type(storage) is not StorageRef:
             raise self.wrong(f"a tensor over {describe(storage)}, which is no storage")
         ref = <StorageRef>storage
@@ -141,7 +317,13 @@ cdef class TensorMachine(Machine):
         lay.offset = as_long_long(offset, &over)
         if over or lay.offset < 0:
             raise self.wrong(f"the storage offset {describe(offset)} is negative or beyond 63 bits")
-        charge(self, 320 + 16 * n)
+        return self.placed(ref, dtype, &lay, grad)
+
+    cdef Tensor placed(self, StorageRef ref, DType dtype, Layout* lay, bint grad):
+        """A tensor of a layout without negative numbers over a storage, which it must not exceed."""
+        cdef Tensor made
+        cdef dim_t start, need
+        charge(self, 320 + 16 * lay.ndim)
         try:
             if ref.begin % dtype.itemsize:
                 raise RuntimeError(f"the storage begins at byte {ref.begin}, between two elements of {dtype.name}")
@@ -151,7 +333,8 @@ cdef class TensorMachine(Machine):
             start = add_dims(lay.offset, ref.begin // dtype.itemsize)
             mul_dims(start, dtype.itemsize)
             if need > ref.nbytes:
-                raise self.wrong(f"a tensor of size {list(sizes)[:9]}, stride {list(strides)[:9]} and offset {lay.offset} needs "
+                raise self.wrong(f"a tensor of size {[lay.sizes[i] for i in range(min(lay.ndim, 9))]}, "
+                                 f"stride {[lay.strides[i] for i in range(min(lay.ndim, 9))]} and offset {lay.offset} needs "
                                  f"{need:,} bytes, its storage {ref.key[:40]!r} has {ref.nbytes:,}")
             made = over_storage(ref.storage, dtype, lay.ndim, lay.sizes, lay.strides, start)
             if grad:
@@ -175,9 +358,7 @@ cdef class TensorMachine(Machine):
 
     cdef object persistent(self, object id):
         cdef StorageRef ref
-        cdef DType dtype
-        cdef Py_ssize_t found
-        cdef long long nbytes, numel
+        cdef long long numel
         cdef int over = 0
         if self.persist is not None:
             return self.persist(self, id)
@@ -192,10 +373,22 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"{describe(kind)} is no class of storages")
         if type(key) is not str or type(location) is not str or type(size) is not int or len(key) > 1000 or len(location) > 100:
             raise self.wrong(f"a storage with key {describe(key)}, location {describe(location)} and size {describe(size)}")
-        dtype = (<StorageType>kind).dtype
         numel = as_long_long(size, &over)
-        if over or numel < 0 or numel > (1 << 62) // (1 if dtype is None else dtype.itemsize):
+        if over:
             raise self.wrong(f"a storage of {describe(size)} elements")
+        ref = self.storage(<StorageType>kind, key, location, numel)
+        if len(<tuple>id) == 6 and (<tuple>id)[5] is not None:
+            return self.view(ref, (<tuple>id)[5])
+        return ref
+
+    cdef StorageRef storage(self, StorageType kind, str key, str location, long long numel):
+        """The storage of a key, made when it is first met."""
+        cdef StorageRef ref
+        cdef DType dtype = kind.dtype
+        cdef Py_ssize_t found
+        cdef long long nbytes
+        if numel < 0 or numel > (<long long>1 << 62) // (1 if dtype is None else dtype.itemsize):
+            raise self.wrong(f"a storage of {numel:,} elements")
         nbytes = numel * (1 if dtype is None else dtype.itemsize)
         found = -1
         if self.directory is not None:
@@ -224,8 +417,6 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"storage {key[:40]!r} is {nbytes:,} bytes here, and was {ref.nbytes:,} before, or has another dtype")
         elif ref.dtype is not dtype:
             ref = self.typed(ref, dtype)
-        if len(<tuple>id) == 6 and (<tuple>id)[5] is not None:
-            return self.view(ref, (<tuple>id)[5])
         return ref
 
     cdef StorageRef typed(self, StorageRef whole, DType dtype):
@@ -239,7 +430,6 @@ cdef class TensorMachine(Machine):
 
     cdef StorageRef view(self, StorageRef whole, object view):
         """Part of a storage, as files of the older format have it: (key, offset, size) in elements."""
-        cdef StorageRef ref
         cdef long long item = 1 if whole.dtype is None else whole.dtype.itemsize
         if type(view) is not tuple or len(<tuple>view) != 3 or type((<tuple>view)[0]) is not str:
             raise self.wrong(f"a view of a storage must be (key, offset, size), got {describe(view)}")

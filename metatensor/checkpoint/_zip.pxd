@@ -24,6 +24,7 @@ cdef class Directory:
     cdef object wrong(self, long long at, str reason)
     cdef Py_ssize_t find(self, str name) except -2
     cdef Py_ssize_t find_next(self, str prefix, str key) except -2
+    cdef void forget(self) noexcept
     cdef Py_ssize_t find_end(self, bytes tail) except -2
     cdef int read_end(self, bytes tail, long long base, Py_ssize_t at, long long* count, long long* size, long long* start) except -1
     cdef int fill(self, bytes data, long long start, long long count, long long size) except -1

@@ -121,6 +121,13 @@ cdef class Directory:
         self.hint += 1
         return self.hint - 1
 
+    cdef void forget(self) noexcept:
+        """Let `find_next` begin again."""
+        cdef Py_ssize_t i
+        self.hint = 0
+        for i in range(self.count):
+            self.entries[i].taken = False
+
     # Reading the directory ----------------------------------------------------
 
     cdef Py_ssize_t find_end(self, bytes tail) except -2:
@@ -204,7 +211,8 @@ cdef class Directory:
             if e.method:
                 inflated += e.size
                 if inflated > ALLOWANCE + RATIO * self.source.size:
-                    raise self.wrong(start + at, f"compressed members claim {inflated:,} bytes: a file of {self.source.size:,} has no such content")
+                    raise self.wrong(
+                        start + at, f"compressed members claim {inflated:,} bytes: a file of {self.source.size:,} has no such content")
             ordered = ordered and e.header >= before
             before = e.header
             at += 46 + n + <Py_ssize_t>number(p + at + 30, 2) + <Py_ssize_t>number(p + at + 32, 2)
@@ -315,7 +323,7 @@ cdef class Directory:
         return begin, e.packed
 
     def read(self, str name not None, long long most=1 << 62, bint check=True):
-        """A member's content, of at most ``most`` bytes, inflated and checked against its checksum."""
+        """A member's content, of at most ``most`` bytes, inflated and checked against its checksum where it has one."""
         cdef Entry* e
         found = self.index.get(name)
         if found is None:
@@ -327,7 +335,7 @@ cdef class Directory:
         data = self.source.read(begin, packed, f"{name[:100]!r}")
         if e.method:
             data = self.inflated(name, data, e.size)
-        if check and zlib.crc32(data) != e.crc:
+        if check and e.crc and zlib.crc32(data) != e.crc:
             raise self.wrong(begin, f"the content of {name[:100]!r} does not have its checksum: it is damaged")
         return data
 
@@ -339,5 +347,6 @@ cdef class Directory:
         except zlib.error as error:
             raise CheckpointError(self.file, f"{name[:100]!r} cannot be decompressed: {error}") from None
         if len(content) != size or not engine.eof:
-            raise CheckpointError(self.file, f"{name[:100]!r} claims {size:,} bytes, decompressed it has {'more' if len(content) > size else 'fewer'}")
+            more = "more" if len(content) > size else "fewer"
+            raise CheckpointError(self.file, f"{name[:100]!r} claims {size:,} bytes, decompressed it has {more}")
         return content

@@ -35,7 +35,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     with Staged(*os.path.split(path)) as staged:
         yield staged.file
         if before is not None:
-            with suppress(OSError):  # somebody else's file: the new one is ours, with our rights
+            with suppress(OSError, AttributeError):  # somebody else's file: the new one is ours, with our rights
                 os.fchmod(staged.file.fileno(), stat.S_IMODE(before.st_mode))
         staged.sync()
         staged.replace(path)

@@ -24,7 +24,11 @@ HEAD = 512
 
 
 class Format(Protocol):
-    """What a checkpoint format provides."""
+    """What a checkpoint format provides.
+
+    It may also have ``fetch(file, name, checkpoint, tensor)``: the bytes of one tensor, from its first to its last element in
+    memory, in this machine's byte order. `load_into` and `convert` ask for it where `TensorInfo.offset` is -1.
+    """
 
     name: str
     """What messages call it."""

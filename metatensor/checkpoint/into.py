@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import metatensor as mt
-from metatensor.checkpoint.model import TensorInfo
 from metatensor.checkpoint.opening import Opened, path_of
+from metatensor.checkpoint.planning import Part, Plan, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
 from metatensor.nn._parameter import without_grad
 from metatensor.nn._state_dict import _IncompatibleKeys
-from metatensor.nn.parameter import is_lazy
 
-__all__ = ["Plan", "load_into", "plan_for"]
+__all__ = ["load_into"]
 
-_unfinished: WeakKeyDictionary[Any, tuple[Any, set[str]]] = WeakKeyDictionary()
-"""What an interrupted call has loaded already: by model the checkpoint, and the names."""
+_unfinished: WeakKeyDictionary[Any, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
+"""What an interrupted call has loaded already: by model the checkpoint, and names with the memory they were loaded into."""
 
 
 def load_into(
@@ -67,199 +66,40 @@ def load_into(
         names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
         plan = Plan(model, source.checkpoint.tensors, names, device, dtype, shard)
         keys = plan.keys(strict)
-        done = _resume(model, resolved)
-        units = [unit for unit in plan.units if not done.issuperset(part.name for part in unit)]
+        done = _resume(model, resolved, prefix)
+        units = [unit for unit in plan.units if not all(_is_done(part, done) for part in unit)]
         total = sum(part.nbytes for unit in units for part in unit)
         with progress_for(progress, total) as shown:
             for unit in units:
                 _load_unit(unit, source, shown)
-                done.update(part.name for part in unit)
+                done.update((part.name, _mark(part.tensor)) for part in unit)
     _unfinished.pop(model, None)
     _warn_of_meta(model)
     return keys
 
 
-def plan_for(model: Any, tensors: Mapping[str, TensorInfo], prefix: str = "") -> Plan:
-    """What of a checkpoint would go where in a model, and what does not fit: `load_into` without the loading."""
-    return Plan(model, tensors, {name[len(prefix) :]: name for name in tensors if name.startswith(prefix)})
-
-
-def _resume(model: Any, path: str) -> set[str]:
-    """The names that an interrupted call has loaded from the same file; the set to note more in."""
+def _resume(model: Any, path: str, prefix: str) -> dict[str, Any]:
+    """What an interrupted call has loaded from the same file; the dict to note more in."""
     state = os.stat(path)
-    identity = (os.path.realpath(path), state.st_size, state.st_mtime_ns)
-    before, done = _unfinished.get(model, (None, set()))
+    identity = (os.path.realpath(path), state.st_size, state.st_mtime_ns, prefix)
+    before, done = _unfinished.get(model, (None, {}))
     if before != identity:
-        done = set()
+        done = {}
     _unfinished[model] = identity, done
     return done
 
 
-class _Part(NamedTuple):
-    """A tensor of the model and what is read into it."""
-
-    name: str
-    """The model's."""
-    key: str
-    """The checkpoint's."""
-    tensor: Any
-    info: TensorInfo
-    slices: tuple[tuple[int, int], ...] | None
-    """The range of each dimension that is taken, or None for all."""
-    device: Any
-    dtype: Any
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes to read."""
-        if self.slices is None or not self.slices or not self.info.shape[0]:
-            return self.info.nbytes
-        first, last = self.slices[0]
-        return self.info.nbytes // self.info.shape[0] * (last - first)
+def _mark(tensor: Any) -> tuple[int, int, Any]:
+    """What changes when the memory of a tensor is written or replaced."""
+    return tensor.untyped_storage()._cdata, tensor._version, tensor.dtype
 
 
-class Plan:
-    """What goes where, and all that does not fit, found without reading data."""
-
-    def __init__(self, model: Any, infos: Mapping[str, TensorInfo], names: Mapping[str, str],
-                 device: Any = None, dtype: Any = None, shard: Any = None) -> None:  # fmt: skip
-        self.model = model
-        self.infos = infos
-        self.names = names
-        self.device = device
-        self.dtype = dtype
-        self.shard = shard
-        self.errors: list[str] = []
-        self.missing: list[str] = []
-        self.units: list[list[_Part]] = []
-        places: dict[int, list[str]] = {}
-        tensors: dict[int, Any] = {}
-        for name, tensor in _state(model):
-            places.setdefault(id(tensor), []).append(name)
-            tensors[id(tensor)] = tensor
-        self.known = {name for found in places.values() for name in found}
-        groups: dict[Any, list[_Part]] = {}
-        for number, found in places.items():
-            tensor = tensors[number]
-            if is_lazy(tensor):
-                self.errors.append(f"{found[0]}: its shape is not known yet; run the model once on meta.")
-                continue
-            there = [name for name in found if name in names]
-            if not there:
-                self.missing += found
-                continue
-            part = self._part(there[-1], tensor)
-            if part is not None:
-                groups.setdefault(tensor.untyped_storage(), []).append(part)
-        self.units = list(groups.values())
-        for unit in self.units:
-            if len({(part.device, part.dtype) for part in unit}) > 1:
-                both = ", ".join(part.name for part in unit[:3])
-                self.errors.append(f"{both}: they share one storage and cannot go to several devices or dtypes.")
-
-    def keys(self, strict: bool) -> _IncompatibleKeys:
-        """The names that only one side has. RuntimeError for what is an error."""
-        unexpected = self.unexpected
-        errors = list(self.errors)
-        if strict and self.missing:
-            errors.insert(0, f"Missing in the checkpoint: {_quoted(self.missing)}.")
-        if strict and unexpected:
-            errors.insert(0, f"Unexpected in the checkpoint: {_quoted(unexpected)}.")
-        if errors:
-            hint = self.hint()
-            if hint:
-                errors.append(f"The names in the checkpoint begin with {hint!r}: prefix={hint!r} leaves that out.")
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t" + "\n\t".join(errors))
-        return _IncompatibleKeys(self.missing, unexpected)
-
-    @property
-    def unexpected(self) -> list[str]:
-        """Names of the checkpoint that the model does not have."""
-        return [name for name in self.names if name not in self.known]
-
-    def hint(self) -> str:
-        """What the checkpoint's names begin with, where none fits but all would without it."""
-        if self.known & self.names.keys():
-            return ""
-        for name in self.names:
-            for known in self.known:
-                start = name[: -len(known)]
-                if name.endswith("." + known) and all(start + other in self.names for other in list(self.known)[:20]):
-                    return start
-        return ""
-
-    def _part(self, name: str, tensor: Any) -> _Part | None:
-        """What is read into a tensor; None, with an error noted, where it does not fit."""
-        key = self.names[name]
-        info = self.infos[key]
-        stored = getattr(mt, info.dtype, None)
-        if not isinstance(stored, mt.dtype):
-            self.errors.append(f"{name}: the checkpoint has {info.dtype}, which metatensor does not compute with.")
-            return None
-        if info.location == "meta":
-            self.errors.append(f"{name}: the checkpoint has no data for it: it is a skeleton, or was saved from meta.")
-            return None
-        try:
-            slices, shape = self._slices(name, info.shape)
-        except (TypeError, ValueError) as error:
-            self.errors.append(f"{name}: {error}.")
-            return None
-        wanted = tuple(tensor.shape)
-        if shape != wanted and not (wanted == () and shape == (1,)):  # very old checkpoints hold single numbers so
-            part = "the part of the checkpoint's" if slices is not None else "the checkpoint has"
-            self.errors.append(f"size mismatch for {name}: {part} shape {list(shape)}, the model has {list(wanted)}.")
-            return None
-        target = tensor.dtype
-        if self.dtype == "checkpoint":
-            target = stored
-        elif self.dtype is not None and target.is_floating_point:
-            target = self.dtype
-        return _Part(name, key, tensor, info, slices, self._device(name, tensor), target)
-
-    def _slices(self, name: str, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...] | None, tuple[int, ...]]:
-        """The ranges that the model holds of a stored tensor, and the shape they make."""
-        shard = self.shard
-        asked = shard.get(name) if isinstance(shard, Mapping) else None if shard is None else shard(name, shape)
-        if asked is None:
-            return None, shape
-        if isinstance(asked, slice):
-            asked = (asked,)
-        if not isinstance(asked, Sequence) or len(asked) > len(shape) or not all(isinstance(item, slice) for item in asked):
-            raise TypeError(f"shard must give slices, at most {len(shape)} of them, got {asked!r}")
-        ranges = []
-        for item, size in zip((*asked, *(slice(None),) * (len(shape) - len(asked))), shape):
-            begin, end, step = item.indices(size)
-            if step != 1:
-                raise ValueError(f"shard must give slices of step 1, got {item!r}")
-            ranges.append((begin, max(begin, end)))
-        return tuple(ranges), tuple(end - begin for begin, end in ranges)
-
-    def _device(self, name: str, tensor: Any) -> Any:
-        chosen = self.device
-        if isinstance(chosen, Mapping):
-            fitting = [key for key in chosen if key == "" or name == key or name.startswith(f"{key}.")]
-            if not fitting:
-                raise ValueError(f"load_into: device has no entry for {name!r}; '' stands for all others")
-            chosen = chosen[max(fitting, key=len)]
-        elif callable(chosen) and not isinstance(chosen, mt.device):
-            chosen = chosen(name)
-        if chosen is None:
-            chosen = mt.get_default_device() if tensor.is_meta else tensor.device
-        return mt.device(chosen)
+def _is_done(part: Part, done: dict[str, Any]) -> bool:
+    """Whether an earlier call has loaded a part, and nobody has touched it since."""
+    return not part.tensor.is_meta and done.get(part.name) == _mark(part.tensor)
 
 
-def _state(model: Any) -> Any:
-    """Names and tensors of what a state_dict has, the same tensor under each of its names."""
-    for path, module in model.named_modules(remove_duplicate=False):
-        start = f"{path}." if path else ""
-        temporary = module._non_persistent_buffers_set
-        for members, left_out in ((module._parameters, ()), (module._buffers, temporary)):
-            for name, tensor in members.items():
-                if tensor is not None and name not in left_out:
-                    yield start + name, tensor
-
-
-def _load_unit(unit: list[_Part], source: Opened, shown: Progress) -> None:
+def _load_unit(unit: list[Part], source: Opened, shown: Progress) -> None:
     """Load the tensors of one storage, and only then put them in place."""
     made = _made(unit)
     for part, target in zip(unit, made):
@@ -270,7 +110,7 @@ def _load_unit(unit: list[_Part], source: Opened, shown: Progress) -> None:
             part.tensor.data = target
 
 
-def _made(unit: list[_Part]) -> list[Any]:
+def _made(unit: list[Part]) -> list[Any]:
     """Tensors to load into, on the device and of the dtype asked for, over one storage as those of the model are."""
     first = unit[0]
     if all(part.tensor.device == part.device and part.tensor.dtype == part.dtype and not part.tensor.is_meta
@@ -286,7 +126,7 @@ def _made(unit: list[_Part]) -> list[Any]:
     ]
 
 
-def _fill(target: Any, part: _Part, source: Opened, shown: Progress) -> None:
+def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     """Read a part into ``target``: its bytes as they are where they can be, else by way of one tensor of its own."""
     info = part.info
     if not target.numel() or target.is_meta:
@@ -315,7 +155,7 @@ def _fill(target: Any, part: _Part, source: Opened, shown: Progress) -> None:
     target.copy_(whole.reshape(target.shape) if whole.shape != target.shape else whole)
 
 
-def _read(target: Any, part: _Part, source: Opened, shown: Progress) -> None:
+def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     """Read bytes into a dense tensor: those of the rows that are taken."""
     from metatensor._core.placing import tensor_from_storage
     from metatensor.plugins import backend
@@ -339,15 +179,11 @@ def _read(target: Any, part: _Part, source: Opened, shown: Progress) -> None:
 
 def _warn_of_meta(model: Any) -> None:
     """Warn of buffers that no checkpoint has and that therefore still have no values."""
-    persistent = {name for name, _ in _state(model)}
+    persistent = {name for name, _ in state_of(model)}
     left = [name for name, buffer in model.named_buffers() if buffer.is_meta and name not in persistent]
     if left:
         warnings.warn(
-            f"load_into: {_quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; "
+            f"load_into: {quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; "
             "they are still on meta and have to be computed",
             stacklevel=3,
         )
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)

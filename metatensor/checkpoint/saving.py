@@ -122,7 +122,7 @@ def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[st
                 write_all(file, json.dumps(index, indent=2).encode())
             for staged in shards:
                 staged.keep()
-            old = [name for name in [*old, base] if name not in names]
+            old = [name for name in [*old, *_orphans(folder, base), base] if name not in names]
     for name in old:
         with suppress(OSError):
             os.unlink(os.path.join(folder, name))
@@ -166,6 +166,13 @@ def _shard_names(folder: str, base: str, count: int) -> list[str]:
         if not any(os.path.lexists(os.path.join(folder, name)) for name in names):
             return names
         tag = f"-{secrets.token_hex(4)}"
+
+
+def _orphans(folder: str, base: str) -> list[str]:
+    """Shards that only a save that was killed can have left: the names with a tag are made here and by nobody else."""
+    stem, ending = os.path.splitext(base)
+    tagged = re.compile(re.escape(stem) + r"-[0-9a-f]{8}-\d{5}-of-\d{5}" + re.escape(ending))
+    return [name for name in os.listdir(folder) if tagged.fullmatch(name)]
 
 
 def _old_shards(index_path: str, base: str) -> list[str]:

@@ -27,8 +27,8 @@ __all__ = ["FORMAT", "MAGIC", "TorchLegacy"]
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
-FIRST = 1 << 20
-"""How many bytes a pickle is looked for in at first."""
+FIRST = 4096
+"""How many bytes a pickle is looked for in at first; the object's, in 64 times as many."""
 
 
 class TorchLegacy:
@@ -99,12 +99,11 @@ class _Stream:
         def make() -> TensorMachine:
             return TensorMachine(self.source.name, table(), self.place, allowed=allowed_names(), tolerant=self.tolerant)
 
-        return self._pickle(make, "the object")
+        return self._pickle(make, "the object", 64 * FIRST)
 
-    def _pickle(self, make: Any, what: str) -> tuple[Any, Any]:
+    def _pickle(self, make: Any, what: str, chunk: int = FIRST) -> tuple[Any, Any]:
         """The pickle that comes next: the machine that ran it, and its value."""
         source = self.source
-        chunk = FIRST
         while True:
             data = source.read(self.end, min(chunk, source.size - self.end), what)
             machine = make()

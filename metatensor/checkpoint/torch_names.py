@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import metatensor as mt
-from metatensor.checkpoint import _tensors
-from metatensor.checkpoint._tensors import StorageType
+from metatensor.checkpoint._tensors import ORDERED, PARAMETER, TENSOR, TENSOR_V2, TENSOR_V3, StorageType
 from metatensor.checkpoint._values import Known
 
 __all__ = ["class_value", "storage_value", "table"]
@@ -48,10 +47,10 @@ def table() -> dict[bytes, Any]:
     for name in ("torch.UntypedStorage", "torch.storage.UntypedStorage", "torch.storage._UntypedStorage"):
         found[name[::-1].replace(".", "\n", 1)[::-1].encode()] = StorageType(name, None)
 
-    add("torch._utils", "_rebuild_tensor", code=_tensors.TENSOR, call=_never)
-    add("torch._utils", "_rebuild_tensor_v2", code=_tensors.TENSOR_V2, call=_never)
-    add("torch._utils", "_rebuild_tensor_v3", code=_tensors.TENSOR_V3, call=_never)
-    add("torch._utils", "_rebuild_parameter", code=_tensors.PARAMETER, call=_never)
+    add("torch._utils", "_rebuild_tensor", code=TENSOR, call=_never)
+    add("torch._utils", "_rebuild_tensor_v2", code=TENSOR_V2, call=_never)
+    add("torch._utils", "_rebuild_tensor_v3", code=TENSOR_V3, call=_never)
+    add("torch._utils", "_rebuild_parameter", code=PARAMETER, call=_never)
     add("torch._utils", "_rebuild_parameter_with_state", _parameter_with_state)
     add("torch._utils", "_rebuild_meta_tensor_no_storage", _meta_tensor)
     add("torch._utils", "_rebuild_device_tensor_from_numpy", _device_tensor)
@@ -70,7 +69,7 @@ def table() -> dict[bytes, Any]:
     for name in ("per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric", "per_channel_affine_float_qparams"):
         add("torch", name)
 
-    add("collections", "OrderedDict", _ordered, code=_tensors.ORDERED, value=OrderedDict, empty=True)
+    add("collections", "OrderedDict", _ordered, code=ORDERED, value=OrderedDict, empty=True)
     add("collections", "Counter", _counter, value=Counter)
     add("collections", "defaultdict", _defaultdict, value=defaultdict)
     add("_codecs", "encode", _encode)

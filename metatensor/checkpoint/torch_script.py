@@ -31,15 +31,15 @@ class TorchScript:
         return prefix_of(directory, "constants.pkl") is not None and prefix_of(directory, "data.pkl") is not None
 
     def inspect(self, directory: Directory) -> Checkpoint:
-        """The tensors of the module and of its constants, these as ``constants.0`` and so on."""
+        """The tensors that `load` gives, those of the module; how many constants there are beside them is told."""
         prefix = prefix_of(directory, "data.pkl") or ""
         machine, value = _run(directory, prefix, "data", Places("meta"), tolerant=True)
         _, constants = _run(directory, prefix, "constants", Places("meta"), tolerant=True)
         whole = listed(self.name, directory.source, value, machine, _offset(directory, f"{prefix}data/"))
-        rest = listed(self.name, directory.source, {"constants": constants}, _, _offset(directory, f"{prefix}constants/"))
-        for name, info in rest.tensors.items():
-            whole.tensors[name] = info._replace(storage=f"constants/{info.storage}")
+        rest = listed(self.name, directory.source, constants, _, _offset(directory, f"{prefix}constants/"))
         whole.metadata.update({**rest.metadata, **whole.metadata})
+        if rest.tensors:
+            whole.metadata["constants"] = f"{len(rest.tensors)} tensors of {rest.nbytes:,} bytes"
         if type(value) is Record:
             whole.metadata["class"] = value.name
         return whole
@@ -51,13 +51,10 @@ class TorchScript:
         fill_all(machine, directory, f"{prefix}data/", "little", place)
         return dict(tensors_of(value))
 
-
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that are compressed."""
         info = checkpoint.tensors[tensor]
-        key = str(info.storage)
-        member = key if key.startswith("constants/") else f"data/{key}"
-        return part_of_member(directory, f"{prefix_of(directory, 'data.pkl') or ''}{member}", info, "little")
+        return part_of_member(directory, f"{prefix_of(directory, 'data.pkl') or ''}data/{info.storage}", info, "little")
 
 
 FORMAT = TorchScript()

@@ -174,7 +174,7 @@ def _diff(path: str, before: Checkpoint, other: str, values: bool, as_json: bool
 
 
 def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, prefix: str, as_json: bool) -> None:
-    from metatensor.checkpoint.into import plan_for
+    from metatensor.checkpoint.planning import plan_for
     from metatensor.cli.request import built
 
     plan = plan_for(built(target, arguments, torch), checkpoint.tensors, prefix)

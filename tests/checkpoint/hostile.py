@@ -5,6 +5,8 @@
 ways around them, and the opcode descriptions of CPython's ``pickletools``. All were written for this collection.
 """
 
+# ruff: noqa: E501
+
 import struct
 
 __all__ = ["ARCHIVE_PREFIX", "CANARY", "CASES", "legacy", "zipped"]

@@ -230,6 +230,24 @@ def test_interrupted_and_gone_on_with(path, state):
     assert loaded & set(again)  # it was complete: a further call loads all of it
 
 
+@pytest.mark.filterwarnings("ignore:load_into")
+def test_what_was_touched_after_an_interruption_is_loaded_again(path, state):
+    model = on("meta")
+
+    def stop(done, total, name):
+        if done > 200:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load_into(model, path, device="cpu", progress=stop)
+    with mt.no_grad():
+        for parameter in model.parameters():
+            if not parameter.is_meta:
+                parameter.fill_(7)
+    load_into(model, path, device="cpu")
+    equal(model, state)
+
+
 def test_a_file_cut_short_meanwhile(tmp_path):
     save({"weight": mt.zeros(1000, device="cpu")}, tmp_path / "m.safetensors")
     with Opened(tmp_path / "m.safetensors") as source:

@@ -1,0 +1,285 @@
+"""What a pickle's machine knows and may do: names, calls, states and keys. None of it imports; calls are of a table."""
+from collections import Counter, OrderedDict, defaultdict
+
+from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.string cimport memchr
+from metatensor.checkpoint._stack cimport Stack, charge
+from metatensor.checkpoint._values cimport Empty, Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
+from metatensor.checkpoint.errors import CheckpointError
+
+MAX_NAMES = 1000
+"""How many unknown names a pickle may have before it is given up."""
+
+cdef type ODICT = OrderedDict
+cdef type COUNTER = Counter
+cdef type DEFAULTDICT = defaultdict
+
+
+def _set_state(instance, state):
+    """What BUILD does to an instance of a class that the user allows."""
+    if hasattr(instance, "__setstate__"):
+        instance.__setstate__(state)
+        return
+    slots = None
+    if type(state) is tuple and len(state) == 2:
+        state, slots = state
+    if state:
+        instance.__dict__.update(state)
+    for name, value in (slots or {}).items():
+        setattr(instance, name, value)
+
+
+cdef class Calls(Stack):
+    """What `Machine` does with names; see there for the arguments."""
+
+    def __init__(self, str file, dict table, dict allowed=None, dict builders=None, persist=None, bint tolerant=False, source=None):
+        self.file = file
+        self.table = table
+        self.allowed = allowed or {}
+        self.builders = dict(builders or ())
+        self.persist = persist
+        self.tolerant = tolerant
+        self.source = source
+        self.callables = set()
+        self.unknown = {}
+        self.hashes = {}
+
+    # For handlers -------------------------------------------------------------
+
+    def charge(self, nbytes):
+        """Count ``nbytes`` (about) that a handler is going to allocate. `CheckpointError` beyond the limit."""
+        self.spend(nbytes)
+
+    def error(self, str reason):
+        """A `CheckpointError` that names the place in the pickle."""
+        return self.wrong(reason)
+
+    def set_item(self, mapping, key, value):
+        """``mapping[key] = value`` with the checks of keys."""
+        self.put(mapping, key, value)
+
+    def meaning(self, Marker marker not None):
+        """What a marker among the values of a result stands for."""
+        return self.value_of(marker)
+
+    def add_builder(self, cls, builder):
+        """Let BUILD of instances of ``cls`` be ``builder(machine, instance, state)``."""
+        self.builders[cls] = builder
+
+    def may_call(self, value):
+        """Whether a value is something that the user allows and this pickle has named."""
+        return <size_t><PyObject*>value in self.callables
+
+    def name_of(self, str module, str name):
+        """What a name that is not in the table stands for, for subclasses; None where it is not known."""
+        return None
+
+    def apply(self, function, args):
+        """What REDUCE makes of a function that was named and its arguments."""
+        return self.call(function, args, False)
+
+    def unknown_names(self):
+        """The error that lists the names that are not known."""
+        cdef list names = list(self.unknown)
+        cdef str text = ", ".join(names[:20])
+        if len(names) > 20:
+            text += f" and {len(names) - 20} more"
+        where = self.base + self.unknown[names[0]]
+        return CheckpointError(
+            self.file,
+            f"at byte {where:,}: it names {text}, which tensors do not need. Nothing of it was run. If you know "
+            f"{'it' if len(names) == 1 else 'them'} and trust the file: metatensor.serialization.add_safe_globals([...])")
+
+    # What subclasses change ---------------------------------------------------
+
+    cdef object quick(self, Known known, tuple args):
+        """A call of a `Known` with a code."""
+        return known.call(self, args)
+
+    cdef object persistent(self, object id):
+        """What a persistent id stands for."""
+        if self.persist is None:
+            raise self.wrong(f"a persistent id, {describe(id)}, where none can be")
+        return self.persist(self, id)
+
+    cdef object value_of(self, Marker marker):
+        """What a marker means that is a value of the result."""
+        if isinstance(marker, Inert):
+            return marker
+        if isinstance(marker, Empty):
+            return self.call((<Empty>marker).known, (), False)
+        if isinstance(marker, Known) and isinstance((<Known>marker).value, type):
+            return (<Known>marker).value
+        raise self.wrong(f"{describe(marker)} is among its values, where it means nothing")
+
+    # Names and calls ----------------------------------------------------------
+
+    cdef object named(self, bytes key):
+        """What a name, ``b"module\\nname"``, stands for."""
+        cdef PyObject* found = PyDict_GetItem(self.table, key)
+        if found != NULL:
+            return <object>found
+        found = PyDict_GetItem(self.allowed, key)
+        if found != NULL:
+            self.callables.add(<size_t>found)
+            return <object>found
+        name = key.decode("utf-8", "replace")
+        value = self.name_of(*name.split("\n"))
+        if value is not None:
+            return value
+        name = name.replace("\n", ".")
+        name = name if len(name) <= 200 and name.isprintable() else ascii(name[:200])
+        if name not in self.unknown:
+            if len(self.unknown) >= MAX_NAMES:
+                raise self.wrong(f"it names more than {MAX_NAMES:,} things that tensors do not need")
+            self.unknown[name] = self.here
+        self.spend(200)
+        return Inert(name)
+
+    cdef object global_(self):
+        """GLOBAL and INST: two lines."""
+        cdef Py_ssize_t start = self.at
+        cdef const unsigned char* here = self.data + start
+        cdef const unsigned char* first = <const unsigned char*>memchr(here, 10, self.end - start)
+        cdef const unsigned char* second = NULL
+        if first != NULL:
+            second = <const unsigned char*>memchr(first + 1, 10, self.end - (first + 1 - self.data))
+        if second == NULL or second - here > 4096:
+            if self.end - start > 4096:
+                raise self.wrong("a name of more than 4,096 bytes")
+            raise self.truncated("a name")
+        self.at = second + 1 - self.data
+        return self.named(PyBytes_FromStringAndSize(<const char*>here, second - here))
+
+    cdef object stack_global(self):
+        name = self.pop()
+        module = self.pop()
+        if type(name) is not str or type(module) is not str:
+            raise self.wrong(f"STACK_GLOBAL takes two texts, got {describe(module)} and {describe(name)}")
+        if len(name) + len(module) > 4096 or "\n" in name or "\n" in module:
+            raise self.wrong(f"STACK_GLOBAL with names that cannot be: {describe(module)} and {describe(name)}")
+        return self.named(f"{module}\n{name}".encode("utf-8", "surrogatepass"))
+
+    cdef object call(self, object function, object args, bint new):
+        """What a call (``new``: of a class, by NEWOBJ) of what was named comes to; ``args`` must be a tuple."""
+        cdef Known known
+        cdef str opcode = "NEWOBJ" if new else "REDUCE"
+        if type(function) is Known:
+            known = <Known>function
+            if known.call is None or (new and not known.new):
+                raise self.wrong(f"{opcode} of {known.name}, which a checkpoint may name but not call so")
+            if type(args) is not tuple:
+                raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
+            if known.code:
+                return self.quick(known, <tuple>args)
+            return self.guarded(known.name, known.call, (self, args))
+        if type(function) is Inert:
+            return function
+        if not self.callables or <size_t><PyObject*>function not in self.callables:
+            raise self.wrong(f"{opcode} of {describe(function)}, which is nothing to call")
+        if type(args) is not tuple:
+            raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
+        name = getattr(function, "__qualname__", "a callable")
+        args = self.plain(args)
+        if not new:
+            return self.guarded(name, function, args)
+        if not isinstance(function, type):
+            raise self.wrong(f"{opcode} of {name}, which is not a class")
+        return self.guarded(name, function.__new__, (function, *args))
+
+    cdef object plain(self, object value):
+        """The value without markers, for what the user allows; what it takes to walk it is charged."""
+        cdef double steps = 0
+        found = survey(value, &steps)
+        self.spend(16 * <long long>steps)
+        if type(found) is str:
+            raise self.wrong(f"an argument has {found}")
+        return replaced(value, self.meaning, {}) if found else value
+
+    cdef object guarded(self, str name, object function, tuple args, dict kwargs=None):
+        """A call whose errors become ours, with the place."""
+        self.spend(256)
+        try:
+            return function(*args, **kwargs) if kwargs else function(*args)
+        except (CheckpointError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            what = " ".join(str(error).split())
+            raise self.wrong(f"{name}: {type(error).__name__}: {what[:200]}") from error
+
+    cdef object with_keywords(self):
+        """NEWOBJ_EX: only for classes that the user allows."""
+        kwargs = self.pop()
+        args = self.pop()
+        cls = self.pop()
+        if type(cls) is Inert:
+            return cls
+        if type(kwargs) is not dict or any(type(key) is not str for key in kwargs):
+            raise self.wrong(f"NEWOBJ_EX takes a dict of keywords, got {describe(kwargs)}")
+        if not kwargs:
+            return self.call(cls, args, True)
+        if not self.callables or <size_t><PyObject*>cls not in self.callables or not isinstance(cls, type):
+            raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not make so")
+        if type(args) is not tuple:
+            raise self.wrong(f"NEWOBJ_EX takes a tuple of arguments, got {describe(args)}")
+        return self.guarded(cls.__qualname__, cls.__new__, (cls, *self.plain(args)), self.plain(kwargs))
+
+    cdef int build(self) except -1:
+        state = self.pop()
+        instance = self.peek()
+        cls = type(instance)
+        if cls is Inert:
+            return 0
+        if cls is ODICT or cls is COUNTER or cls is DEFAULTDICT:
+            self.attributes(instance, state)
+        elif cls in self.builders:
+            self.guarded(cls.__name__, self.builders[cls], (self, instance, state))
+        elif <size_t><PyObject*>cls in self.callables:
+            self.guarded(cls.__qualname__, _set_state, (instance, self.plain(state)))
+        else:
+            raise self.wrong(f"BUILD of {describe(instance)}, which has no state to set")
+        return 0
+
+    cdef int attributes(self, object mapping, object state) except -1:
+        """Instance attributes of a mapping (an OrderedDict's ``_metadata``), none that would hide its own."""
+        cls = type(mapping)
+        if type(state) is not dict:
+            raise self.wrong(f"the state of {describe(mapping)} must be a dict, got {describe(state)}")
+        for key in state:
+            if type(key) is not str or hasattr(cls, key) or key.startswith("__"):
+                raise self.wrong(f"{describe(key)} cannot be an attribute of {describe(mapping)}")
+        self.spend(64 * len(state))
+        mapping.__dict__.update(state)
+        return 0
+
+    # Keys ----------------------------------------------------------------------
+
+    cdef int check_key(self, object key) except -1:
+        problem = key_problem(key)
+        if problem is not None:
+            raise self.wrong(f"{describe(key)} as a key: {problem}")
+        return 0
+
+    cdef int crowd(self, object container, object key) except -1:
+        """Count keys of one hash in large containers: they could be chosen to make each other slow."""
+        if len(container) < 1024:
+            return 0
+        counts = self.hashes.setdefault(id(container), {})
+        value = hash(key)
+        counts[value] = counts.get(value, 0) + 1
+        self.spend(100)
+        if counts[value] > 256:
+            raise self.wrong("more than 256 keys with one and the same hash")
+        return 0
+
+    cdef int put(self, object mapping, object key, object value) except -1:
+        if not is_plain_key(key):
+            self.check_key(key)
+            self.crowd(mapping, key)
+        charge(self, 64)
+        if type(mapping) is dict:
+            return PyDict_SetItem(mapping, key, value)
+        mapping[key] = value
+        return 0

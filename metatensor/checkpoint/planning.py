@@ -1,0 +1,187 @@
+"""What of a checkpoint goes where in a model, and all that does not fit, found without reading data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import metatensor as mt
+from metatensor.checkpoint.model import TensorInfo
+from metatensor.nn._state_dict import _IncompatibleKeys
+from metatensor.nn.parameter import is_lazy
+
+__all__ = ["Part", "Plan", "plan_for", "quoted", "state_of"]
+
+
+def plan_for(model: Any, tensors: Mapping[str, TensorInfo], prefix: str = "") -> Plan:
+    """What of a checkpoint would go where in a model, and what does not fit: `load_into` without the loading."""
+    return Plan(model, tensors, {name[len(prefix) :]: name for name in tensors if name.startswith(prefix)})
+
+
+class Part(NamedTuple):
+    """A tensor of the model and what is read into it."""
+
+    name: str
+    """The model's."""
+    key: str
+    """The checkpoint's."""
+    tensor: Any
+    info: TensorInfo
+    slices: tuple[tuple[int, int], ...] | None
+    """The range of each dimension that is taken, or None for all."""
+    device: Any
+    dtype: Any
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to read."""
+        if self.slices is None or not self.slices or not self.info.shape[0]:
+            return self.info.nbytes
+        first, last = self.slices[0]
+        return self.info.nbytes // self.info.shape[0] * (last - first)
+
+
+class Plan:
+    """What goes where, and all that does not fit, found without reading data."""
+
+    def __init__(self, model: Any, infos: Mapping[str, TensorInfo], names: Mapping[str, str],
+                 device: Any = None, dtype: Any = None, shard: Any = None) -> None:  # fmt: skip
+        self.model = model
+        self.infos = infos
+        self.names = names
+        self.device = device
+        self.dtype = dtype
+        self.shard = shard
+        self.errors: list[str] = []
+        self.missing: list[str] = []
+        self.units: list[list[Part]] = []
+        places: dict[int, list[str]] = {}
+        tensors: dict[int, Any] = {}
+        for name, tensor in state_of(model):
+            places.setdefault(id(tensor), []).append(name)
+            tensors[id(tensor)] = tensor
+        self.known = {name for found in places.values() for name in found}
+        groups: dict[Any, list[Part]] = {}
+        for number, found in places.items():
+            tensor = tensors[number]
+            if is_lazy(tensor):
+                self.errors.append(f"{found[0]}: its shape is not known yet; run the model once on meta.")
+                continue
+            there = [name for name in found if name in names]
+            if not there:
+                self.missing += found
+                continue
+            part = self._part(there[-1], tensor)
+            if part is not None:
+                groups.setdefault(tensor.untyped_storage(), []).append(part)
+        self.units = list(groups.values())
+        for unit in self.units:
+            if len({(part.device, part.dtype) for part in unit}) > 1:
+                both = ", ".join(part.name for part in unit[:3])
+                self.errors.append(f"{both}: they share one storage and cannot go to several devices or dtypes.")
+
+    def keys(self, strict: bool) -> _IncompatibleKeys:
+        """The names that only one side has. RuntimeError for what is an error."""
+        unexpected = self.unexpected
+        errors = list(self.errors)
+        if strict and self.missing:
+            errors.insert(0, f"Missing in the checkpoint: {quoted(self.missing)}.")
+        if strict and unexpected:
+            errors.insert(0, f"Unexpected in the checkpoint: {quoted(unexpected)}.")
+        if errors:
+            hint = self.hint()
+            if hint:
+                errors.append(f"The names in the checkpoint begin with {hint!r}: prefix={hint!r} leaves that out.")
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t" + "\n\t".join(errors))
+        return _IncompatibleKeys(self.missing, unexpected)
+
+    @property
+    def unexpected(self) -> list[str]:
+        """Names of the checkpoint that the model does not have."""
+        return [name for name in self.names if name not in self.known]
+
+    def hint(self) -> str:
+        """What the checkpoint's names begin with, where none fits but all would without it."""
+        if self.known & self.names.keys():
+            return ""
+        for name in self.names:
+            for known in self.known:
+                start = name[: -len(known)]
+                if name.endswith("." + known) and all(start + other in self.names for other in list(self.known)[:20]):
+                    return start
+        return ""
+
+    def _part(self, name: str, tensor: Any) -> Part | None:
+        """What is read into a tensor; None, with an error noted, where it does not fit."""
+        key = self.names[name]
+        info = self.infos[key]
+        stored = getattr(mt, info.dtype, None)
+        if not isinstance(stored, mt.dtype):
+            self.errors.append(f"{name}: the checkpoint has {info.dtype}, which metatensor does not compute with.")
+            return None
+        if info.location == "meta":
+            self.errors.append(f"{name}: the checkpoint has no data for it: it is a skeleton, or was saved from meta.")
+            return None
+        try:
+            slices, shape = self._slices(name, info.shape)
+        except (TypeError, ValueError) as error:
+            self.errors.append(f"{name}: {error}.")
+            return None
+        wanted = tuple(tensor.shape)
+        if shape != wanted and not (wanted == () and shape == (1,)):  # very old checkpoints hold single numbers so
+            part = "the part of the checkpoint's" if slices is not None else "the checkpoint has"
+            self.errors.append(f"size mismatch for {name}: {part} shape {list(shape)}, the model has {list(wanted)}.")
+            return None
+        target = tensor.dtype
+        if self.dtype == "checkpoint":
+            target = stored
+        elif self.dtype is not None and target.is_floating_point:
+            target = self.dtype
+        return Part(name, key, tensor, info, slices, self._device(name, tensor), target)
+
+    def _slices(self, name: str, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...] | None, tuple[int, ...]]:
+        """The ranges that the model holds of a stored tensor, and the shape they make."""
+        shard = self.shard
+        asked = shard.get(name) if isinstance(shard, Mapping) else None if shard is None else shard(name, shape)
+        if asked is None:
+            return None, shape
+        if isinstance(asked, slice):
+            asked = (asked,)
+        if not isinstance(asked, Sequence) or len(asked) > len(shape) or not all(isinstance(item, slice) for item in asked):
+            raise TypeError(f"shard must give slices, at most {len(shape)} of them, got {asked!r}")
+        ranges = []
+        for item, size in zip((*asked, *(slice(None),) * (len(shape) - len(asked))), shape):
+            begin, end, step = item.indices(size)
+            if step != 1:
+                raise ValueError(f"shard must give slices of step 1, got {item!r}")
+            ranges.append((begin, max(begin, end)))
+        return tuple(ranges), tuple(end - begin for begin, end in ranges)
+
+    def _device(self, name: str, tensor: Any) -> Any:
+        chosen = self.device
+        if isinstance(chosen, Mapping):
+            fitting = [key for key in chosen if key == "" or name == key or name.startswith(f"{key}.")]
+            if not fitting:
+                raise ValueError(f"load_into: device has no entry for {name!r}; '' stands for all others")
+            chosen = chosen[max(fitting, key=len)]
+        elif callable(chosen) and not isinstance(chosen, mt.device):
+            chosen = chosen(name)
+        if chosen is None:
+            chosen = mt.get_default_device() if tensor.is_meta else tensor.device
+        return mt.device(chosen)
+
+
+def state_of(model: Any) -> Any:
+    """Names and tensors of what a state_dict has, the same tensor under each of its names."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        start = f"{path}." if path else ""
+        temporary = module._non_persistent_buffers_set
+        for members, left_out in ((module._parameters, ()), (module._buffers, temporary)):
+            for name, tensor in members.items():
+                if tensor is not None and name not in left_out:
+                    yield start + name, tensor
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Names in a message."""
+    return ", ".join(f'"{name}"' for name in names)
