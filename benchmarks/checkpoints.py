@@ -66,7 +66,7 @@ def main() -> int:
 
         def opened() -> object:
             with safetensors.safe_open(plain, "pt") as file:
-                return [(name, part.get_shape(), part.get_dtype()) for name in file.keys() for part in (file.get_slice(name),)]  # noqa: SIM118
+                return [(name, part.get_shape(), part.get_dtype()) for name in file.keys() for part in (file.get_slice(name),)]
 
         ours, theirs, safe = "metatensor, zip", "torch.load, zip", "safetensors: open, shapes and dtypes"
         spent = interleaved(

@@ -66,7 +66,7 @@ def table() -> dict[bytes, Any]:
     add("torch.serialization", "_get_layout", _layout)
     for module, name in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("torch.nn.parameter", "Buffer")):
         add(module, name)
-    for name in ("per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric", "per_channel_affine_float_qparams"):
+    for name in ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric"):
         add("torch", name)
 
     add("collections", "OrderedDict", _ordered, code=ORDERED, value=OrderedDict, empty=True)

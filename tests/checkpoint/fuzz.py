@@ -8,6 +8,8 @@ cpu and listed. Anything but a value or a CheckpointError, more than 1 s, or mor
 and, with ``--keep``, the file is kept. Exits 1 if there was one.
 """
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import argparse
