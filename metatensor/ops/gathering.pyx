@@ -320,7 +320,7 @@ cdef object nonzero_static_meta(Call* c):
     return new_strided(2, sizes, strides, by_code(I64), result_device(c))
 
 
-define("nonzero(Tensor input, *, bool as_tuple=False) -> Tensor", nonzero_meta, DATA | NO_GRAD | OUT,
+define("nonzero(Tensor input, *, bool as_tuple=False) -> any", nonzero_meta, DATA | NO_GRAD | OUT,
        "The positions of the elements that are not 0, as rows, or as a tuple of columns.")
 define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD, "nonzero().")
 define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT,

@@ -198,6 +198,7 @@ cdef class Binding:
     cdef bint tensors           # takes tensors
     cdef object ufunc           # what does the same alone for operands of one dtype, or None
     cdef int operands           # how many it takes
+    cdef bint out_by_name       # it wants its output by name
     cdef tuple rest             # what the arguments after them must be
 
     def __init__(self, kit, Views views not None, str name not None, entry):
@@ -213,6 +214,7 @@ cdef class Binding:
         if entry.ufunc and views.host:
             self.ufunc = getattr(kit.xp, entry.ufunc)
             self.operands = self.ufunc.nin
+            self.out_by_name = entry.ufunc in ("maximum", "minimum")   # NumPy 2.4 warns of a third operand
 
     @property
     def __name__(self):
@@ -266,9 +268,13 @@ cdef class Binding:
         for i in range(len(self.rest)):
             if <object>args[self.operands + i] != self.rest[i]:
                 return False
-        given = PyTuple_New(self.operands + 1)
+        given = PyTuple_New(self.operands + (not self.out_by_name))
         for i in range(self.operands):
             _put(given, i, self.views.array(<Tensor>args[i]) if isinstance(<object>args[i], Tensor) else <object>args[i])
+        if self.out_by_name:
+            given_by_name = {"out": self.views.array(out)} | (_IN_SINGLE if dtype.code == F16 else {})
+            PyObject_Call(self.ufunc, given, <PyObject*>given_by_name)
+            return True
         _put(given, self.operands, self.views.array(out))
         # NumPy converts float16 piece by piece: computed in float32 and rounded once, without temporaries.
         PyObject_Call(self.ufunc, given, NULL if dtype.code != F16 else <PyObject*>_IN_SINGLE)
