@@ -1,12 +1,14 @@
 """Values: a device's kernel, or a decomposition, fills in what the meta kernel made."""
+from types import FunctionType
+
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of
 from metatensor._core.op cimport (
     DATA, K_OPERAND, K_TENSOR, K_TENSORS, MIXED, Call, Op, Overload, make_returns,
 )
 from metatensor._core.storage cimport Storage
-from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG
+from metatensor._core.tensor cimport Tensor, detached
+from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG, T_REQUIRES_GRAD
 from metatensor._core import errors
 
 cdef extern from "Python.h":
@@ -98,6 +100,7 @@ cdef object compute(Call* c, Overload ov, object result):
     cdef Tensor t
     cdef int i
     cdef object kernel, value
+    cdef bint plain
     cdef list resolved = None           # holds what is made here
     if _lacks_data(c, ov):
         for t in flat(result):
@@ -106,6 +109,8 @@ cdef object compute(Call* c, Overload ov, object result):
     kernel = _kernel(ov, d)
     if kernel is None:
         return _decompose(c, ov, result)
+    # A Python function may well ask for NumPy's arrays, which tensors that require grad do not give.
+    plain = c.flags & T_REQUIRES_GRAD and type(kernel) is FunctionType
     args[0] = <PyObject*>result
     for i in range(ov.nslots):
         args[i + 1] = c.args[i]
@@ -127,6 +132,16 @@ cdef object compute(Call* c, Overload ov, object result):
                 value = [v.resolve_conj().resolve_neg() for v in value]
             else:
                 continue
+            resolved.append(value)
+            args[i + 1] = <PyObject*>value
+    if plain:
+        resolved = resolved or []
+        for i in range(ov.nslots):
+            value = <object>args[i + 1]
+            if isinstance(value, Tensor):
+                value = detached(<Tensor>value)
+            elif ov.slots[i].kind == K_TENSORS and value is not None:
+                value = [detached(<Tensor?>v) for v in value]
             resolved.append(value)
             args[i + 1] = <PyObject*>value
     if isinstance(result, Tensor):
