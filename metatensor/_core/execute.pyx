@@ -94,17 +94,18 @@ cdef object python_meta(Call* c):
 
 cdef object _python_results(Call* c, Overload ov, object result):
     """What a Python meta function returned, held against the schema, with tensors for Specs."""
-    cdef int i
     cdef Tensor t
     cdef bint many = isinstance(result, (tuple, list)), plain = True
+    cdef tuple given
     cdef list made
     if many:
-        made = list(result)
-        for i, r in enumerate(made):
+        given, made = tuple(result), []
+        for r in given:
             if type(r) is Spec:
-                made[i] = _from_spec(c, <Spec>r)
-            elif not isinstance(r, Tensor):
-                plain = False
+                made.append(_from_spec(c, <Spec>r))
+            else:
+                plain = plain and isinstance(r, Tensor)
+                made.append(r)
         plain = plain and (ov.nreturns < 0 or (ov.nreturns > 1 and ov.nreturns == len(made)))
         result = made if ov.nreturns < 0 else tuple(made)
     else:

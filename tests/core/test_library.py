@@ -2,7 +2,7 @@
 
 import itertools
 import pickle
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,8 +30,8 @@ def signature(function, **options):
 
 def test_types_of_arguments():
     def f(a: mt.Tensor, b: mt.Tensor | None, c: list[mt.Tensor], d: tuple[int, ...], e: list[int] | None, f: int | float,
-          g: mt.Tensor | float, h: mt.Size, i: mt.dtype, j: mt.device | None, k: Optional[mt.Generator], l: Any,
-          m: mt.nn.Parameter, n: str = "a,b", o: list[float] = [1.0], *, p: complex = 1j, q: bool = False) -> mt.Spec:  # fmt: skip
+          g: mt.Tensor | float, h: mt.Size, i: mt.dtype, j: mt.device | None, k: mt.Generator | None, l: Any,
+          m: mt.nn.Parameter, n: str = "a,b", o: list[float] = [1.0], *, p: complex = 1j, q: bool = False) -> mt.Spec:  # noqa: B006
         return mt.Spec((), mt.float32)
 
     assert signature(f) == (
