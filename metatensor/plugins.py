@@ -256,10 +256,12 @@ class PluginManager:
                 raise RuntimeError(f"{plugin.describe()} uses itself while it is being loaded")
             if plugin.error is None:
                 plugin.loading = True
+                before = _operators(plugin)
                 try:
                     self._call_hook(plugin)
                 except Exception as error:
                     plugin.error = error
+                    _forget_operators(_operators(plugin) - before)
                 finally:
                     plugin.loading = False
             if plugin.error is not None:
@@ -387,6 +389,21 @@ def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
         if not op.name.startswith(plugin.name + "::"):
             raise RuntimeError(f"it registers the operator {op.name}, but an entry point provides just those of the namespace "
                                f"that it is named after, {plugin.name!r}")
+
+
+def _operators(plugin: _Plugin) -> set[str]:
+    """Names of the operators that are defined in the namespace of a plugin of operators."""
+    from metatensor._core.op import registry
+
+    return {name for name in list(registry) if name.startswith(plugin.name + "::")} if plugin.group == "ops" else set()
+
+
+def _forget_operators(names: set[str]) -> None:
+    """Take back what a plugin defined before it failed: half of a namespace is worse than none."""
+    from metatensor._core.op import registry
+
+    for name in names:
+        registry.pop(name, None)
 
 
 def _device_row(name: str, distribution: str, version: str, backend: DeviceBackend) -> PluginInfo:

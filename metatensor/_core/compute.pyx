@@ -1,4 +1,6 @@
 """Values: a device's kernel, or a decomposition, fills in what the meta kernel made."""
+from types import FunctionType
+
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of
 from metatensor._core.op cimport (
@@ -6,9 +8,9 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.recording cimport copy_without_data, plainly_absent, under_recorder, without_data
 from metatensor._core.storage cimport Storage
-from metatensor._core.tensor cimport Tensor
+from metatensor._core.tensor cimport Tensor, detached
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG
+from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG, T_REQUIRES_GRAD
 from metatensor._core import errors
 
 cdef extern from "Python.h":
@@ -113,10 +115,13 @@ cdef object compute_values(Call* c, Overload ov, object result):
     cdef Tensor t
     cdef int i
     cdef object kernel, value
+    cdef bint plain
     cdef list resolved = None           # holds what is made here
     kernel = _kernel(ov, d)
     if kernel is None:
         return _decompose(c, ov, result)
+    # A Python function may well ask for NumPy's arrays, which tensors that require grad do not give.
+    plain = c.flags & T_REQUIRES_GRAD and type(kernel) is FunctionType
     args[0] = <PyObject*>result
     for i in range(ov.nslots):
         args[i + 1] = c.args[i]
@@ -138,6 +143,16 @@ cdef object compute_values(Call* c, Overload ov, object result):
                 value = [v.resolve_conj().resolve_neg() for v in value]
             else:
                 continue
+            resolved.append(value)
+            args[i + 1] = <PyObject*>value
+    if plain:
+        resolved = resolved or []
+        for i in range(ov.nslots):
+            value = <object>args[i + 1]
+            if isinstance(value, Tensor):
+                value = detached(<Tensor>value)
+            elif ov.slots[i].kind == K_TENSORS and value is not None:
+                value = [detached(<Tensor?>v) for v in value]
             resolved.append(value)
             args[i + 1] = <PyObject*>value
     if isinstance(result, Tensor):

@@ -102,18 +102,26 @@ def wrong_kernel(str name, device, Tensor want not None, got):
     if isinstance(got, Tensor):
         what = f"shape {shape_str(<Tensor>got)} and dtype {(<Tensor>got).dtype.name}"
     else:
-        what = f"a {type_name(got)}"
+        what = _one(got)
     return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where shape {shape_str(want)} and dtype "
                         f"{want.dtype.name} are due; the fault is in {_owner(name, device)}")
 
 
 def wrong_data_kernel(str name, str schema, device, got):
     """The error for a kernel that makes its results itself, and made none, or others than are due."""
-    what = "nothing" if got is None else f"a {type_name(got)}"
+    what = _one(got)
     if isinstance(got, Tensor):
         what += f" on {got.device}" + ("" if got.untyped_storage().data is not None else " without data")
     return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where tensors with data on {device.type} "
                         f"are due, by the schema {schema}; the fault is in {_owner(name, device)}")
+
+
+def _one(got):
+    """What a function returned, in words."""
+    if got is None:
+        return "nothing"
+    kind = type_name(got)
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _owner(name, device):
@@ -124,8 +132,9 @@ def _owner(name, device):
 def note_kernel(error, str name, device):
     """Add to an error that left a kernel whose kernel it is, once."""
     from metatensor._core.where import add_note
-    if not any([note.startswith("(in the kernel of") for note in getattr(error, "__notes__", ())]):
-        add_note(error, f"(in the kernel of {name} for {device}, from {_owner(name, device)})")
+    owner = _owner(name, device)
+    if owner not in str(error) and not any([n.startswith("(in the kernel of") for n in getattr(error, "__notes__", ())]):
+        add_note(error, f"(in the kernel of {name} for {device}, from {owner})")
 
 
 def no_meta(str name):
@@ -139,11 +148,9 @@ def wrong_meta(str name, str schema, got):
 
 
 def _results(got):
-    if got is None:
-        return "nothing"
     if isinstance(got, (tuple, list)):
         return f"{len(got)} results ({', '.join(type_name(g) for g in got)})"
-    return f"one {type_name(got)}"
+    return _one(got)
 
 
 def wrong_place(str name, where, device):

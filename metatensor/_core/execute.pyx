@@ -74,16 +74,15 @@ cdef int _common_device(Call* c, Overload ov) except -1:
 cdef object python_meta(Call* c):
     """Run the Python body of an op: results are tensors or Specs, alone or in a tuple."""
     cdef Overload ov = <Overload>c.overload
-    cdef object body = ov.pymeta, result
+    cdef object body = ov.pymeta, result = None
     cdef PyObject* keywords = NULL
-    if body is None:
-        if ov.flags & DATA:
-            return None
-        raise errors.no_meta(ov.qualname)
     if ov.npos < ov.nslots:
         keywords = PyList_GET_ITEM(ov.refs, 1)
-    # Slots lie as vectorcall wants them: the positional ones, then those that are keywords only.
-    result = PyObject_Vectorcall(body, c.args, ov.npos, keywords)
+    if body is not None:
+        # Slots lie as vectorcall wants them: the positional ones, then those that are keywords only.
+        result = PyObject_Vectorcall(body, c.args, ov.npos, keywords)
+    elif not ov.flags & DATA:
+        raise errors.no_meta(ov.qualname)
     if ov.flags & DATA and <object>c.device is META:
         raise errors.data_dependent(ov.qualname)    # the body has checked the arguments
     if type(result) is Spec:
@@ -97,17 +96,18 @@ cdef object python_meta(Call* c):
 
 cdef object _python_results(Call* c, Overload ov, object result):
     """What a Python meta function returned, held against the schema, with tensors for Specs."""
-    cdef int i
     cdef Tensor t
     cdef bint many = isinstance(result, (tuple, list)), plain = True
+    cdef tuple given
     cdef list made
     if many:
-        made = list(result)
-        for i, r in enumerate(made):
+        given, made = tuple(result), []
+        for r in given:
             if type(r) is Spec:
-                made[i] = _from_spec(c, <Spec>r)
-            elif not isinstance(r, Tensor):
-                plain = False
+                made.append(_from_spec(c, <Spec>r))
+            else:
+                plain = plain and isinstance(r, Tensor)
+                made.append(r)
         plain = plain and (ov.nreturns < 0 or (ov.nreturns > 1 and ov.nreturns == len(made)))
         result = made if ov.nreturns < 0 else tuple(made)
     else:

@@ -347,12 +347,7 @@ cdef int set_slot(int slot, str name) except -1:
 
 def missing_slots():
     """The operator slots of Tensor, by number, that no op fills yet; empty once all families are loaded."""
-    cdef int i
-    found = []
-    for i in range(N_SLOTS):
-        if slot_ops[i] == NULL:
-            found.append(i)
-    return found
+    return [i for i in range(<int>N_SLOTS) if slot_ops[i] == NULL]
 
 
 def op_by_name(str name not None):
@@ -360,10 +355,9 @@ def op_by_name(str name not None):
     if name not in _registry and "::" in name:
         from metatensor import plugins
         plugins.load_ops(name.partition("::")[0])
-    try:
-        return _registry[name]
-    except KeyError:
-        raise AttributeError(f"there is no op {name!r}") from None
+    if name not in _registry:
+        raise AttributeError(f"there is no op {name!r}")
+    return _registry[name]
 
 
 cdef Op find(str name):

@@ -128,7 +128,7 @@ WRONG = {
     "too many results": (PAIR, lambda x: (same(x), same(x)), nothing, "double", "on meta, 2 results, but 1 by the reference"),
     "too few results": (UNARY, lambda x: mt.Spec((2,), x.dtype), nothing, "two", "on meta, 1 result, but 2 by the reference"),
     "results not those of the schema": (PAIR, same, sums, "two",
-                                        "on meta, TypeError: {op}: the meta function returned one Spec, which is not what the schema says"),
+                                        "on meta, TypeError: {op}: the meta function returned a Spec, which is not what the schema says"),
     "device": (UNARY, lambda x: mt.Spec(x.shape, x.dtype, device="cpu"), doubled, "double",
                "on meta, result 0 is on the device cpu, but the arguments are on meta"),
     "device of values": (UNARY, lambda x: mt.Spec(x.shape, x.dtype, device="meta"), doubled, "double",
