@@ -53,7 +53,7 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         if found is None:
             found = d
         elif found is not d:
-            raise errors.different_devices(op_name(c), (found, d))
+            raise errors.different_devices(op_name(c), (found, d), _tensors(c, ov))
     if found is not None:
         c.device = <PyObject*>found
     c.mixed = False
@@ -215,7 +215,7 @@ cdef object _data_dependent(Call* c, Overload ov):
         if t.storage.data is None and not resolved:
             resolved = resolve_arguments(c, ov)
             if not resolved:
-                raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
+                raise errors.data_dependent(op_name(c), t.storage.device, t.shape, t)
     if d is META:
         raise errors.data_dependent(op_name(c))
     if resolved == 2:
