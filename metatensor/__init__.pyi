@@ -1305,7 +1305,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     """The next float after input in the direction of other."""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
     """The next float after input in the direction of other."""
-def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Tensor:
+def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Any:
     """The positions of the elements that are not 0, as rows, or as a tuple of columns."""
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
     """nonzero() cut or filled up to `size` rows."""

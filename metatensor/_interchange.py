@@ -2,6 +2,7 @@
 
 from metatensor import plugins
 from metatensor._core.device import backend_for
+from metatensor._core.errors import NoDataError
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import copy_storage
 from metatensor._core.tensor import Tensor
@@ -14,9 +15,9 @@ def _need_data(tensor, what):
     if is_deferred(tensor):
         materialize(tensor)  # in place: what is made of it shares its memory
     if tensor.untyped_storage().data is None:
-        raise NotImplementedError(
+        raise NoDataError(
             f"Cannot copy out of meta tensor; no data! {what}(): this tensor of shape {list(tensor.shape)} on "
-            f"{tensor.device} holds none; give it some with empty_like(device=...) or from a checkpoint")
+            f"{tensor.device} holds none; give it some with empty_like(device=...) or from a checkpoint", tensor)
 
 
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):

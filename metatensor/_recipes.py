@@ -135,9 +135,10 @@ def run_with(executor: Any, ghosts: list[Ghost], device: Any) -> dict[Ghost, Any
 
 def _filled(ghost: Ghost, data: bytes, device: Any) -> Any:
     from metatensor._core.device import backend_for
+    from metatensor._core.device import place as place_of
     from metatensor._core.placing import tensor_from_storage
 
-    place = ghost.device if device is None else mt.device(device)
+    place = ghost.device if device is None else place_of(device)
     backend = backend_for(place)
     storage = make_storage(place, len(data), backend.allocate(len(data), place.index or 0))
     if data:

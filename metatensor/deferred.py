@@ -21,6 +21,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.device import Device
+from metatensor._core.device import place as place_of
 from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recording import Ghost, Recorder, Ref, Step, suspended
@@ -173,7 +174,7 @@ def _placing(device: Any) -> Callable[[Any], Any]:
     """Where devices, and tensors with data, of a recipe go."""
     if device is None:
         return lambda value: value
-    target = mt.device(device)
+    target = place_of(device)
 
     def place(value: Any) -> Any:
         if isinstance(value, Device):

@@ -496,7 +496,7 @@ def test_tensors_of_one_thread_are_materialised_in_another():
 
 def test_modes_around_change_nothing():
     model = deferred(lambda: nn.LayerNorm(4).requires_grad_(False))
-    build = lambda: parametrizations.spectral_norm(nn.Linear(4, 4))  # noqa: E731
+    build = lambda: parametrizations.spectral_norm(nn.Linear(4, 4))
     with mt.amp.autocast("cpu"), mt.device("meta"), mt.inference_mode(), mt.deferred_init():
         mt.materialize(model)
     other = deferred(build)

@@ -132,10 +132,29 @@ cdef Device as_device(object spec):
     raise TypeError(f"device: expected a str, an int or a device, got {type(spec).__name__}")
 
 
+# Types of which there may be several, so that a tensor is on a numbered one, as in PyTorch.
+cdef frozenset _NUMBERED = frozenset(("cuda", "hpu", "mps", "mtia", "musa", "npu", "xpu"))
+
+
 cdef Device place_of(object spec):
-    """The device that `spec` names as a place for tensors: there is one meta device, whatever its index."""
+    """The device that `spec` names as a place for tensors: there is one meta device, whatever its index, and no bare cuda."""
     cdef Device d = as_device(spec)
-    return META if d.kind == META.kind else d
+    if d.kind == META.kind:
+        return META
+    if d.number < 0 and d is not _CPU and d.type in _NUMBERED:
+        return _current(d)
+    return d
+
+
+cdef Device _current(Device d):
+    """The numbered device that a bare name means: the current one, or the first while nothing has been done there."""
+    cdef object backend = _backends[d.kind]
+    return _intern(d.type, 0 if backend is None else backend.current_index())
+
+
+def place(spec):
+    """The device on which tensors are that are made with ``device=spec``."""
+    return place_of(spec)
 
 
 def _make(type, index=None):

@@ -1,4 +1,6 @@
 """Errors of dispatch: every message is made here from the op, the argument and the shapes."""
+import weakref
+
 from metatensor._core.tensor cimport Tensor, shape_str
 
 _GIVE_DATA = "give the tensor data first (empty_like(device=...), a checkpoint, or a real device)"
@@ -14,12 +16,42 @@ _INSTEAD = {
 }
 
 
-class DataDependentError(NotImplementedError):
+class _OfTensor:
+    """Mixed into exceptions: where the tensor stands in a module is looked up when the message is read."""
+
+    def __init__(self, text="", tensor=None):
+        super().__init__(text)
+        base = getattr(tensor, "_base", None)       # a view may be gone by then
+        self._tensor = None if tensor is None else weakref.ref(tensor if base is None else base)
+
+    def __str__(self):
+        text = super().__str__()
+        tensor = None if self._tensor is None else self._tensor()
+        if tensor is not None:
+            from metatensor._core.where import place_in_module
+            place = place_in_module(tensor)
+            if place is not None:
+                return f"{text} (the tensor is {place})"
+        return text
+
+    def __reduce__(self):
+        return (type(self), (str(self),))
+
+
+class DataDependentError(_OfTensor, NotImplementedError):
     """The result depends on values, and the tensors here hold none."""
 
 
-def data_dependent(str name not None, device=None, shape=None):
-    """The error for an op whose result depends on values, on tensors without data."""
+class NoDataError(_OfTensor, NotImplementedError):
+    """A tensor's values are to be copied, and it holds none."""
+
+
+class DeviceMismatchError(_OfTensor, RuntimeError):
+    """Tensors are on different devices."""
+
+
+def data_dependent(str name not None, device=None, shape=None, tensor=None):
+    """The error for an op whose result depends on values, on tensors without data; `tensor` is one of them."""
     stem = name.rpartition(".")[2].rstrip("_")
     text = f"{name}(): the result depends on the values of a tensor"
     if shape is not None:
@@ -28,7 +60,7 @@ def data_dependent(str name not None, device=None, shape=None):
     hint = _INSTEAD.get(stem)
     if hint:
         text += f"; use instead: {hint}"
-    return DataDependentError(text)
+    return DataDependentError(text, tensor)
 
 
 def type_name(value):
@@ -55,10 +87,23 @@ def not_a_target(str name not None, str argument not None, value):
     return TypeError(f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type_name(value)}")
 
 
-def different_devices(str name not None, devices):
-    """The error for tensors on several devices."""
-    return RuntimeError(f"{name}(): expected all tensors to be on the same device, but found "
-                        + " and ".join(str(d) for d in devices))
+def different_devices(str name not None, devices, tensors=()):
+    """The error for tensors on several devices; it names the one of them that holds no data, if a module has it."""
+    return DeviceMismatchError(f"{name}(): expected all tensors to be on the same device, but found "
+                               + " and ".join(str(d) for d in devices), _without_data(tensors))
+
+
+cdef object _without_data(tensors):
+    cdef Tensor t
+    for t in tensors:
+        if t.storage.data is None:
+            return t
+    return None
+
+
+def meta_copy(tensor):
+    """The error for copying values out of a tensor without any."""
+    return NoDataError("Cannot copy out of meta tensor; no data!", tensor)
 
 
 def no_data(str name not None, tensor):

@@ -60,7 +60,7 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         elif found is not d:
             from metatensor.rules.guests import are_guests
             if not are_guests(op_name(c), tensors_in(c, ov)):
-                raise errors.different_devices(op_name(c), (found, d))
+                raise errors.different_devices(op_name(c), (found, d), tensors_in(c, ov))
             found = META
             break
     if found is not None:
@@ -246,7 +246,7 @@ cdef object _data_dependent(Call* c, Overload ov):
         if t.storage.data is None and not resolved:
             resolved = resolve_arguments(c, ov)
             if not resolved:
-                raise errors.data_dependent(op_name(c), t.storage.device, t.shape)
+                raise errors.data_dependent(op_name(c), t.storage.device, t.shape, t)
     if d is META:
         raise errors.data_dependent(op_name(c))
     if resolved == 2:

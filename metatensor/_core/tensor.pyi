@@ -1057,7 +1057,7 @@ class Tensor:
         """The next float after input in the direction of other."""
     def nextafter_(self, other: Tensor) -> Tensor:
         """The next float after input in the direction of other."""
-    def nonzero(self, *, as_tuple: _bool = False, out: Tensor | None = None) -> Tensor:
+    def nonzero(self, *, as_tuple: _bool = False, out: Tensor | None = None) -> Any:
         """The positions of the elements that are not 0, as rows, or as a tuple of columns."""
     def nonzero_static(self, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
         """nonzero() cut or filled up to `size` rows."""

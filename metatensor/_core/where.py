@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from types import FrameType, TracebackType
+from typing import Any
 
-__all__ = ["add_note", "is_ours", "line_of", "location_of", "running_line"]
+__all__ = ["add_note", "is_ours", "line_of", "location_of", "place_in_module", "running_line"]
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -48,3 +51,23 @@ def add_note(error: BaseException, note: str) -> None:
         error.__notes__.append(note)
     else:
         error.__notes__ = [note]  # type: ignore[attr-defined]
+
+
+def place_in_module(tensor: Any) -> str | None:
+    """``encoder.weight of Model`` for a parameter or buffer, or a view of one, of a module that is alive; else None.
+
+    Looks through all objects: it is for messages.
+    """
+    nn = sys.modules.get("metatensor.nn.module")
+    if nn is None:
+        return None
+    modules = [o for o in gc.get_objects() if issubclass(type(o), nn.Module) and "_modules" in vars(o)]
+    inner = {id(child) for module in modules for child in module._modules.values()}
+    wanted = {id(tensor), id(tensor._base)} - {id(None)}
+    for module in modules:
+        if id(module) not in inner:
+            for names in (module.named_parameters, module.named_buffers):
+                for name, found in names(remove_duplicate=False):
+                    if id(found) in wanted:
+                        return f"{name} of {type(module).__name__}"
+    return None

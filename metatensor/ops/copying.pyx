@@ -9,6 +9,7 @@ from metatensor._core.op cimport (
     arg, as_declared, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
+from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONTIGUOUS, T_NONLEAF,
     T_REQUIRES_GRAD, T_VIEW,
@@ -16,6 +17,7 @@ from metatensor._core.types cimport (
 from metatensor.ops.factory cimport check_fill, format_arg, make_like
 
 from metatensor._core.dtype import dtype_by_name, spelling
+from metatensor._core.errors import meta_copy
 from metatensor._core.formats import contiguous_format, preserve_format
 
 
@@ -66,9 +68,9 @@ define("clone(Tensor input, *, memory_format? memory_format=None) -> Tensor", cl
 cdef int _need_data(Tensor t, Device to) except -1:
     if t.storage.device is META:
         from metatensor import plugins
-        if to.type not in plugins.device_types():
+        if not hints.recorders and to.type not in plugins.device_types():
             raise plugins.manager().unknown_type(to.type)
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        raise meta_copy(t)
     return 0
 
 
@@ -76,7 +78,7 @@ cdef object copy_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0), src = tensor_arg(c, 1)
     if not can_broadcast(src.ndim, src.sizes, t.ndim, t.sizes):
         raise RuntimeError(f"{op_name(c)}(): shape {shape_str(src)} does not broadcast to {shape_str(t)}")
-    if t.storage.data is not None:
+    if t.storage.device is not META:
         _need_data(src, t.storage.device)
     return t
 

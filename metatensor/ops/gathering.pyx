@@ -15,7 +15,7 @@ from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.spatial cimport on_cpu
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
-from metatensor._core.errors import data_dependent, different_devices
+from metatensor._core.errors import data_dependent, different_devices, meta_copy
 
 
 cdef int check_long(Call* c, Tensor index, bint int32_too) except -1:
@@ -153,7 +153,7 @@ cdef object index_meta(Call* c):
     plain = is_row_major(g.ndim, g.sizes, g.source)
     for index in indices:
         if index.storage.device is META and t.storage.device is not META:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+            raise meta_copy(index)
         if n == MAX_OPERANDS:
             break
         # Where the result has size 1 in a dimension that is not indexed, the stride that the view happens to have counts

@@ -12,6 +12,8 @@ from metatensor.ops.factory cimport check_fill, make_like
 from metatensor.ops.gathering cimport check_gather, check_long, check_out
 from metatensor.ops.pointwise cimport elementwise_like
 
+from metatensor._core.errors import meta_copy
+
 
 cdef int _same_dtype(Call* c, Tensor t, Tensor src) except -1:
     if t.dtype is not src.dtype:
@@ -225,8 +227,8 @@ cdef object index_put_meta(Call* c):
     cdef int i, d, uses, k = 0, first = -1, previous = -2
     cdef bint adjacent = True, masked = False
     _same_dtype(c, t, values)
-    if t.storage.data is not None and values.storage.data is None and not values.storage.fake:
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if t.storage.device is not META and values.storage.device is META:
+        raise meta_copy(values)
     lay.ndim = 0
     for i in range(t.ndim):
         indexed[i] = False

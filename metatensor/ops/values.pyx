@@ -27,7 +27,7 @@ cdef object _host_bytes(Call* c, Tensor t):
     """The elements in C order, as a bytes-like object. DataDependentError where there are none."""
     if t.storage.data is None:
         if t.storage.recipe is None:
-            raise data_dependent(op_name(c), t.storage.device, t.shape)
+            raise data_dependent(op_name(c), t.storage.device, t.shape, t)
         from metatensor.deferred import value_of
         t = <Tensor>value_of(t)
     return backend_of(t.storage.device).to_host(t)

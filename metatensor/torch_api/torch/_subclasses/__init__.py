@@ -2,7 +2,10 @@
 
 from metatensor.torch_api._lazy import attributes
 from metatensor.torch_api.torch._subclasses.fake_tensor import (
-    DynamicOutputShapeException, FakeTensor, FakeTensorMode, UnsupportedFakeTensorException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
 )  # fmt: skip
 
 __all__ = ["DynamicOutputShapeException", "FakeTensor", "FakeTensorMode", "UnsupportedFakeTensorException"]
