@@ -138,11 +138,12 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Any:
 def solve(x1: Any, x2: Any, /) -> Any:
     """The `x` of x1 @ x = x2. `x2` is one vector, or matrices. LinAlgError where a matrix is singular."""
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
-    if b.ndim == 1:
-        return mt.linalg.solve(a, b.unsqueeze(1)).squeeze(-1)
-    # As many dimensions on both sides, so that x2 is never taken for vectors.
+    vector = b.ndim == 1
+    b = b.unsqueeze(1) if vector else b
+    # As many dimensions on both sides, so that x2 is never taken for several vectors.
     n = max(a.ndim, b.ndim)
-    return mt.linalg.solve(a[(None,) * (n - a.ndim)], b[(None,) * (n - b.ndim)])
+    solved = mt.linalg.solve(a[(None,) * (n - a.ndim)], b[(None,) * (n - b.ndim)])
+    return solved.squeeze(-1) if vector else solved
 
 
 def eigh(x: Any, /) -> eigh_result:
