@@ -77,6 +77,8 @@ cdef str describe(object value):
         return (<Known>value).name
     if isinstance(value, Inert):
         return (<Inert>value).name
+    if isinstance(value, Empty):
+        return f"an empty {(<Empty>value).known.name}"
     if value is None or type(value) is bool or type(value) is float:
         return repr(value)
     if type(value) is int:
