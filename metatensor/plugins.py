@@ -453,8 +453,8 @@ def provider_of_module(function: Any) -> str:
 
 def register_backend(backend: DeviceBackend, *, override: bool = False) -> None:
     """Add a device to this process without an entry point; see `PluginManager.register_backend`."""
-    from metatensor._core.device import _forget_backend
     from metatensor._core.compute import forget_kernels
+    from metatensor._core.device import _forget_backend
     from metatensor._core.op import registry
 
     manager().register_backend(backend, override=override)
