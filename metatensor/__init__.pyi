@@ -81,6 +81,17 @@ from metatensor._version import __version__ as __version__
 from metatensor.checkpoint import load as load
 from metatensor.checkpoint import load_into as load_into
 from metatensor.checkpoint import save as save
+from metatensor.deferred import (
+    deferred_init as deferred_init,
+    dematerialize as dematerialize,
+    is_deferred as is_deferred,
+    materialize as materialize,
+    materialize_slice as materialize_slice,
+)
+from metatensor.fake import FakeTensorMode as FakeTensorMode
+from metatensor.faithful import to_meta as to_meta
+from metatensor.unresolved import assert_materialized as assert_materialized
+from metatensor.unresolved import assert_no_materialization as assert_no_materialization
 from metatensor.library import op as op
 
 device = _device

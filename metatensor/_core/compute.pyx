@@ -97,7 +97,6 @@ cdef object _decomposition(Overload ov):
 
 cdef object compute(Call* c, Overload ov, object result):
     """Let the device fill in the values of `result`, or leave it without where an input has none."""
-    cdef Tensor t
     if plainly_absent(c, ov, result):
         return result
     if hints.recorders and thread_state().recorder is not None:

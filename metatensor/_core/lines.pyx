@@ -38,10 +38,10 @@ cdef object running_code(int* lasti):
     cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw
-    cdef int i
+    cdef int _i
     cdef tuple known
-    cdef object code, held = None
-    for i in range(FRAMES):
+    cdef object code, _held = None
+    for _i in range(FRAMES):
         if frame == NULL:
             break
         raw = mt_frame_code(frame)
@@ -54,7 +54,7 @@ cdef object running_code(int* lasti):
             return code
         back = mt_frame_back(frame)
         frame = back
-        held = None if back == NULL else <object>back       # keeps it alive while it is looked at
+        _held = None if back == NULL else <object>back       # keeps it alive while it is looked at
         Py_XDECREF(back)
     return None
 

@@ -304,10 +304,7 @@ cdef Op define_python(str schema, object body, long flags=0, str doc=""):
 
 
 def define_op(schema, body, flags=0, doc=""):
-    """Declare an op with a Python meta kernel; `metatensor.library` is built on this.
-
-    Raises RuntimeError for a name that is taken, SchemaError for a malformed schema.
-    """
+    """Declare an op with a Python meta kernel. RuntimeError for a name that is taken, SchemaError for a malformed schema."""
     parse(schema)
     return _define(schema, NULL, body, flags, doc)
 
@@ -496,15 +493,11 @@ cdef object as_declared(Op op, object result):
 
 cdef int hold(Call* c, object value) except -1:
     """Keep a temporary alive until the call ends."""
-    cdef object both
-    if c.keep == NULL:
-        Py_INCREF(value)
-        c.keep = <PyObject*>value
-    else:
-        both = (<object>c.keep, value)
-        Py_INCREF(both)
+    cdef object kept = value if c.keep == NULL else (<object>c.keep, value)
+    Py_INCREF(kept)
+    if c.keep != NULL:
         Py_DECREF(<object>c.keep)
-        c.keep = <PyObject*>both
+    c.keep = <PyObject*>kept
     return 0
 
 

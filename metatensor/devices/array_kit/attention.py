@@ -79,12 +79,12 @@ def attention(
     direct = out.dtype == query.dtype == value.dtype
     room = HOST_BLOCK if kit.on_host else DEVICE_BLOCK
     for index, first, last in _blocks(room, batch, length, keys):
-        scores = xp.matmul(query[(*index, ..., slice(first, last), _ALL)], transposed[index])
+        scores = xp.matmul(query[index + (..., slice(first, last), _ALL)], transposed[index])
         if is_causal:
             later = xp.arange(keys)[None, :] > xp.arange(first, last)[:, None]
             xp.copyto(scores, scores.dtype.type(-np.inf), where=later)
         if mask is not None:
-            part = mask[(*index, ..., slice(first, last), _ALL)]
+            part = mask[index + (..., slice(first, last), _ALL)]
             if part.dtype.kind == "b":
                 xp.copyto(scores, scores.dtype.type(-np.inf), where=~part)
             else:
@@ -93,7 +93,7 @@ def attention(
         if stream is not None:
             numbers = np.arange(math.prod(batch)).reshape(batch)[index]
             weights *= _kept(xp, stream, weights.shape, numbers, first, length, dropout_p)
-        target = out[(*index, ..., slice(first, last), _ALL)]
+        target = out[index + (..., slice(first, last), _ALL)]
         if direct:
             xp.matmul(weights, value[index], out=target)
         else:

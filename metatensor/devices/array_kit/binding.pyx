@@ -11,7 +11,6 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.ref cimport Py_INCREF
 from metatensor._core.dtype cimport F16, DType
 from metatensor._core.slots cimport use_vectorcall
-from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.devices.array_kit.memory cimport Block

@@ -141,7 +141,7 @@ def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int
     xp, span = kit.xp, high - low
     seed, number = ticket
     if kit.on_host:
-        drawn = np.empty(count, np.int64)
+        drawn: Any = np.empty(count, np.int64)
         host.fill_integers(drawn, low, high, seed, number, first)
         return drawn
     words = kit.random(seed, number).bits(count, first)

@@ -54,7 +54,7 @@ class Stream:
         """``n`` words of 64 random bits (uint64), from word ``start`` on. ValueError for negative arguments."""
         n, start = _span("bits", n, start)
         if self.xp is np:
-            words = np.empty(n, np.uint64)
+            words: Any = np.empty(n, np.uint64)
             host.fill_bits(words, self.seed, self.ticket, start)
             return words
         block = start // 4
@@ -85,7 +85,7 @@ class Stream:
         if self.xp is not np:
             return self.uniform(n, start, dtype) < dtype.type(p)
         n, start = _span("uniform", n, start)
-        out = np.empty(n, np.bool_)
+        out: Any = np.empty(n, np.bool_)
         host.fill_below(out, UNIFORM_DIGITS[dtype.name], float(dtype.type(p)), self.seed, self.ticket, start)
         return out
 

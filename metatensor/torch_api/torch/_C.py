@@ -79,13 +79,13 @@ class DisableTorchFunction:
         self._level: Any = None
 
     def __enter__(self) -> None:
-        from metatensor._core.modes import _disable_modes  # type: ignore[attr-defined]
+        from metatensor._core.modes import _disable_modes
 
         self._subclass.__enter__()
         self._level = _disable_modes()
 
     def __exit__(self, *error: Any) -> None:
-        from metatensor._core.modes import _restore_modes  # type: ignore[attr-defined]
+        from metatensor._core.modes import _restore_modes
 
         _restore_modes(self._level)
         self._subclass.__exit__(*error)

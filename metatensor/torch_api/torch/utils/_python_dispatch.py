@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from metatensor._core.modes import DispatchMode, _disable_modes, _restore_modes, current_modes  # type: ignore[attr-defined]
+from metatensor._core.modes import DispatchMode, _disable_modes, _restore_modes, current_modes
 
 __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 

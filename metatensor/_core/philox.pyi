@@ -1,0 +1,5 @@
+"""Random numbers on the host."""
+
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...
