@@ -164,7 +164,8 @@ def test_results_of_constants_are_on_their_device():
 
 @pytest.mark.parametrize("make", [lambda: mt.rand(3), lambda: mt.ones(1000), lambda: mt.ones(3) + mt.rand(3),
                                   lambda: mt.zeros(3).normal_(), lambda: mt.zeros(3).copy_(mt.rand(3)),
-                                  lambda: mt.rand(400)[:2].fill_(1), lambda: mt.rand(400, dtype=mt.float16)[:2].copy_(mt.ones(2))])  # fmt: skip
+                                  lambda: mt.rand(400)[:2].fill_(1),
+                                  lambda: mt.rand(400, dtype=mt.float16)[:2].copy_(mt.ones(2))])  # fmt: skip
 def test_values_that_are_not_known_are_an_error(mode, make):
     with pytest.raises(mt.DataDependentError):
         make().tolist()

@@ -335,7 +335,8 @@ def test_eight_processes_each_with_an_eighth(tmp_path):
     code = EIGHTH.format(here=str(Path(__file__).parent))
     path = [p for p in sys.path if p]
     for rank in range(8):
-        subprocess.run([sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}", str(rank), str(tmp_path / f"{rank}")], check=True)
+        program = f"import sys; sys.path[:0] = {path!r}\n{code}"
+        subprocess.run([sys.executable, "-c", program, str(rank), str(tmp_path / f"{rank}")], check=True)
     read = mt.load if hasattr(mt, "save") else (lambda p: pickle.load(open(p, "rb")))
     shards = [read(tmp_path / f"{rank}") for rank in range(8)]
     expected = eager(transformer)
@@ -429,7 +430,8 @@ def executor(request):
             yield pool
     else:
         distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
-        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, distributed.Client(cluster) as client:
+        local = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        with local as cluster, distributed.Client(cluster) as client:
             yield client.get_executor()
 
 
@@ -472,7 +474,8 @@ print((peak() - before) / 2**20)
 @pytest.mark.parametrize(("what", "least", "most"), [("nothing", 0, 1), ("slices", 32, 32 + 16 + 10), ("halves", 128, 128 + 16 + 10)])
 def test_peak_memory(what, least, most):
     path = [p for p in sys.path if p]
-    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{PEAK}", what], capture_output=True, text=True, check=True)
+    program = f"import sys; sys.path[:0] = {path!r}\n{PEAK}"
+    done = subprocess.run([sys.executable, "-c", program, what], capture_output=True, text=True, check=True)
     assert least <= float(done.stdout) <= most
 
 

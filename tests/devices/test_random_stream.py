@@ -105,7 +105,8 @@ def test_compiled_errors():
     for call, error in [
         (lambda: compiled.fill_bits(short, 0, 0, 0), ValueError), (lambda: compiled.fill_bits(closed, 0, 0, 0), (BufferError, ValueError)),
         (lambda: compiled.fill_bits(np.empty((4, 4), np.uint64)[:, ::2], 0, 0, 0), (BufferError, ValueError)),
-        (lambda: compiled.fill_uniform(short, 1, 4, 0, 0, 0), ValueError), (lambda: compiled.fill_below(short, 30, 0.5, 0, 0, 0), ValueError),
+        (lambda: compiled.fill_uniform(short, 1, 4, 0, 0, 0), ValueError),
+        (lambda: compiled.fill_below(short, 30, 0.5, 0, 0, 0), ValueError),
         (lambda: compiled.fill_polar(np.empty(2), np.empty(3), 0, 0, 0), ValueError),
         (lambda: compiled.fill_integers(np.empty(2, np.int64), 3, 3, 0, 0, 0), ValueError),
         (lambda: compiled.fill_bits(None, 0, 0, 0), TypeError),
