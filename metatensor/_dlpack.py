@@ -58,7 +58,16 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return tensor.to(target) if elsewhere else tensor
 
 
+def _with_data(tensor: Any) -> None:
+    """Give a deferred tensor its data: what is made of it shares its memory."""
+    from metatensor.deferred import is_deferred, materialize
+
+    if is_deferred(tensor):
+        materialize(tensor)
+
+
 def _exportable(tensor: Any, what: str) -> None:
+    _with_data(tensor)
     if tensor.requires_grad:
         raise BufferError(f"{what}: the tensor requires grad; use tensor.detach()")
     if tensor.is_conj() or tensor.is_neg():
@@ -94,6 +103,7 @@ def to_dlpack(tensor: Any, stream: Any, max_version: Any, dl_device: Any, copy: 
 
 def dlpack_device(tensor: Any) -> tuple[int, int]:
     """The (type, index) pair of DLPack. ValueError for a tensor without data."""
+    _with_data(tensor)
     if tensor.untyped_storage().data is None:
         raise ValueError(f"__dlpack_device__: a tensor on {tensor.device} without data has no place in DLPack")
     return backend_for(tensor.device).dlpack_device(tensor)
