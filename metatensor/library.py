@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from metatensor._core.compute import forget_kernels
 from metatensor._core.op import define_op, op_by_name, registry, set_meta
 from metatensor._core.schema import parse
+from metatensor._core.tensor import Tensor
 from metatensor._hints import infer_schema
 
 __all__ = ["decomposition", "define", "flops", "get_op", "infer_schema", "kernel", "meta", "op"]
@@ -150,11 +151,27 @@ def find_kernel(name, device, backend=None):
         if own is not None:
             raise _two_kernels(name, device)
         return held.function
-    if own is None:
-        from metatensor.devices.base import DeviceBackend
+    from metatensor.devices.basics import NAMES, basic_kernel
 
-        own = DeviceBackend.kernel(backend, name)
-    return own
+    if own is None:
+        return basic_kernel(backend, name)
+    return own if backend.dtypes is None or name in NAMES else _guarded(own, name, backend)
+
+
+def _guarded(function, name, backend):
+    """A kernel that is called for no dtypes but those that its device computes with."""
+
+    def refuse(values):
+        for value in values if isinstance(values, (tuple, list)) else (values,):
+            if isinstance(value, Tensor) and value.dtype.name not in backend.dtypes:
+                raise NotImplementedError(f"{name}: the device {backend.type} does not compute with {value.dtype.name}")
+
+    def guarded(out, *args):
+        for value in (out, *args):
+            refuse(value)
+        return function(out, *args)
+
+    return guarded
 
 
 def kernel_owner(name, device):

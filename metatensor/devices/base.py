@@ -38,7 +38,7 @@ class DeviceBackend:
 
     dtypes: frozenset[str] | None = None
     """Names of the dtypes that the device computes with, or None for all. Tensors of the others can be held, moved and
-    viewed there; kernels raise NotImplementedError for them."""
+    viewed there; its kernels are not called for them, but NotImplementedError is raised."""
 
     def device_count(self) -> int:
         """How many devices of this type can be used now; 0 where the hardware or its driver is missing."""
@@ -108,6 +108,25 @@ class DeviceBackend:
         For `metatensor.load` with ``mmap``: the memory is a private map of a file, and begins at a multiple of 16 bytes.
         """
         return None
+
+    def host_bytes(self, tensor: Tensor, data: Any) -> Any:
+        """What `to_host` returns of the elements in memory, and `from_host` stores of those it is given, ``data``.
+
+        They are conjugated or negated where the tensor is lazily so. Raises RuntimeError where they are not as many
+        bytes as the tensor has.
+        """
+        given, due = memoryview(data).nbytes, tensor.numel() * tensor.itemsize
+        if given != due:
+            raise RuntimeError(f"{self.type}: a tensor of shape {tuple(tensor.shape)} and {tensor.dtype.name} has {due} bytes, not {given}")
+        if not due or not (tensor.is_conj() or tensor.is_neg()):
+            return data
+        return _convert(data, tensor.dtype.name, tensor.dtype.name, tensor.is_conj(), tensor.is_neg())
+
+    def out_of_memory(self, nbytes: int, index: int = 0) -> OutOfMemoryError:
+        """The error to raise where ``nbytes`` could not be had."""
+        used = self.memory_stats(index).get("allocated_bytes.all.current")
+        text = f"{self.type}: cannot allocate {nbytes} bytes"
+        return OutOfMemoryError(text if used is None else f"{text}; {used} are in use by tensors")
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
         """The callable that computes op ``name`` ("add", "max.dim", "nn.functional.conv2d"), or None.
@@ -203,8 +222,8 @@ class DeviceBackend:
         return f"<{self._name()} type={self.type!r}>"
 
 
-def _convert(data: Any, source: str, target: str) -> Any:
-    """Dense elements of one dtype as those of another."""
+def _convert(data: Any, source: str, target: str, conj: bool = False, neg: bool = False) -> Any:
+    """Dense elements of one dtype as those of another, conjugated or negated."""
     import numpy as np
 
     from metatensor.devices.array_kit.copy import convert_into
@@ -214,5 +233,5 @@ def _convert(data: Any, source: str, target: str) -> Any:
     values = np.frombuffer(data, np.uint8).view(known[source].raw)
     out = np.empty(values.shape, known[target].raw)
     with np.errstate(all="ignore"):
-        convert_into(np, out, known[target], values, known[source])
+        convert_into(np, out, known[target], values, known[source], conj, neg)
     return out.view(np.uint8)

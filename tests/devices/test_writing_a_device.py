@@ -80,6 +80,8 @@ x[0] = 7.0
 x[1, 0] = x[0, 0]
 assert x.tolist() == [[7.0, 7.0], [7.0, 4.0]] and x[1, 1].item() == 4.0
 assert x.mul_(2).reshape(4).tolist() == [14.0, 14.0, 14.0, 8.0]
+from metatensor.testing import check_device
+assert check_device("abacus").ok
 assert repr(x) == "tensor([[14., 14.],\\n        [14.,  8.]], device='abacus')"
 try:
     x + 1

@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 from metatensor._core.dtype cimport BOOL, F32, F64, I8, I16, I32, I64, U8
 from metatensor._core.op cimport Call, define, float_arg, tensor_arg, result_device
 from metatensor._core.tensor cimport Tensor, new_like
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
+from metatensor._core.types cimport KIND_FLOAT, MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
 
 from metatensor.devices import DeviceBackend, OutOfMemoryError
 from metatensor.hookspecs import hookimpl
@@ -152,27 +152,6 @@ cdef int gather(Tensor t, char* to, bint back) except -1:
                 else:
                     memcpy(to + count * size, o.at + offset, size)
                 advance(t.ndim, t.sizes, index, 1, &o, &offset)
-    return 0
-
-
-cdef int resolve(Tensor t, char* values) except -1:
-    """Conjugate and negate dense values as the tensor's flags say."""
-    cdef dim_t i, n = t.total
-    cdef int parts = 2 if t.dtype.kind == KIND_COMPLEX else 1
-    cdef int size = t.dtype.itemsize // parts
-    cdef bint flip
-    if not t.flags & (T_CONJ | T_NEG):
-        return 0
-    if size == 2:
-        raise NotImplementedError("tally does not negate or conjugate half precision")
-    for i in range(n * parts):
-        flip = t.flags & T_NEG != 0
-        if t.flags & T_CONJ and parts == 2 and i & 1:
-            flip = not flip
-        if flip and size == 4:
-            (<float*>values)[i] = -(<float*>values)[i]
-        elif flip:
-            (<double*>values)[i] = -(<double*>values)[i]
     return 0
 
 
@@ -420,14 +399,10 @@ class TallyBackend(DeviceBackend):
     def to_host(self, Tensor tensor not None):
         cdef bytearray data = bytearray(tensor.total * tensor.dtype.itemsize)
         gather(tensor, data, False)
-        resolve(tensor, data)
-        return data
+        return self.host_bytes(tensor, data)
 
     def from_host(self, Tensor tensor not None, data):
-        cdef bytearray dense = bytearray(data)
-        if len(dense) != tensor.total * tensor.dtype.itemsize:
-            raise RuntimeError(f"from_host: {len(dense)} bytes for a tensor of {tensor.total * tensor.dtype.itemsize}")
-        resolve(tensor, dense)
+        cdef bytearray dense = bytearray(self.host_bytes(tensor, data))
         gather(tensor, dense, True)
 
     def copy(self, Tensor dst not None, Tensor src not None):
