@@ -50,7 +50,7 @@ index_select | m.index_select(t.rows, 0, t.order) | np.take(t.rows, t.order, axi
 where | m.where(t.mask, t.x, t.y) | np.where(t.mask, t.x, t.y)
 gt | m.gt(t.x, t.y) | np.greater(t.x, t.y)
 clone | m.clone(t.x) | t.x.copy()
-zeros | m.zeros(t.n) | np.zeros(t.n, "f4")
+full | m.full((t.n,), 1.5) | np.full(t.n, 1.5, "f4")
 to double | t.x.to(m.float64) | t.x.astype("f8")
 transpose | t.rows.T.contiguous() | np.ascontiguousarray(t.rows.T)
 conv2d | F.conv2d(t.image, t.kernel, padding=1) | np_conv2d(t.image, t.kernel)
@@ -64,7 +64,7 @@ uniform_ | t.z.uniform_() | np_uniform(t.n)
 
 
 class Inputs:
-    """The inputs for ``n`` elements. Those of ``metatensor`` are over the arrays' own memory."""
+    """The inputs for ``n`` elements: arrays, or tensors with the same values in memory of their own."""
 
     def __init__(self, n: int) -> None:
         draw = np.random.default_rng(0)
@@ -89,10 +89,10 @@ class Inputs:
         self.table = draw.standard_normal((1000, 64), single)
 
     def of(self, library: Any) -> Inputs:
-        """The same as tensors."""
+        """The same as tensors. In memory of their own: arrays of each library lie alike, which copies are faster for."""
         made = object.__new__(Inputs)
         for name, value in vars(self).items():
-            setattr(made, name, library.from_numpy(value) if isinstance(value, np.ndarray) else value)
+            setattr(made, name, library.from_numpy(value).clone() if isinstance(value, np.ndarray) else value)
         return made
 
 

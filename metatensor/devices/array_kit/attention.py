@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit import host
+from metatensor.devices.array_kit.pointwise import is_single
 from metatensor.devices.array_kit.registry import kernel
 from metatensor.devices.array_kit.softmax import softmax_of
 
@@ -24,8 +26,12 @@ def _repeat_heads(array: Any, heads: int) -> Any:
     return array if own == heads else array.repeat(heads // own, axis=-3)
 
 
-def _softmax(xp: Any, scores: Any, masked: bool) -> Any:
+def _softmax(kit: Any, scores: Any, masked: bool) -> Any:
     """Over the last dimension, in place; a row of minus infinities becomes zeros."""
+    xp = kit.xp
+    if is_single(kit, scores, scores):
+        host.softmax(scores, scores, scores.shape[-1], masked)
+        return scores
     if not masked:
         return softmax_of(xp, scores, -1, scores)
     top = scores.max(axis=-1, keepdims=True)
@@ -70,14 +76,17 @@ def attention(
         key, value = _repeat_heads(key, query.shape[-3]), _repeat_heads(value, query.shape[-3])
     if query.shape[-1]:  # without features, all scores are 0
         query = query * query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    room = HOST_BLOCK if kit.on_host else DEVICE_BLOCK
+    direct = out.dtype == query.dtype == value.dtype
+    if direct and mask is None and not is_causal and not dropout_p and math.prod(batch) * length * keys <= room:
+        xp.matmul(_softmax(kit, xp.matmul(query, key.swapaxes(-1, -2)), False), value, out=out)
+        return None
     stream = kit.random(ticket) if dropout_p > 0 else None
     if mask is not None:
         mask = xp.broadcast_to(mask, (*batch, length, keys))
     if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2] == batch:
         query, key, value = (xp.broadcast_to(item, (*batch, *item.shape[-2:])) for item in (query, key, value))
     transposed = key.swapaxes(-1, -2)
-    direct = out.dtype == query.dtype == value.dtype
-    room = HOST_BLOCK if kit.on_host else DEVICE_BLOCK
     for index, first, last in _blocks(room, batch, length, keys):
         scores = xp.matmul(query[index + (..., slice(first, last), _ALL)], transposed[index])
         if is_causal:
@@ -89,7 +98,7 @@ def attention(
                 xp.copyto(scores, scores.dtype.type(-np.inf), where=~part)
             else:
                 scores += part
-        weights = _softmax(xp, scores.astype(out.dtype, copy=False), is_causal or mask is not None)
+        weights = _softmax(kit, scores.astype(out.dtype, copy=False), is_causal or mask is not None)
         if stream is not None:
             numbers = np.arange(math.prod(batch)).reshape(batch)[index]
             weights *= _kept(xp, stream, weights.shape, numbers, first, length, dropout_p)

@@ -229,7 +229,8 @@ class ArrayBackend(DeviceBackend):
     # Copies -------------------------------------------------------------------
 
     def copy(self, dst: Tensor, src: Tensor) -> None:
-        self._assign(dst, self.asarray(src), src)
+        if not self.views.assign(dst, src):
+            self._assign(dst, self.asarray(src), src)
 
     def _assign(self, dst: Tensor, source: Any, like: Tensor) -> None:
         """Store ``source``, raw values that mean what those of the tensor ``like`` mean, in ``dst``."""

@@ -12,22 +12,38 @@ from cpython.ref cimport Py_INCREF
 from metatensor._core.dtype cimport F16, DType
 from metatensor._core.slots cimport use_vectorcall
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
 from metatensor.devices.array_kit.memory cimport Block
 
 import numpy as np
 
 cdef extern from *:
     """
-    /* Two functions of NumPy's C API, by their places in its table, which is part of its binary interface: they are
+    /* Three functions of NumPy's C API, by their places in its table, which is part of its binary interface: they are
        the same from NumPy 1.7 on, and building needs no NumPy. */
     static void **mt_numpy = NULL;
     #define mt_new_array(descr, nd, dims, strides, data, flags) \\
         ((PyObject *(*)(PyTypeObject *, PyObject *, int, const dim_t_ *, const dim_t_ *, void *, int, PyObject *)) \\
          mt_numpy[94])((PyTypeObject *)mt_numpy[2], descr, nd, dims, strides, data, flags, NULL)
     #define mt_set_base(array, base) ((int (*)(PyObject *, PyObject *))mt_numpy[282])(array, base)
+    #define mt_copy_into(target, source) ((int (*)(PyObject *, PyObject *))mt_numpy[50])(target, source)
     typedef int64_t dim_t_;
+    /* What every array begins with, part of the binary interface too. */
+    typedef struct {
+        PyObject_HEAD
+        char *data;
+        int nd;
+        dim_t_ *dims, *strides;
+        PyObject *base, *descr;
+        int flags;
+    } mt_array;
     """
+    ctypedef struct Array "mt_array":
+        int nd
+        dim_t* dims
+        PyObject* descr
+        int flags
+    int copy_into "mt_copy_into" (PyObject* target, PyObject* source) except -1
     void** numpy_table "mt_numpy"
     object new_array "mt_new_array" (PyObject* descr, int nd, const dim_t* dims, const dim_t* strides, void* data, int flags)
     int set_base "mt_set_base" (PyObject* array, PyObject* base) except -1
@@ -81,6 +97,10 @@ def quietly(function, *args):
     finally:
         PyContext_Exit(context)
         _spare.append(context)
+
+
+def _assign(target, source):
+    target[...] = source
 
 
 cdef object _dims(int n, const dim_t* values, dim_t scale):
@@ -176,6 +196,23 @@ cdef class Views:
     def computable(self, Tensor tensor not None):
         """The view itself or, of half precision, a converted copy."""
         return self.value(tensor)
+
+    def assign(self, Tensor target not None, Tensor source not None):
+        """Copy between tensors on the host where NumPy converts as metatensor does; returns whether it did."""
+        cdef DType to = target.dtype, of = source.dtype
+        if not self.host or source.storage.device is not target.storage.device \
+                or (target.flags ^ source.flags) & (T_CONJ | T_NEG):
+            return False
+        if to is not of:
+            if to.kind > KIND_COMPLEX or of.kind > KIND_COMPLEX or self.decodes[to.code] is not None \
+                    or self.decodes[of.code] is not None or (target.flags | source.flags) & (T_CONJ | T_NEG):
+                return False
+            if of.kind == KIND_COMPLEX and to.kind != KIND_COMPLEX:
+                return False
+            if of.kind == KIND_FLOAT and to.kind == KIND_INT:   # unsigned ones wrap around, by way of int64
+                return False
+        quietly(_assign, self.array(target), self.array(source))
+        return True
 
     def is_zero(self, Tensor tensor not None):
         """Whether all bytes are known to be 0: fresh memory that the system cleared and nobody was given since."""
@@ -314,6 +351,7 @@ cdef class Binding:
     cdef object several(self, object out, object values):
         """A kernel with several outputs; those that are None are not wanted."""
         cdef list targets = [], fresh = []
+        cdef bint own
         cdef Py_ssize_t i
         for item in out:
             fresh.append(False)
@@ -336,7 +374,10 @@ cdef class Binding:
             if out[i] is None:
                 continue
             result, results[i] = results[i], None
-            if result is targets[i] or not (fresh[i] and self.adopt(<Tensor>out[i], result)):
+            own = self.native or self.views.decodes[(<Tensor>out[i]).dtype.code] is None
+            if result is targets[i] and own:
+                continue
+            if not (own and result is not None and (_stored(targets[i], result) or fresh[i] and self.adopt(<Tensor>out[i], result))):
                 self.kit.finish(self, out[i], targets[i], result)
         return None
 
@@ -368,11 +409,26 @@ cdef inline void _put(object values, Py_ssize_t i, object value) noexcept:
 
 cdef bint _stored(object target, object result) except -1:
     """Copy a small result of just the right dtype and shape into place; returns whether it was one."""
-    if type(result) is not _ndarray and not isinstance(result, _generic):
+    cdef Array* a = <Array*><PyObject*>target
+    cdef Array* b = <Array*><PyObject*>result
+    cdef dim_t total = 1
+    cdef int i
+    if type(target) is not _ndarray:
         return False
-    if result.dtype is not target.dtype or result.shape != target.shape or result.nbytes >= ADOPTED:
+    if type(result) is not _ndarray:
+        if a.nd or not isinstance(result, _generic) or result.dtype is not target.dtype:
+            return False
+        target[()] = result
+        return True
+    if a.nd != b.nd or a.descr != b.descr:
         return False
-    target[...] = result
+    for i in range(a.nd):
+        if a.dims[i] != b.dims[i]:
+            return False
+        total *= a.dims[i]
+    if total * target.itemsize >= ADOPTED:
+        return False
+    copy_into(<PyObject*>target, <PyObject*>result)
     return True
 
 

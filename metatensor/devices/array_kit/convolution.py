@@ -68,14 +68,12 @@ class Window:
     def gather(self, patches: Any, image: Any, positions: Sequence[tuple[int, int]], images: slice = slice(None)) -> None:
         """Copy the patches of (N, C, spatial...) at ``positions``, of some images, into (N, C, kernel..., positions...)."""
         whole = (..., *(slice(0, last - first) for first, last in positions))
-        for offset in self.offsets():
-            target = patches[_EACH + offset]
-            found = self.overlap(offset, image.shape[2:], positions)
-            if found is None or found[0] != whole:
-                target[...] = 0
-            if found is not None:
-                at = (images, _ALL, *found[1][1:])
-                target[found[0]] = image[at]
+        found = [(offset, self.overlap(offset, image.shape[2:], positions)) for offset in self.offsets()]
+        if any(places is None or places[0] != whole for _, places in found):
+            patches[...] = 0
+        for offset, places in found:
+            if places is not None:
+                patches[_EACH + offset][places[0]] = image[(images, _ALL, *places[1][1:])]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to where they lie in (N, C, spatial...)."""

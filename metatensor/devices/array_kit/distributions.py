@@ -19,6 +19,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 # Bits of the significand, by the dtype that stores a half kind; elsewhere bfloat16 is stored as an integer.
 _DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+_DIGITS_BY_CHAR = {"f": 24, "d": 53}
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -51,7 +52,11 @@ def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | Non
 
 def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
     """Uniform in [low, high), with as many random bits as the dtype has digits: rounding never gives ``high``."""
-    stream, format = kit.random(ticket), _half(out)
+    stream = kit.random(ticket)
+    if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and low == 0 and high == 1 and out.flags.c_contiguous:
+        stream.leading(out.size, 0, out.dtype, _DIGITS_BY_CHAR[out.dtype.char], out)
+        return
+    format = _half(out)
     name = format or out.dtype.name
     if name.startswith("complex"):
         parts = {"complex32": np.float32, "complex64": np.float32, "complex128": np.float64}[name]
@@ -65,10 +70,13 @@ def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
         values = stream.leading(count, first, parts, digits)
         if (low, high) == (0, 1):
             return values
-        values = values * span + parts(low)
+        values *= span
+        values += parts(low)
         # Adding, or storing, may round up to the end, which stays outside.
         stored = values if half is None else half.decode(kit.xp, half.encode(kit.xp, values))
-        return kit.xp.where(stored >= high, parts(low), values) if high > low else values
+        if high > low:
+            kit.xp.copyto(values, parts(low), where=stored >= high)
+        return values
 
     if not name.startswith("complex"):
         _fill(kit, out, draw, format)
@@ -99,6 +107,8 @@ def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0
     if out.dtype.kind == "c":
         parts = stream.normal(2 * out.size).reshape(-1, 2) * (std / math.sqrt(2)) + mean
         out[...] = (parts[:, 0] + 1j * parts[:, 1]).reshape(out.shape)
+    elif kit.on_host and out.dtype.char == "f" and out.flags.c_contiguous:
+        stream.normal(out.size, 0, out.dtype, mean, std, out)
     else:
         # What is rounded is the whole: the mean and the deviation are applied in float64.
         _fill(kit, out, lambda count, first: stream.normal(count, first, out.dtype, mean, std))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from metatensor._core.placing import tensor_from_storage
+from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.registry import kernel
 
 __all__ = ["check", "is_beyond", "names_nothing", "place"]
@@ -14,12 +15,9 @@ __all__ = ["check", "is_beyond", "names_nothing", "place"]
 
 def is_beyond(index: Any, size: int) -> bool:
     """Whether some index lies outside 0..size - 1."""
-    if not index.size:
-        return False
-    if isinstance(index, np.ndarray) and index.dtype.kind == "i":
-        # As unsigned numbers, negative ones are the largest of all.
-        return int(np.maximum.reduce(index.view(f"u{index.dtype.itemsize}"), axis=None)) >= size
-    return int(index.min()) < 0 or int(index.max()) >= size
+    if type(index) is np.ndarray and index.dtype.char in "ilq" and index.flags.c_contiguous:
+        return host.beyond(index, size)
+    return bool(index.size) and (int(index.min()) < 0 or int(index.max()) >= size)
 
 
 def check(index: Any, size: int, name: str, error: type[Exception] = IndexError) -> None:
@@ -69,13 +67,16 @@ def index(kit: Any, out: Any, input: Any, indices: Any, dims: Any) -> None:
 
 @kernel("index_select", half="native")
 def index_select(kit: Any, out: Any, input: Any, dim: int, index: Any) -> None:
-    input = input.reshape(input.shape or (1,))
+    if not input.ndim:
+        input = input.reshape(1)
+    if index.ndim != 1:
+        index = index.reshape(-1)
     check(index, input.shape[dim], "index_select")
     if kit.on_host and out.flags.c_contiguous and out.ndim and out.dtype == input.dtype:
         # The range is checked: "clip" lets NumPy write straight into the result.
-        kit.xp.take(input, index.reshape(-1), axis=dim, out=out, mode="clip")
+        kit.xp.take(input, index, axis=dim, out=out, mode="clip")
     else:
-        out[...] = kit.xp.take(input, index.reshape(-1), axis=dim).reshape(out.shape)
+        out[...] = kit.xp.take(input, index, axis=dim).reshape(out.shape)
 
 
 @kernel("gather", half="native")

@@ -1,11 +1,15 @@
 /* Functions of single precision over host memory that NumPy lacks or SciPy has only one by one.
 
-   The loops are made to be vectorised, for several generations of processors where the compiler can do that.
+   The loops are made to be vectorised, for several generations of processors where the compiler can do that. Sums run
+   in double precision, in LANES partial ones, which is how a compiler may make vectors of them.
 */
 #ifndef METATENSOR_HOST_H
 #define METATENSOR_HOST_H
 
+#include <math.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__)
 #define MT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -45,6 +49,102 @@ MT_CLONES static void mt_gelu32(const float *x, float *out, ptrdiff_t n) {
         double v = (double)x[i];
         out[i] = (float)(0.5 * v * (1.0 + mt_erf(v * 0.7071067811865476)));
     }
+}
+
+/* exp(t) for t <= 0, to two units in the last place: a power of two times the exponential's series near 0. What is no
+   normal float is 0. */
+static inline float mt_exp(float t) {
+    float n, r, p, scale;
+    uint32_t bits;
+    n = t * 1.44269504f + 0x1.8p23f;
+    memcpy(&bits, &n, 4);
+    bits = (bits << 23) + (127u << 23);
+    memcpy(&scale, &bits, 4);
+    n -= 0x1.8p23f;
+    r = (t - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+    p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return t < -87.0f ? 0.0f : p * scale;
+}
+
+#define LANES 16
+
+static inline double mt_lanes(const double *lanes) {
+    double total = 0.0;
+    for (int k = 0; k < LANES; k++) total += lanes[k];
+    return total;
+}
+
+/* The softmax of each of so many rows of n elements; where it is asked for, zeros of a row of minus infinities. */
+MT_CLONES static void mt_softmax32(const float *x, float *out, ptrdiff_t rows, ptrdiff_t n, int zeros) {
+    for (; rows > 0; rows--, x += n, out += n) {
+        float tops[LANES], top = -INFINITY;
+        double sums[LANES] = {0}, total;
+        float scale;
+        ptrdiff_t i = 0, k;
+        for (k = 0; k < LANES; k++) tops[k] = -INFINITY;
+        for (; i + LANES <= n; i += LANES)
+            for (k = 0; k < LANES; k++) tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];
+        for (; i < n; i++) top = x[i] > top ? x[i] : top;
+        for (k = 0; k < LANES; k++) top = tops[k] > top ? tops[k] : top;
+        if (zeros && top == -INFINITY) top = 0.0f;
+        for (i = 0; i + LANES <= n; i += LANES)
+            for (k = 0; k < LANES; k++) {
+                float e = mt_exp(x[i + k] - top);
+                out[i + k] = e;
+                sums[k] += (double)e;
+            }
+        total = mt_lanes(sums);
+        for (; i < n; i++) total += (double)(out[i] = mt_exp(x[i] - top));
+        scale = (float)(1.0 / total);
+        for (i = 0; i < n; i++) out[i] *= scale;
+    }
+}
+
+/* Each row less its mean, over the root of its variance plus eps; times weight plus bias, where they are not NULL. */
+MT_CLONES static void mt_layer_norm32(const float *x, const float *weight, const float *bias, float *out, ptrdiff_t rows,
+                                      ptrdiff_t n, double eps) {
+    for (; rows > 0; rows--, x += n, out += n) {
+        double sums[LANES] = {0}, squares[LANES] = {0}, mean, scale;
+        ptrdiff_t i, k;
+        for (i = 0; i + LANES <= n; i += LANES)
+            for (k = 0; k < LANES; k++) sums[k] += (double)x[i + k];
+        mean = mt_lanes(sums);
+        for (; i < n; i++) mean += (double)x[i];
+        mean /= (double)n;
+        for (i = 0; i + LANES <= n; i += LANES)
+            for (k = 0; k < LANES; k++) squares[k] += ((double)x[i + k] - mean) * ((double)x[i + k] - mean);
+        scale = mt_lanes(squares);
+        for (; i < n; i++) scale += ((double)x[i] - mean) * ((double)x[i] - mean);
+        scale = 1.0 / sqrt(scale / (double)n + eps);
+        if (weight && bias)
+            for (i = 0; i < n; i++) out[i] = (float)(((double)x[i] - mean) * scale * (double)weight[i] + (double)bias[i]);
+        else if (weight)
+            for (i = 0; i < n; i++) out[i] = (float)(((double)x[i] - mean) * scale * (double)weight[i]);
+        else if (bias)
+            for (i = 0; i < n; i++) out[i] = (float)(((double)x[i] - mean) * scale + (double)bias[i]);
+        else
+            for (i = 0; i < n; i++) out[i] = (float)(((double)x[i] - mean) * scale);
+    }
+}
+
+/* Whether some index is outside [0, size). As unsigned numbers, negative ones are the largest of all. */
+static int mt_beyond64(const int64_t *index, ptrdiff_t n, int64_t size) {
+    uint64_t largest = 0;
+    for (ptrdiff_t i = 0; i < n; i++) largest = (uint64_t)index[i] > largest ? (uint64_t)index[i] : largest;
+    return n > 0 && largest >= (uint64_t)size;
+}
+
+static int mt_beyond32(const int32_t *index, ptrdiff_t n, int64_t size) {
+    uint32_t largest = 0;
+    for (ptrdiff_t i = 0; i < n; i++) largest = (uint32_t)index[i] > largest ? (uint32_t)index[i] : largest;
+    return n > 0 && (largest >> 31 || (uint64_t)largest >= (uint64_t)size);
 }
 
 #endif

@@ -10,15 +10,22 @@ from metatensor.devices.array_kit.registry import kernel
 
 @kernel("cat", half="tensors")
 def cat(kit: Any, out: Any, tensors: Any, dim: int) -> None:
-    pieces = [piece for piece in tensors if piece.shape != (0,)]  # which goes with any shape
-    if all(piece.dtype is out.dtype for piece in pieces):
-        if pieces:
-            kit.xp.concatenate([kit.asarray(piece) for piece in pieces], axis=dim, out=kit.asarray(out))
+    array, dtype, arrays = kit.views.raw, out.dtype, []
+    for piece in tensors:
+        if piece.dtype is not dtype:
+            break
+        values = array(piece)
+        if values.shape != (0,):  # which goes with any shape
+            arrays.append(values)
+    else:
+        if arrays:
+            kit.xp.concatenate(arrays, axis=dim, out=array(out))
         return
     start = 0
-    for piece in pieces:
-        kit.copy(out.narrow(dim, start, piece.shape[dim]), piece)
-        start += piece.shape[dim]
+    for piece in tensors:
+        if piece.shape != (0,):
+            kit.copy(out.narrow(dim, start, piece.shape[dim]), piece)
+            start += piece.shape[dim]
 
 
 @kernel("stack")

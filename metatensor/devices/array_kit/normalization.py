@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.norms import vector_norm_of
-from metatensor.devices.array_kit.pointwise import HOST_PIECE
+from metatensor.devices.array_kit.pointwise import is_single
 from metatensor.devices.array_kit.reduction import axes_of, total, variance
 from metatensor.devices.array_kit.registry import kernel
 
@@ -57,31 +58,11 @@ def _layer_norm(kit: Any, input: Any, normalized_shape: Any, weight: Any, bias: 
     return affine(result, weight, bias), mean, rstd
 
 
-def _layer_norm_rows(out: Any, rows: Any, weight: Any, bias: Any, eps: float) -> None:
-    """Of the rows of a matrix in host memory, as many at a time as stay in the cache."""
-    columns, step = rows.shape[1], max(1, HOST_PIECE // rows.shape[1])
-    scratch = np.empty((min(step, len(rows)), columns), rows.dtype)
-    count, least = rows.dtype.type(columns), rows.dtype.type(eps)
-    for first in range(0, len(rows), step):
-        part, result = rows[first : first + step], out[first : first + step]
-        squares = scratch[: len(part)]
-        np.subtract(part, np.add.reduce(part, axis=1, keepdims=True) / count, out=result)
-        np.multiply(result, result, out=squares)
-        scale = np.add.reduce(squares, axis=1, keepdims=True)
-        scale /= count
-        scale += least
-        np.sqrt(scale, out=scale)
-        np.divide(1, scale, out=scale)
-        result *= scale
-        affine(result, weight, bias)
-
-
 @kernel("nn.functional.layer_norm")
 def layer_norm(kit: Any, out: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    if kit.on_host and input.size and input.dtype == out.dtype and input.flags.c_contiguous and out.flags.c_contiguous:
-        shape = (-1, math.prod(normalized_shape))
-        weight, bias = (None if item is None else item.reshape(-1) for item in (weight, bias))
-        _layer_norm_rows(out.reshape(shape), input.reshape(shape), weight, bias, eps)
+    if is_single(kit, out, input) and input.size:
+        weight, bias = (None if item is None else np.ascontiguousarray(item, np.float32) for item in (weight, bias))
+        host.layer_norm(np.ascontiguousarray(input), weight, bias, out, math.prod(normalized_shape), eps)
         return None
     return _layer_norm(kit, input, normalized_shape, weight, bias, eps)[0]
 

@@ -22,6 +22,8 @@ _RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 def in_dtype(value: Any, dtype: Any) -> Any:
     """An array or a Python number in an array dtype; numbers wrap around and lose fractions as in a C cast."""
+    if getattr(value, "dtype", None) is dtype:
+        return value
     if isinstance(value, (bool, int, float, complex)):
         value = np.asarray(value)
         if value.dtype.kind == "O":

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.copy import cast
-from metatensor.devices.array_kit.pointwise import HOST_PIECE
+from metatensor.devices.array_kit.pointwise import is_single
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -27,17 +30,13 @@ def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
 
 
 def softmax_into(kit: Any, out: Any, array: Any, dim: int) -> Any:
-    """The same into ``out``; along the last dimension of host memory as many rows at a time as stay in the cache."""
+    """The same into ``out``, or as a new array; compiled for float32 along the last dimension of host memory."""
     if not array.ndim or not array.size:
         return softmax_of(kit.xp, array, dim)
-    if not kit.on_host or array.size <= HOST_PIECE or dim % array.ndim != array.ndim - 1 or array.ndim < 2 \
-            or not (array.flags.c_contiguous and out.flags.c_contiguous):  # fmt: skip
+    if (dim == -1 or dim == array.ndim - 1) and is_single(kit, out, array):
+        host.softmax(np.ascontiguousarray(array), out, array.shape[-1])
+    else:
         softmax_of(kit.xp, array, dim, out)
-        return None
-    columns = array.shape[-1]
-    rows, results, step = array.reshape(-1, columns), out.reshape(-1, columns), max(1, HOST_PIECE // columns)
-    for first in range(0, len(rows), step):
-        softmax_of(kit.xp, rows[first : first + step], 1, results[first : first + step])
     return None
 
 

@@ -12,7 +12,7 @@ from metatensor.devices.array_kit.registry import kernel
 def order_of(xp: Any, array: Any, axis: int, descending: bool = False) -> Any:
     """Indices that sort along an axis, equal elements in their order."""
     if not descending:
-        return xp.argsort(array, axis=axis, kind="stable")
+        return array.argsort(axis=axis, kind="stable")
     # Turned around twice, so that equal elements keep their order.
     order = xp.flip(xp.argsort(xp.flip(array, axis), axis=axis, kind="stable"), axis)
     return array.shape[axis] - 1 - order
