@@ -102,7 +102,7 @@ MT_CLONES static void mt_softmax32(const float *x, float *out, ptrdiff_t rows, p
             }
         total = mt_lanes(sums);
         for (; i < n; i++) total += (double)(out[i] = mt_exp(x[i] - top));
-        scale = (float)(1.0 / total);
+        scale = total == 0.0 ? 0.0f : (float)(1.0 / total);
         for (i = 0; i < n; i++) out[i] *= scale;
     }
 }

@@ -15,7 +15,7 @@ def cat(kit: Any, out: Any, tensors: Any, dim: int) -> None:
         if piece.dtype is not dtype:
             break
         values = array(piece)
-        if values.shape != (0,):  # which goes with any shape
+        if values.size or values.ndim != 1:  # shape (0,) goes with any other
             arrays.append(values)
     else:
         if arrays:

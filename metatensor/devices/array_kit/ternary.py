@@ -12,7 +12,12 @@ from metatensor.devices.array_kit.registry import kernel
 def where(kit: Any, out: Any, condition: Any, input: Any, other: Any) -> Any:
     if condition.dtype.kind != "b":
         condition = condition != 0
-    return kit.xp.where(condition, in_dtype(input, out.dtype), in_dtype(other, out.dtype))
+    dtype = out.dtype
+    if getattr(input, "dtype", None) is not dtype:
+        input = in_dtype(input, dtype)
+    if getattr(other, "dtype", None) is not dtype:
+        other = in_dtype(other, dtype)
+    return kit.xp.where(condition, input, other)
 
 
 @kernel("where.indices")
