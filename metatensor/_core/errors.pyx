@@ -2,6 +2,7 @@
 import weakref
 
 from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.types cimport T_BUFFER
 
 _GIVE_DATA = "give the tensor data first (empty_like(device=...), a checkpoint, or a real device)"
 _INSTEAD = {
@@ -21,8 +22,7 @@ class _OfTensor:
 
     def __init__(self, text="", tensor=None):
         super().__init__(text)
-        base = getattr(tensor, "_base", None)       # a view may be gone by then
-        self._tensor = None if tensor is None else weakref.ref(tensor if base is None else base)
+        self._tensor = None if tensor is None else _member(tensor)
 
     def __str__(self):
         text = super().__str__()
@@ -36,6 +36,14 @@ class _OfTensor:
 
     def __reduce__(self):
         return (type(self), (str(self),))
+
+
+cdef object _member(Tensor t):
+    """A weak reference to a tensor, or to what it is a view of, that a module may have; else None."""
+    from metatensor.nn import Parameter
+    if t.base is not None:                          # the view may be gone when the message is read
+        t = <Tensor>t.base
+    return weakref.ref(t) if t.flags & T_BUFFER or isinstance(t, Parameter) else None
 
 
 class DataDependentError(_OfTensor, NotImplementedError):

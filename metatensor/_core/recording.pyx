@@ -318,9 +318,11 @@ cdef int _mutated(Step step, object value) except -1:
     return 0
 
 
-cdef bint _constant(list tensors, list outputs, Recorder recorder) except -1:
+cdef bint _constant(Overload ov, list tensors, list outputs, Recorder recorder) except -1:
     """Whether results are small and made of nothing but recorded values."""
     cdef Tensor t
+    if ov.flags & RANDOM or ov.qualname.startswith("empty"):
+        return False
     for t in tensors:
         if t.storage.recipe is None or t.storage.data is not None:
             return False
@@ -401,7 +403,7 @@ cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, objec
             raise RuntimeError(f"{op_name(c)}(): a tensor of shape {shape_str(t)} that holds data cannot be written to "
                                "under fake tensors; enter it with FakeTensorMode.from_tensor")
         t.storage.fake = True
-    if not ov.flags & RANDOM and _constant(tensors, outputs, recorder) or _deferred(tensors):
+    if _constant(ov, tensors, outputs, recorder) or _deferred(tensors):
         record(c, ov, outputs, result)
     else:
         for t in outputs + written(c, ov):

@@ -32,6 +32,7 @@ cdef enum TensorFlag:
     T_VIEW = 128        # `base` is set
     T_RETAINS_GRAD = 256
     T_FRESH = 512       # made by `Tensor.__new__`, before `__init__` ran
+    T_BUFFER = 1024     # registered in a module at some time
 
 
 cdef enum MemoryFormat:

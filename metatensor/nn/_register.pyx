@@ -7,7 +7,7 @@ and not among its plain attributes.
 """
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport T_NONLEAF
+from metatensor._core.types cimport T_BUFFER, T_NONLEAF
 from metatensor.nn._base cimport ModuleBase, attributes, checked, exact, item, member, owned, reads_plainly
 from metatensor.nn._cpython cimport PyErr_Occurred, PyType_IsSubtype, Py_TYPE, _PyType_Lookup
 
@@ -61,6 +61,13 @@ cdef inline object group(ModuleBase self, str name):
 
 cdef inline bint holds(object members, str name) except -1:
     return members is not None and len(members) != 0 and name in members
+
+
+cdef inline object _marked(object buffer):
+    """A buffer that messages look up by its flag."""
+    if isinstance(buffer, Tensor):
+        (<Tensor>buffer).flags |= T_BUFFER
+    return buffer
 
 
 cdef int forget(ModuleBase self, str name, str keep) except -1:
@@ -126,7 +133,7 @@ def module_setattr(ModuleBase self not None, name, value):
     elif holds(members, key):
         if value is not None and kind != TENSOR:
             raise wrong_kind(self, key, value, "buffer", "a Tensor")
-        members[key] = run_hooks(buffer_hooks, self, key, value)
+        members[key] = _marked(run_hooks(buffer_hooks, self, key, value))
     else:
         PyObject_GenericSetAttr(self, key, value)
 
@@ -199,7 +206,7 @@ def register_buffer(ModuleBase self not None, name, tensor, bint persistent=True
     cdef str key = new_name(self, members, name, "buffer")
     if tensor is not None and not isinstance(tensor, Tensor):
         raise wrong_kind(self, key, tensor, "buffer", "a Tensor")
-    members[key] = run_hooks(buffer_hooks, self, key, tensor)
+    members[key] = _marked(run_hooks(buffer_hooks, self, key, tensor))
     if persistent:
         forget_temporary(<dict>attributes(<PyObject*>self), key)
     else:

@@ -22,11 +22,11 @@ def load():
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
-def passing(path, module="metatensor"):
+def passing(path, module="metatensor", device="meta"):
     """``{op: records that pass now}`` for one data file; an op's variants count together."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        by_op = replay(Replayer(importlib.import_module(module)), records.read([path]))
+        by_op = replay(Replayer(importlib.import_module(module), device), records.read([path]))
     counts = {}
     for name, tally in by_op.items():
         op = name.partition("|")[0]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from metatensor import FakeTensorMode
 from oracle import floor, records
 
 
@@ -11,6 +12,14 @@ def test_no_op_falls_below_its_floor(path):
     found = floor.passing(path)
     below = {op: f"{n} of at least {wanted[op]}" for op, n in found.items() if n < wanted.get(op, 0)}
     assert not below, f"passing records fell (see tests/oracle/README.md): {below}"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("path", records.files(), ids=lambda p: p.name.partition(".")[0])
+def test_fake_tensors_score_as_meta_does(path, device):
+    expected = floor.passing(path)
+    with FakeTensorMode():
+        assert floor.passing(path, device=device) == expected
 
 
 def test_floor_names_only_recorded_ops():
