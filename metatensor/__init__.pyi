@@ -20,6 +20,7 @@ from metatensor import (
     ops as ops,
     plugins as plugins,
     rules as rules,
+    serialization as serialization,
     signal as signal,
     special as special,
     testing as testing,
