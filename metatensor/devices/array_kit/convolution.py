@@ -73,7 +73,7 @@ class Window:
             patches[...] = 0
         for offset, places in found:
             if places is not None:
-                patches[_EACH + offset][places[0]] = image[(images, _ALL, *places[1][1:])]
+                patches[_EACH + offset][places[0]] = image[(images, _ALL) + tuple(places[1][1:])]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to where they lie in (N, C, spatial...)."""
