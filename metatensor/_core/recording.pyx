@@ -339,6 +339,7 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
     cdef Recorder recorder = None
     cdef bint absent = False, known = False
     cdef int i
+    cdef object t
     if not isinstance(result, Tensor):
         return False
     made = <Tensor>result
@@ -354,8 +355,12 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
                 known = True
             elif s.device is not META:
                 absent = True
-        elif ov.slots[i].kind == K_TENSORS:
-            return False
+        elif ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
+            for t in <object>c.args[i]:
+                s = (<Tensor>t).storage
+                if s.data is not None or s.recipe is not None or s.device is META:
+                    return False
+                absent = True
     if hints.recorders:
         recorder = <Recorder>thread_state().recorder
     if absent:

@@ -131,12 +131,12 @@ def test_a_recipe_is_not_used_up():
 
 @pytest.fixture
 def two_at_once():
-    from metatensor.library import Spec, op
+    from metatensor.library import op
 
     @op("testing_recording::pair")
     def pair(x: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
         """Twice and thrice."""
-        return Spec(x.shape, x.dtype), Spec(x.shape, x.dtype)
+        return mt.Spec(x.shape, x.dtype), mt.Spec(x.shape, x.dtype)
 
     @pair.kernel("cpu")
     def _(out, x):
