@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import metatensor as mt
@@ -52,7 +53,7 @@ def construction() -> None:
     """Deferred construction beside construction on meta."""
     for title, (file, name) in MODELS.items():
         build = getattr(example(file, "metatensor"), name)
-        runs = [(timed(lambda: on_meta(build)), timed(lambda: deferred(build))) for _ in range(12)]
+        runs = [(timed(partial(on_meta, build)), timed(partial(deferred, build))) for _ in range(12)]
         meta, later = (min(times) for times in zip(*runs, strict=True))
         print(f"{title:12} on meta {meta * 1e3:8.2f} ms   deferred {later * 1e3:8.2f} ms   {later / meta:5.2f} times")
 
@@ -66,7 +67,7 @@ def materialising() -> None:
         runs = []
         for _ in range(5):
             model = deferred(build)
-            runs.append((timed(build), timed(lambda model=model: mt.materialize(model))))
+            runs.append((timed(build), timed(partial(mt.materialize, model))))
         eager, later = (min(times) for times in zip(*runs, strict=True))
         print(f"{title:12} {size:6.0f} MB   eager {eager:6.2f} s   materialising {later:6.2f} s   {later / eager:5.3f} times")
 

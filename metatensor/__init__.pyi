@@ -77,7 +77,20 @@ from metatensor._interchange import from_dlpack as from_dlpack, from_numpy as fr
 from metatensor._tensor_str import set_printoptions as set_printoptions
 from metatensor._version import __version__ as __version__
 from metatensor.checkpoint import load as load
+from metatensor.deferred import (
+    deferred_init as deferred_init,
+    dematerialize as dematerialize,
+    is_deferred as is_deferred,
+    materialize as materialize,
+    materialize_slice as materialize_slice,
+)
+from metatensor.faithful import to_meta as to_meta
+from metatensor.fake import FakeTensorMode as FakeTensorMode
 from metatensor.library import op as op
+from metatensor.unresolved import (
+    assert_materialized as assert_materialized,
+    assert_no_materialization as assert_no_materialization,
+)
 
 device = _device
 dtype = _dtype

@@ -242,7 +242,8 @@ def checksum(tensor: Any) -> int | None:
     if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
         return None
     with _undisturbed():
-        array = tensor.detach().resolve_conj().resolve_neg().contiguous().view(mt.uint8) if tensor.dim() else tensor.detach().reshape(1).view(mt.uint8)
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        array = (plain if plain.dim() else plain.reshape(1)).view(mt.uint8)
         return zlib.adler32(array.numpy())
 
 
@@ -326,7 +327,7 @@ def _move_rest(module: Any, device: Any, dtype: Any) -> None:
 
 
 def _deferred_storages(tensors: list[Any]) -> list[Any]:
-    found = {}
+    found: dict[Any, None] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
         if is_deferred(tensor):

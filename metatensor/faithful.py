@@ -55,7 +55,7 @@ def _leaves(obj: Any, seen: set[int] | None = None) -> Iterator[Any]:
 
 
 def _is_array(obj: Any) -> bool:
-    return not isinstance(obj, type) and hasattr(obj, "shape") and hasattr(obj, "dtype") and hasattr(obj, "__dlpack__") and hasattr(obj, "ndim")
+    return not isinstance(obj, type) and all(hasattr(obj, name) for name in ("shape", "ndim", "dtype", "__dlpack__"))
 
 
 class MetaConverter:

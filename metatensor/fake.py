@@ -45,7 +45,7 @@ class FakeTensorMode(Recorder):
     def __init__(self, *, allow_fallback_kernels: bool = True, allow_non_fake_inputs: bool = True, shape_env: Any = None,
                  static_shapes: bool | None = None) -> None:  # fmt: skip
         super().__init__(False)
-        self._made: dict[int, tuple[Any, Any]] = {}  # by id: a reference to the real tensor, and the fake one
+        self._made: dict[int, tuple[Any, ...]] = {}  # by id: a reference to the real tensor, and the fake one
         self._storages: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
 
     def from_tensor(self, tensor: Any, **_: Any) -> Any:

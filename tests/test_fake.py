@@ -162,9 +162,20 @@ def test_results_of_constants_are_on_their_device():
         assert is_fake(t) and str(t.device) == "cuda:0" and t.shape == (2, 1)
 
 
-@pytest.mark.parametrize("make", [lambda: mt.rand(3), lambda: mt.ones(1000), lambda: mt.ones(3) + mt.rand(3),
-                                  lambda: mt.zeros(3).normal_(), lambda: mt.zeros(3).copy_(mt.rand(3)),
-                                  lambda: mt.rand(400)[:2].fill_(1), lambda: mt.rand(400, dtype=mt.float16)[:2].copy_(mt.ones(2))])  # fmt: skip
+UNKNOWN = [
+    lambda: mt.rand(3),
+    lambda: mt.empty(3),
+    lambda: mt.ones(1000),
+    lambda: mt.ones(3) + mt.rand(3),
+    lambda: mt.zeros(3).normal_(),
+    lambda: mt.zeros(3).copy_(mt.rand(3)),
+    lambda: mt.rand(400)[:2].fill_(1),
+    lambda: mt.rand(400, dtype=mt.float16)[:2].copy_(mt.ones(2)),
+    lambda: mt.add(mt.ones(2), 1, out=mt.rand(400, dtype=mt.float64)[:2]),
+]
+
+
+@pytest.mark.parametrize("make", UNKNOWN)
 def test_values_that_are_not_known_are_an_error(mode, make):
     with pytest.raises(mt.DataDependentError):
         make().tolist()

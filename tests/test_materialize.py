@@ -5,8 +5,10 @@ import copy
 import math
 import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,10 @@ from metatensor.testing import check_deferred_matches
 from metatensor.testing.deferral import differences
 
 pytest.importorskip("numpy")
-pytestmark = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")
+pytestmark = [
+    pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed"),
+    pytest.mark.filterwarnings("ignore:weight_norm is deprecated", "ignore:.*the tensor has no elements"),
+]
 
 
 def eager(build, seed=0):
@@ -240,7 +245,7 @@ def test_every_reference_sees_it():
 
 
 def test_state_dicts():
-    build = lambda: nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))  # noqa: E731
+    build = lambda: nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     other = eager(build, 1)
     loaded = deferred(build)
     loaded.load_state_dict(other.state_dict())
@@ -314,8 +319,15 @@ def test_a_slice_of_what_is_not_deferred():
         mt.materialize_slice(mt.rand(3, device="meta"), 0)
 
 
+def run_python(code, *args, env=None):
+    """What a process of its own prints."""
+    path = [p for p in sys.path if p]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+
+
 EIGHTH = """
-import sys, metatensor as mt
+import pickle, sys, metatensor as mt
 sys.path.insert(0, {here!r})
 from test_materialize import deferred, transformer
 rank = int(sys.argv[1])
@@ -325,20 +337,15 @@ for name, p in model.named_parameters():
     rows = -(-p.shape[0] // 8)
     parts[name] = mt.materialize_slice(p, slice(rank * rows, (rank + 1) * rows))
 assert all(mt.is_deferred(p) for p in model.parameters())
-mt.save(parts, sys.argv[2]) if hasattr(mt, "save") else __import__("pickle").dump(parts, open(sys.argv[2], "wb"))
+pickle.dump(parts, open(sys.argv[2], "wb"))
 """
 
 
 def test_eight_processes_each_with_an_eighth(tmp_path):
-    import pickle
-    from pathlib import Path
-
     code = EIGHTH.format(here=str(Path(__file__).parent))
-    path = [p for p in sys.path if p]
     for rank in range(8):
-        subprocess.run([sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}", str(rank), str(tmp_path / f"{rank}")], check=True)
-    read = mt.load if hasattr(mt, "save") else (lambda p: pickle.load(open(p, "rb")))
-    shards = [read(tmp_path / f"{rank}") for rank in range(8)]
+        run_python(code, str(rank), str(tmp_path / f"{rank}"))
+    shards = [pickle.loads((tmp_path / f"{rank}").read_bytes()) for rank in range(8)]
     expected = eager(transformer)
     for name, p in expected.named_parameters():
         assert mt.equal(mt.cat([shard[name] for shard in shards]), p)
@@ -387,7 +394,7 @@ def test_on_another_device():
 
 @pytest.mark.skipif("disk" not in device_types(), reason="the disk plugin is not installed")
 def test_moved_before():
-    build = lambda: nn.Linear(3, 3)  # noqa: E731
+    build = lambda: nn.Linear(3, 3)
     model = deferred(build).to("disk").to(mt.float64)
     assert model.weight.device.type == "disk" and mt.is_deferred(model.weight)
     mt.materialize(model)
@@ -430,7 +437,8 @@ def executor(request):
             yield pool
     else:
         distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
-        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, distributed.Client(cluster) as client:
+        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        with cluster, distributed.Client(cluster) as client:
             yield client.get_executor()
 
 
@@ -473,9 +481,7 @@ print((peak() - before) / 2**20)
 @pytest.mark.parametrize(("what", "least", "most"), [("nothing", 0, 1), ("slices", 32, 32 + 16 + 10), ("whole", 256, 256 + 10)])
 def test_peak_memory(what, least, most):
     env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}  # large blocks are given back: what is measured is what is in use
-    path = [p for p in sys.path if p]
-    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{PEAK}", what], capture_output=True, text=True, check=True, env=env)
-    assert least <= float(done.stdout) <= most
+    assert least <= float(run_python(PEAK, what, env=env)) <= most
 
 
 def test_copies_need_no_second_memory(monkeypatch):
@@ -484,7 +490,7 @@ def test_copies_need_no_second_memory(monkeypatch):
     names = []
     real = module.replay
     monkeypatch.setattr(module, "replay", lambda step, *rest: (names.append(step.name), real(step, *rest)))
-    build = lambda: nn.ModuleList(copy.deepcopy(nn.Linear(3, 3)) for _ in range(2))  # noqa: E731
+    build = lambda: nn.ModuleList(copy.deepcopy(nn.Linear(3, 3)) for _ in range(2))
     model = deferred(build)
     mt.materialize(model)
     assert names == ["uniform_"] * 4

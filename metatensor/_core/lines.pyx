@@ -38,12 +38,11 @@ cdef object running_code(int* lasti):
     cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw
-    cdef int i
+    cdef int left = FRAMES
     cdef tuple known
-    cdef object code, held = None
-    for i in range(FRAMES):
-        if frame == NULL:
-            break
+    cdef object code, _held = None
+    while frame != NULL and left:
+        left -= 1
         raw = mt_frame_code(frame)
         code = <object>raw
         Py_XDECREF(raw)
@@ -54,7 +53,7 @@ cdef object running_code(int* lasti):
             return code
         back = mt_frame_back(frame)
         frame = back
-        held = None if back == NULL else <object>back       # keeps it alive while it is looked at
+        _held = None if back == NULL else <object>back       # keeps it alive while it is looked at
         Py_XDECREF(back)
     return None
 

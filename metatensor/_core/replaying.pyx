@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.execute cimport compute_values
-from metatensor._core.op cimport FUNCTIONAL, K_TENSORS, Call, Op, Overload, hold
+from metatensor._core.op cimport FUNCTIONAL, K_TENSORS, Call, Overload, hold
 from metatensor._core.recording cimport Ghost, Ref, Step
 from metatensor._core.storage cimport Storage, has_values, new_storage, resize_storage
 from metatensor._core.tensor cimport Tensor, over_storage

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from metatensor.testing.deferral import check_deferred_matches as check_deferred_matches
     from metatensor.testing.device import DeviceReport as DeviceReport
     from metatensor.testing.device import check_device as check_device
-    from metatensor.testing.operator import OpReport as OpReport
     from metatensor.testing.matches import check_meta_matches as check_meta_matches
+    from metatensor.testing.operator import OpReport as OpReport
     from metatensor.testing.operator import check_op as check_op
 
 __all__ = ["DeviceReport", "OpReport", "check_deferred_matches", "check_device", "check_meta_matches", "check_op"]

@@ -115,7 +115,7 @@ def never_written(tensor: Any) -> bool:
     ghost = recipe_of(tensor.untyped_storage())
     if ghost is None:
         return False
-    unwritten = set()
+    unwritten: set[Any] = set()
     for step in steps_for([ghost]):
         written = {ref.ghost for ref in (step.result if isinstance(step.result, tuple) else (step.result,))}
         if step.name in _UNWRITTEN or read(step) & unwritten:
