@@ -386,6 +386,16 @@ def test_a_large_one_is_not_copied():
     assert mt.materialize(t).sum().item() == 1 << 19
 
 
+def test_arrays_beside_deferred_tensors():
+    array = np.arange(3.0)
+    with mt.deferred_init():
+        a, b = mt.ones(3, dtype=mt.float64) + array, array * mt.ones(3, dtype=mt.float64)
+        c = mt.ones(3) * np.float32(2.5)
+        assert mt.is_deferred(a) and mt.is_deferred(b) and mt.is_deferred(c)
+    mt.materialize([a, b, c])
+    assert a.tolist() == [1, 2, 3] and b.tolist() == [0, 1, 2] and c.tolist() == [2.5] * 3
+
+
 def test_what_is_made_of_data_alone_is_computed():
     real = mt.ones(3)
     with mt.deferred_init():
