@@ -95,7 +95,7 @@ def operand(value, tensor):
     """What an array or a scalar of NumPy is beside `tensor`: a cpu tensor where that has values too, or a number; else None."""
     if not value.shape:
         return value.item()
-    return None if tensor.untyped_storage().data is None else from_numpy(value)
+    return None if tensor.untyped_storage().data is None and not is_deferred(tensor) else from_numpy(value)
 
 
 def from_numpy(array):

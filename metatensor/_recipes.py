@@ -19,7 +19,7 @@ class Plan:
 
     def __init__(self, steps: list[Step], targets: list[Ghost], device: str | None) -> None:
         self.numbers: dict[Ghost, int] = {}
-        self.ghosts: list[tuple[Any, ...]] = []
+        self.ghosts: list[tuple[Any, int, bool]] = []
         self.steps = [
             (step.name, None if step.op is None else step.op.name, step.device, self._encode(step.args), self._encode(step.result),
              self._writes(step))

@@ -26,7 +26,7 @@ from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recording import Ghost, Recorder, Ref, Step, suspended
 from metatensor._core.replaying import install_data, remove_data, replay
-from metatensor._core.storage import recipe_of
+from metatensor._core.storage import make_storage, recipe_of
 
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
 
@@ -153,10 +153,28 @@ def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], A
         ends.setdefault(number, []).append(ghost)
     storages: dict[Ghost, Any] = {}
     for step in steps:
-        replay(step, storages, place)
-        for ghost in ends.get(step.number, ()):
+        ending = ends.get(step.number, ())
+        pair = _same_bytes(step)
+        if pair is not None and pair[1] in ending:
+            storages[pair[0]] = storages[pair[1]]  # no need for both
+        else:
+            replay(step, storages, place)
+        for ghost in ending:
             del storages[ghost]
     return storages
+
+
+def _same_bytes(step: Step) -> tuple[Ghost, Ghost] | None:
+    """For a copy of the whole of a storage to another like it: the two."""
+    if step.name not in ("copy", "clone"):
+        return None
+    made, source = step.result, step.args[1 if step.op is None else 0]
+    if not isinstance(source, Ref) or not (made.covers() and source.covers()) or made.ghost.device is not source.ghost.device:
+        return None
+    alike = made.ghost.nbytes == source.ghost.nbytes and all(
+        getattr(made, name) == getattr(source, name) for name in ("dtype", "size", "stride", "offset", "flags")
+    )
+    return (made.ghost, source.ghost) if alike else None
 
 
 @contextmanager
@@ -224,7 +242,8 @@ def checksum(tensor: Any) -> int | None:
     if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
         return None
     with _undisturbed():
-        array = tensor.detach().resolve_conj().resolve_neg().reshape(-1).contiguous().view(mt.uint8)
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        array = (plain if plain.dim() else plain.reshape(1)).view(mt.uint8)
         return zlib.adler32(array.numpy())
 
 
@@ -344,10 +363,20 @@ def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any
                            f"{'holds no data' if tensor.untyped_storage().data is None else 'holds data'}")  # fmt: skip
     _check_allowed()
     ghost = recipe_of(tensor.untyped_storage())
-    whole = _over(run([ghost], device)[ghost], tensor)
     with _undisturbed():
-        part = whole[index]
-        return part.clone() if dtype is None else part.to(dtype, copy=True)
+        # The part's memory first: what the whole leaves behind is then free for the next whole.
+        made = _empty_part(tensor, index, ghost.device if device is None else place_of(device), dtype)
+        part = _over(run([ghost], device)[ghost], tensor)[index]
+        return part.to(dtype or part.dtype, copy=True) if made is None else made.copy_(part)
+
+
+def _empty_part(tensor: Any, index: Any, device: Any, dtype: Any) -> Any:
+    """A tensor for ``tensor[index]``, or None where values say how large that is."""
+    try:
+        part = _over(make_storage("meta", tensor.untyped_storage().nbytes()), tensor)[index]
+    except (mt.DataDependentError, RuntimeError):
+        return None
+    return mt.empty_like(part, dtype=dtype, device=device)
 
 
 def dematerialize(obj: Any) -> Any:

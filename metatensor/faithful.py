@@ -55,7 +55,7 @@ def _leaves(obj: Any, seen: set[int] | None = None) -> Iterator[Any]:
 
 
 def _is_array(obj: Any) -> bool:
-    return not isinstance(obj, type) and all(hasattr(obj, name) for name in ("shape", "dtype", "ndim", "__dlpack__"))
+    return not isinstance(obj, type) and all(hasattr(obj, name) for name in ("shape", "ndim", "dtype", "__dlpack__"))
 
 
 class MetaConverter:

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -162,10 +163,20 @@ def test_results_of_constants_are_on_their_device():
         assert is_fake(t) and str(t.device) == "cuda:0" and t.shape == (2, 1)
 
 
-@pytest.mark.parametrize("make", [lambda: mt.rand(3), lambda: mt.ones(1000), lambda: mt.ones(3) + mt.rand(3),
-                                  lambda: mt.zeros(3).normal_(), lambda: mt.zeros(3).copy_(mt.rand(3)),
-                                  lambda: mt.rand(400)[:2].fill_(1),
-                                  lambda: mt.rand(400, dtype=mt.float16)[:2].copy_(mt.ones(2))])  # fmt: skip
+UNKNOWN = [
+    lambda: mt.rand(3),
+    lambda: mt.empty(3),
+    lambda: mt.ones(1000),
+    lambda: mt.ones(3) + mt.rand(3),
+    lambda: mt.zeros(3).normal_(),
+    lambda: mt.zeros(3).copy_(mt.rand(3)),
+    lambda: mt.rand(400)[:2].fill_(1),
+    lambda: mt.rand(400, dtype=mt.float16)[:2].copy_(mt.ones(2)),
+    lambda: mt.add(mt.ones(2), 1, out=mt.rand(400, dtype=mt.float64)[:2]),
+]
+
+
+@pytest.mark.parametrize("make", UNKNOWN)
 def test_values_that_are_not_known_are_an_error(mode, make):
     with pytest.raises(mt.DataDependentError):
         make().tolist()
@@ -319,15 +330,22 @@ def test_nested_modes():
 def test_no_device_plugin_is_needed():
     code = (
         "import metatensor as mt, sys\n"
-        "from metatensor import plugins\n"
-        "plugins.manager().block('cpu') if hasattr(plugins.manager(), 'block') else None\n"
         "with mt.FakeTensorMode():\n"
         "    x = mt.randn(8, 512, device='cuda:0') @ mt.randn(512, 4, device='cuda:0')\n"
         "    y = mt.nn.Linear(4, 2)(mt.randn(3, 4))\n"
-        "print(x.device, tuple(x.shape), y.device, 'numpy' in sys.modules)\n"
+        "    z = mt.arange(3, device='cuda') + mt.tensor([1, 2, 3]).to('cuda')\n"
+        "with mt.deferred_init():\n"
+        "    model = mt.nn.Linear(4, 2)\n"
+        "print(x.device, tuple(x.shape), y.device, z.device, mt.is_deferred(model.weight), 'numpy' in sys.modules)\n"
+        "try:\n"
+        "    mt.materialize(model)\n"
+        "except RuntimeError as error:\n"
+        "    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "cuda:0 (8, 4) cpu False"
+    env = {**os.environ, "METATENSOR_BLOCK_PLUGINS": "cpu,cuda,disk", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    first, second = done.stdout.strip().splitlines()
+    assert first == "cuda:0 (8, 4) cpu cuda:0 True False" and "no cpu device" in second
 
 
 # Under PyTorch's names ----------------------------------------------------------------------------

@@ -38,12 +38,11 @@ cdef object running_code(int* lasti):
     cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw
-    cdef int _i
+    cdef int left = FRAMES
     cdef tuple known
     cdef object code, _held = None
-    for _i in range(FRAMES):
-        if frame == NULL:
-            break
+    while frame != NULL and left:
+        left -= 1
         raw = mt_frame_code(frame)
         code = <object>raw
         Py_XDECREF(raw)

@@ -15,7 +15,7 @@ from metatensor._core.dtype cimport U8, DType, by_code
 from metatensor._core.layout cimport is_dense
 from metatensor._core.hiding cimport hide, settle, show_all
 from metatensor._core.lines cimport line_of, running_code
-from metatensor._core.op cimport K_TENSORS, RANDOM, Call, Overload, op_name
+from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, RANDOM, Call, Overload, op_name
 from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, shape_str
@@ -338,14 +338,18 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
     cdef Storage s
     cdef Recorder recorder = None
     cdef bint absent = False, known = False
-    cdef int i
+    cdef int i, kind
+    cdef object t
     if not isinstance(result, Tensor):
         return False
     made = <Tensor>result
     if made.storage.data is not None or (ov.mutates and (c.args[0] != <PyObject*>made or _mutates_others(c, ov))):
         return False
     for i in range(ov.nslots):
-        if isinstance(<object>c.args[i], Tensor):
+        kind = ov.slots[i].kind
+        if kind == K_TENSOR or kind == K_OPERAND:
+            if not isinstance(<object>c.args[i], Tensor):
+                continue
             s = (<Tensor>c.args[i]).storage
             if s.data is not None:
                 if hints.recorders or s.recipe is not None:
@@ -354,8 +358,12 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
                 known = True
             elif s.device is not META:
                 absent = True
-        elif ov.slots[i].kind == K_TENSORS:
-            return False
+        elif kind == K_TENSORS and <object>c.args[i] is not None:
+            for t in <object>c.args[i]:
+                s = (<Tensor>t).storage
+                if s.data is not None or s.recipe is not None or s.device is META:
+                    return False
+                absent = True
     if hints.recorders:
         recorder = <Recorder>thread_state().recorder
     if absent:

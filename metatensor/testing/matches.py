@@ -51,9 +51,8 @@ def check_meta_matches(fn: Callable[..., Any], *inputs: Any, device: str = "cpu"
         raise AssertionError(f"check_meta_matches: on meta it raises {type(error).__name__}: {error}{after}") from error
     for number, (one, other) in enumerate(zip(real.calls, meta.calls, strict=False)):
         if one != other:
-            raise AssertionError(
-                f"check_meta_matches: operator {number}: {one[0]} gives {one[1]} on {device}, {other[0]} gives {other[1]} on meta"
-            )
+            raise AssertionError(f"check_meta_matches: operator {number}: {one[0]} gives {one[1]} on {device}, "
+                                 f"{other[0]} gives {other[1]} on meta")  # fmt: skip
     if len(real.calls) != len(meta.calls):
         raise AssertionError(f"check_meta_matches: {len(real.calls)} operators on {device}, {len(meta.calls)} on meta")
     if _metadata(expected) != _metadata(got):
