@@ -185,7 +185,7 @@ cdef object _checked_data(Call* c, Overload ov, Device d, object value):
     cdef Tensor t
     if isinstance(value, list) and ov.nreturns >= 0:
         value = tuple(value)
-    if not (<list>ov.refs)[0]._admits(value, Tensor):
+    if value is None or not (<list>ov.refs)[0]._admits(value, Tensor):
         raise errors.wrong_data_kernel(ov.qualname, ov.text, d, value)
     for t in flat(value):
         if t.storage.device.type != d.type or t.storage.data is None:
