@@ -164,7 +164,7 @@ cdef object compute_values(Call* c, Overload ov, object result):
                 _allocate(ov, t, d)
     try:
         value = PyObject_Vectorcall(kernel, args, <size_t>ov.nslots + 1, NULL)
-        if ov.flags & DATA:
+        if ov.flags & DATA and not (value is None and result is not None):     # which out= gave it to fill
             return _checked_data(c, ov, d, value)
         return result if value is None else _adopt(ov, d, result, value)
     except Exception as error:

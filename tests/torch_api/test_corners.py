@@ -85,15 +85,6 @@ def test_parts_of_checkpointing():
         torch.utils.checkpoint.check_backward_validity([mt.ones(2)])
 
 
-def test_fake_tensors():
-    from metatensor.torch_api.torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, is_fake
-
-    x = mt.ones(2)
-    assert not is_fake(x) and not is_fake(x.to("meta")) and not isinstance(x, FakeTensor)
-    with pytest.raises(NotImplementedError, match="meta device"):
-        FakeTensorMode()
-
-
 def test_what_nothing_takes_part_in():
     x = mt.ones(2)
     assert torch.autograd.forward_ad.unpack_dual(x).primal is x and torch.autograd.forward_ad.unpack_dual(x).tangent is None

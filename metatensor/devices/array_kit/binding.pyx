@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.ref cimport Py_INCREF
-from metatensor._core.dtype cimport F16, DType
+from metatensor._core.dtype cimport F16, F4E2M1X2, DType
 from metatensor._core.slots cimport use_vectorcall
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
@@ -204,6 +204,8 @@ cdef class Views:
                 or (target.flags ^ source.flags) & (T_CONJ | T_NEG):
             return False
         if to is not of:
+            if to.code == F4E2M1X2 or of.code == F4E2M1X2:      # pairs of numbers, which nothing converts
+                return False
             if to.kind > KIND_COMPLEX or of.kind > KIND_COMPLEX or self.decodes[to.code] is not None \
                     or self.decodes[of.code] is not None or (target.flags | source.flags) & (T_CONJ | T_NEG):
                 return False
