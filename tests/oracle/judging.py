@@ -144,9 +144,13 @@ def _real(t):
 
 
 def _merged(values, rtol):
-    """Numbers in the order of the values, equal for neighbours that only rounding tells apart."""
+    """Numbers in the order of the values, equal for neighbours that only rounding tells apart.
+
+    What comes of sums that nearly cancel is rounded as their terms are: at the size of the larger values.
+    """
     found, inverse = values.unique(return_inverse=True)
-    new = found.diff(prepend=found[:1]) > 2 * rtol * found.abs()
+    size = found.abs()
+    new = found.diff(prepend=found[:1]) > 2 * rtol * size.clamp_min(float(size[size < 1e299].max() if len(size) else 0) / 8)
     return new.long().cumsum(0)[inverse]
 
 
