@@ -3,8 +3,6 @@
 import io
 import json
 import pickle
-import sys
-import types
 
 import pytest
 
@@ -19,19 +17,14 @@ FILESYSTEM = "torch.distributed.checkpoint.filesystem"
 
 
 @pytest.fixture
-def records(monkeypatch):
+def records():
     """A maker of objects that are pickled under the names of PyTorch's classes, without PyTorch."""
     made = {}
 
     def record(kind, module=METADATA, **members):
         cls = made.get(kind)
         if cls is None:
-            cls = made[kind] = type(kind, (), {"__module__": module, "__qualname__": kind})
-            if module not in sys.modules or not hasattr(sys.modules[module], "_test"):
-                stand_in = types.ModuleType(module)
-                stand_in._test = True
-                monkeypatch.setitem(sys.modules, module, stand_in)
-            setattr(sys.modules[module], kind, cls)
+            cls = made[kind] = type(kind, (), {"__module__": module})
         value = cls()
         value.__dict__.update(members)
         return value
@@ -80,15 +73,22 @@ class object_of:
 
 
 class Pickler(pickle._Pickler):
-    """Writes stand-ins for globals."""
+    """Writes classes and stand-ins for globals by name, whether they can be imported or not."""
 
     def save(self, obj, save_persistent_id=True):
-        if isinstance(obj, (Dtype, object_of)):
-            super().save("torch" if isinstance(obj, Dtype) else obj.module)
-            super().save(obj.name)
-            self.write(pickle.STACK_GLOBAL)
+        if isinstance(obj, Dtype):
+            self.save_name("torch", obj.name)
+        elif isinstance(obj, object_of):
+            self.save_name(obj.module, obj.name)
+        elif isinstance(obj, type):
+            self.save_name(obj.__module__, obj.__qualname__)
         else:
             super().save(obj, save_persistent_id)
+
+    def save_name(self, module, name):
+        super().save(module)
+        super().save(name)
+        self.write(pickle.STACK_GLOBAL)
 
 
 WHOLE = np.arange(24, dtype="f4").reshape(4, 6)
