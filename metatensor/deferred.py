@@ -87,8 +87,8 @@ def steps_for(ghosts: Iterable[Ghost]) -> list[Step]:
 
 
 def written(step: Step) -> tuple[Ref, ...]:
-    """What a step fills in."""
-    return step.result if isinstance(step.result, tuple) else (step.result,)
+    """What a step fills in; not the arguments that it changes."""
+    return () if step.result is None else step.result if isinstance(step.result, tuple) else (step.result,)
 
 
 def overwrites(step: Step, ghost: Ghost) -> bool:

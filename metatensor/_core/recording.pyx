@@ -256,7 +256,7 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
             g = ghost_of(t.storage, constant)
             refs.append(ref_of(t, g))
             _add_writer(g, step)
-        step.result = refs[0] if isinstance(result, Tensor) else tuple(refs)
+        step.result = refs[0] if isinstance(result, Tensor) else None if result is None else tuple(refs)
         for i in range(ov.nslots):
             if ov.slots[i].mutated:
                 _mutated(step, step.args[i])

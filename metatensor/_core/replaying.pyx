@@ -98,7 +98,7 @@ def replay(Step step not None, dict storages not None, place):
     cdef int i
     cdef Tensor t
     cdef list args = [_restored(v, storages, place) for v in step.args]
-    cdef object result
+    cdef object result = None
     cdef Device d = <Device?>place(step.device)
     if ov is None:
         from metatensor._core.device import backend_for
@@ -111,7 +111,7 @@ def replay(Step step not None, dict storages not None, place):
         return
     if isinstance(step.result, tuple):
         result = tuple([placed(<Ref>r, storages, place) for r in step.result])
-    else:
+    elif step.result is not None:
         result = placed(<Ref>step.result, storages, place)
     c.op = <PyObject*>ov.op
     c.overload = <PyObject*>ov

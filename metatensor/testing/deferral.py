@@ -110,16 +110,16 @@ def _groups(tensors: list[Any], key: Callable[[Any], Any]) -> list[int]:
 
 def never_written(tensor: Any) -> bool:
     """Whether values of a tensor that is or was deferred come, by its recipe, from memory that nothing was written to."""
-    from metatensor.deferred import overwrites, read, steps_for
+    from metatensor.deferred import overwrites, read, steps_for, written
 
     ghost = recipe_of(tensor.untyped_storage())
     if ghost is None:
         return False
     unwritten: set[Any] = set()
     for step in steps_for([ghost]):
-        written = {ref.ghost for ref in (step.result if isinstance(step.result, tuple) else (step.result,))}
+        made = {ref.ghost for ref in written(step)}
         if step.name in _UNWRITTEN or read(step) & unwritten:
-            unwritten |= written
+            unwritten |= made
         else:
-            unwritten -= {made for made in written if overwrites(step, made)}
+            unwritten -= {one for one in made if overwrites(step, one)}
     return ghost in unwritten

@@ -1,5 +1,9 @@
 """Recipes as objects: ghosts, steps, and what is left out of a replay."""
 
+import gc
+import pickle
+import weakref
+
 import pytest
 
 import metatensor as mt
@@ -7,6 +11,7 @@ from metatensor._core.recording import Constant, Ghost, Recorder, Ref, Step, cur
 from metatensor._core.storage import recipe_of
 from metatensor.deferred import groups_of, overwrites, read, steps_for
 from metatensor.plugins import device_types
+from metatensor.testing import check_deferred_matches
 
 pytestmark = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")
 
@@ -129,11 +134,9 @@ def test_a_recipe_is_not_used_up():
     assert mt.equal(mt.materialize(mt.dematerialize(t)), twin)
 
 
-@pytest.fixture
-def two_at_once():
-    from metatensor.library import op
-
-    @op("testing_recording::pair")
+@pytest.fixture(scope="module")
+def pair():
+    @mt.op("testing_recording::pair")
     def pair(x: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
         """Twice and thrice."""
         return mt.Spec(x.shape, x.dtype), mt.Spec(x.shape, x.dtype)
@@ -146,11 +149,66 @@ def two_at_once():
     return pair
 
 
-def test_an_op_of_ones_own(two_at_once):
+def test_an_op_of_ones_own(pair):
     with mt.deferred_init():
-        a, b = two_at_once(mt.arange(3.0))
+        a, b = pair(mt.arange(3.0))
         assert b.sum().item() == 9
     assert mt.materialize(a).tolist() == [0, 2, 4] and mt.is_deferred(b)
+
+
+@pytest.fixture(scope="module", params=["a result", "no result"])
+def written(request):
+    some = request.param == "a result"
+
+    def meta(x: mt.Tensor, y: mt.Tensor, z: mt.Tensor) -> mt.Tensor:
+        return mt.Spec(z.shape, z.dtype)
+
+    def nothing(x: mt.Tensor, y: mt.Tensor, z: mt.Tensor) -> None:
+        return None
+
+    op = mt.op(f"testing_recording::write_{'one' if some else 'none'}", mutates_args=("x", "y"))(meta if some else nothing)
+
+    @op.kernel("cpu")
+    def _(out, x, y, z):
+        x.add_(z)
+        y.mul_(2)
+        if some:
+            out.copy_(z * 3)
+
+    return op
+
+
+def test_an_op_that_writes_to_several_arguments(written):
+    def build():
+        x, y = mt.rand(3), mt.rand(4)
+        made = written(x, y[1:], mt.arange(3.0))
+        return [t for t in (x, y, made, x + y[1:]) if t is not None]
+
+    check_deferred_matches(build)
+    with mt.deferred_init():
+        x, y, *_ = build()
+    real = mt.zeros(3)
+    written(real, x, y[1:])  # what is not there yet has to be
+    expected = mt.materialize_slice(mt.dematerialize(y), slice(1, None))
+    assert mt.equal(real, expected) and not mt.is_deferred(x)
+
+
+def test_recipes_of_such_ops_are_collected(written):
+    with mt.deferred_init():
+        tensors = mt.rand(3), mt.rand(3), mt.rand(3)
+        written(*tensors)
+        ghosts = [weakref.ref(ghost(t)) for t in tensors]
+    del tensors
+    gc.collect()
+    assert [g() for g in ghosts] == [None] * 3
+
+
+def test_they_can_be_pickled(written):
+    with mt.deferred_init():
+        x, y = mt.rand(3), mt.rand(3)
+        written(x, y, mt.ones(3))
+    twin = pickle.loads(pickle.dumps(x))
+    assert mt.equal(mt.materialize(twin), mt.materialize(x))
 
 
 def test_resized_afterwards():
