@@ -43,6 +43,36 @@ def test_cuda_gets_an_index(mode):
         assert str(mt.rand(2).device) == "cuda:1"
 
 
+def test_a_plugin_whose_hardware_is_absent_is_not_asked():
+    """In a process of its own, as another test may have found the plugin already."""
+    code = """
+import metatensor as mt
+from metatensor import plugins
+from metatensor.devices import DeviceBackend
+
+class Absent(DeviceBackend):
+    type = "npu"
+    def device_count(self):
+        return 0
+    def unavailable_reason(self):
+        return "it is unplugged"
+    def current_index(self):
+        raise RuntimeError("asked")
+    def allocate(self, nbytes, index):
+        self.check_index(index)
+
+plugins.register_backend(Absent())
+with mt.FakeTensorMode():
+    assert str(mt.rand(2, device="npu").device) == "npu:0"
+try:
+    mt.rand(2, device="npu")
+except RuntimeError as error:
+    print(error)
+"""
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "it is unplugged" in out.stdout and "asked" not in out.stdout
+
+
 def test_kernels_are_those_of_meta(mode):
     x, w = mt.rand(8, 3, 32, 32, device="cuda"), mt.rand(16, 3, 3, 3, device="cuda")
     y = F.conv2d(x, w, stride=2, padding=1)

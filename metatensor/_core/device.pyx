@@ -147,9 +147,12 @@ cdef Device place_of(object spec):
 
 
 cdef Device _current(Device d):
-    """The numbered device that a bare name means: the current one, or the first while nothing has been done there."""
+    """The numbered device that a bare name means: the current one, or the first where there is none to be current.
+
+    Names need no hardware (fake tensors, checkpoints, plans): only memory asked of a device that is absent is an error.
+    """
     cdef object backend = _backends[d.kind]
-    return _intern(d.type, 0 if backend is None else backend.current_index())
+    return _intern(d.type, backend.current_index() if backend is not None and backend.device_count() else 0)
 
 
 def place(spec):
