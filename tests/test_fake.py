@@ -65,7 +65,7 @@ plugins.register_backend(Absent())
 with mt.FakeTensorMode():
     assert str(mt.rand(2, device="npu").device) == "npu:0"
 try:
-    mt.rand(2, device="npu")
+    mt.empty(2, device="npu")
 except RuntimeError as error:
     print(error)
 """
