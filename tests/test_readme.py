@@ -19,7 +19,8 @@ PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "d
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_python_blocks_run(page):
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # pages write files
     text = (ROOT / page).read_text()
     scope = {"__name__": "page"}
     for match in BLOCK.finditer(text):
