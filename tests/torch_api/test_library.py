@@ -98,6 +98,33 @@ def test_a_library(name):
         library.Library(space, "OTHER")
 
 
+def test_the_older_spellings(name):
+    """A `Library` given first: names are within it, and what computes is decorated."""
+    namespace, _, short = name.partition("::")
+    lib = library.Library(namespace, "FRAGMENT")
+
+    @library.define(lib, f"{short}(Tensor x, float by=1.0) -> Tensor")
+    def everywhere(x, by=1.0):
+        return x * by
+
+    lib.define(f"{short}_two(Tensor x) -> (Tensor, Tensor)")
+
+    @library.impl(lib, f"{short}_two", "CPU")
+    def on_cpu(x):
+        return x + 1, x + 2
+
+    @library.impl(lib, f"{short}_two", "Meta")
+    def on_meta(x):
+        return torch.empty_like(x), torch.empty_like(x)
+
+    pytest.importorskip("metatensor_cpu")
+    op, two = getattr(getattr(torch.ops, namespace), short), getattr(getattr(torch.ops, namespace), f"{short}_two")
+    assert op(torch.ones(2), 3.0).tolist() == [3, 3] and op(torch.ones(2, device="meta")).is_meta
+    assert [t.tolist() for t in two(torch.zeros(1))] == [[1], [2]] and two(torch.ones(2, device="meta"))[1].is_meta
+    with pytest.raises(RuntimeError, match="dispatch key 'Nowhere'"):
+        library.impl(lib, short, "Nowhere")(on_meta)
+
+
 def test_a_mutating_operator(name):
     @library.custom_op(name, mutates_args=("x",))
     def fill_with(x: mt.Tensor, value: float) -> None:
@@ -116,6 +143,10 @@ def test_infer_schema():
     assert library.infer_schema(function, mutates_args=("x",)) == "(Tensor(a!) x, int n, *, bool flag=True) -> (Tensor, int)"
     with pytest.raises(ValueError, match="return annotation"):
         library.infer_schema(lambda: None)
+
+
+def test_names_of_overloads():
+    assert torch.ops.aten.max.overloads() == ["default", "other", "dim"] and torch.ops.aten.gelu.overloads() == ["default"]
 
 
 def test_operators_of_aten():

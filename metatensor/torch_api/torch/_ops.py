@@ -48,11 +48,14 @@ class Packet:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._op(*args, **kwargs)
 
+    def overloads(self) -> list[str]:
+        """The names of the overloads that are declared here."""
+        return [overload.qualname[len(self._op.name) + 1 :] or "default" for overload in self._op.overloads]
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        known = {"default"} | {overload.qualname.rpartition(".")[2] for overload in self._op.overloads} | _OVERLOADS
-        if name not in known:
+        if name not in _OVERLOADS and name not in self.overloads():
             raise AttributeError(f"{self!r} has no overload {name!r}")
         return self._op
 
@@ -66,7 +69,7 @@ class Packet:
         return self._op is getattr(other, "_op", other)
 
 
-_OVERLOADS = {"Tensor", "Scalar", "int", "dim", "dim_IntList", "out", "self", "Tensor_Scalar", "Tensor_Tensor", "Scalar_Tensor",
+_OVERLOADS = {"default", "Tensor", "Scalar", "int", "dim", "dim_IntList", "out", "self", "Tensor_Scalar", "Tensor_Tensor", "Scalar_Tensor",
               "ScalarList", "names", "dtype", "size", "vec", "float", "input", "correction", "binary_out"}  # fmt: skip
 
 

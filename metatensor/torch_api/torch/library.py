@@ -164,14 +164,7 @@ class Library:
         name = op_name if isinstance(op_name, str) else op_name.name
         qualified = name if "::" in name else f"{self.ns}::{name}"
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
-        if fn is fallthrough_kernel or IGNORED.search(key) and key not in EVERY:
-            return  # there is no such step here
-        if key in EVERY:
-            _record(qualified).add(None, fn)
-        elif key in DEVICES:
-            _record(qualified).add(DEVICES[key], fn)
-        else:
-            raise RuntimeError(f"torch.library.Library.impl: unknown dispatch key {key!r}")
+        _implement(qualified, key, fn, "Library.impl")
 
     def _register_fake(self, op_name: str, fn: Any, *_: Any, **__: Any) -> None:
         register_fake(f"{self.ns}::{op_name}", fn)
@@ -185,20 +178,53 @@ def fallthrough_kernel(*_: Any) -> None:
     raise NotImplementedError("torch.library.fallthrough_kernel: is given to Library.impl, not called")
 
 
-def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
-    """Declare the operator ``"ns::name"`` with a schema without its name, ``"(Tensor x) -> Tensor"``."""
-    _define(qualname, schema)
+def _implement(qualname: Any, key: str, function: Any, caller: str) -> None:
+    """Let ``function`` compute an operator for a dispatch key or a device type."""
+    if function is fallthrough_kernel or IGNORED.search(key) and key not in EVERY:
+        return  # there is no such step here
+    if key in EVERY or key == "default":
+        _record(qualname).add(None, function)
+    elif key in DEVICES or key.islower():
+        _record(qualname).add(DEVICES.get(key, key), function)
+    else:
+        raise RuntimeError(f"torch.library.{caller}: unknown dispatch key {key!r}")
+
+
+def define(qualname: Any, schema: str, alias_analysis: str = "", *, lib: Library | None = None, tags: Any = ()) -> Any:
+    """Declare the operator ``"ns::name"`` with a schema without its name, ``"(Tensor x) -> Tensor"``.
+
+    With a `Library` instead of a name, the schema has the name, and the result is a decorator for what computes it.
+    """
+    if not isinstance(qualname, Library):
+        _define(qualname, schema)
+        return None
+    library = qualname
+
+    def register(function: Any) -> Any:
+        library.impl(library.define(schema, alias_analysis, tags=tags), function)
+        return function
+
+    return register
 
 
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
-    """Let ``func`` compute an operator on some device types, or for a dispatch key. Without it, a decorator."""
+    """Let ``func`` compute an operator on some device types, or for a dispatch key. Without it, a decorator.
+
+    With a `Library` instead of a name, what follows are the operator's name in it and the dispatch key, and the result is
+    a decorator.
+    """
+    if isinstance(qualname, Library):
+        library, name, key = qualname, types, func or ""
+
+        def fill(function: Any) -> Any:
+            library.impl(name, function, key)
+            return function
+
+        return fill
 
     def register(function: Any) -> Any:
         for kind in (types,) if isinstance(types, str) else types:
-            if kind in EVERY or kind == "default":
-                _record(qualname).add(None, function)
-            else:
-                _record(qualname).add(DEVICES.get(kind, kind), function)
+            _implement(qualname, kind, function, "impl")
         return function
 
     return register if func is None else register(func)
