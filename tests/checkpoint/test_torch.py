@@ -18,7 +18,7 @@ np = pytest.importorskip("numpy")
 if "cpu" not in mt.plugins.device_types():
     pytest.skip("the cpu plugin is not installed", allow_module_level=True)
 
-from .comparing import compare, same  # noqa: E402 - needs both libraries
+from .comparing import compare, same
 
 pytestmark = pytest.mark.torch
 
