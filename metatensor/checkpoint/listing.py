@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from metatensor.checkpoint._values import Record
+from metatensor.checkpoint._values import Kept, Record
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 
 __all__ = ["listed", "tensors_of"]
@@ -25,10 +25,57 @@ def tensors_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif type(value) is Record:
         yield from tensors_of(value.state, path)
         return
+    elif type(value) is Kept:
+        yield from _Walk().tensors(value, path)
+        return
     else:
         return
     for key, item in items:
         yield from tensors_of(item, f"{path}.{key}" if path else str(key))
+
+
+MODULE_MEMBERS = ("_parameters", "_buffers", "_modules")
+"""Where a module that was saved whole has its tensors and its parts: not to be seen in their names."""
+MAX_DEPTH = 200
+MAX_STEPS = 1_000_000
+
+
+class _Walk:
+    """Finds the tensors in what is kept of unknown objects, which may be deep, and the same or cyclic in many places.
+
+    Each object is seen once; but the parts of a module under all their names, as its state dict has them.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[int, Any] = {}
+        self.above: set[int] = set()
+        self.steps = 0
+
+    def tensors(self, value: Any, path: str, part: bool = False, table: bool = False) -> Iterator[tuple[str, Any]]:
+        """Those in a value; ``part`` tells that it is a part of a module, ``table`` that it is the dict of its parts."""
+        from metatensor import Tensor
+
+        self.steps += 1
+        if isinstance(value, Tensor):
+            yield path, value
+            return
+        if not isinstance(value, (dict, Kept, list, tuple)) or id(value) in self.above or (id(value) in self.seen and not part):
+            return
+        if len(self.above) > MAX_DEPTH or self.steps > MAX_STEPS:
+            return
+        self.seen[id(value)] = value
+        self.above.add(id(value))
+        if type(value) is Kept:
+            states = [value.state]
+            while type(states[0]) is tuple and len(states[0]) == 2 and len(states) < MAX_DEPTH:  # (what came first, what came then)
+                states[:1] = states[0]
+            for state in states:
+                yield from self.tensors(state, path, part)
+        else:
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                inner = key in MODULE_MEMBERS and isinstance(item, dict)
+                yield from self.tensors(item, path if inner else f"{path}.{key}" if path else str(key), inner or table, inner)
+        self.above.discard(id(value))
 
 
 def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callable[[Any], int]) -> Checkpoint:

@@ -179,9 +179,19 @@ def tensors_of(obj: Any, form: str) -> dict[str, Any]:
     for name, tensor in obj.items():
         if type(name) is not str:
             raise TypeError(f"save: {form} names tensors by texts, got {name!r}")
+        if not _is_unicode(name):
+            raise ValueError(f"save: {form} names tensors in UTF-8, which cannot say {name[:100]!r}")
         if not isinstance(tensor, mt.Tensor):
             raise TypeError(f"save: {form} holds nothing but tensors; {name!r} is of type {type(tensor).__name__}")
     return dict(obj)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
