@@ -37,7 +37,8 @@ def tensors_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 MODULE_MEMBERS = ("_parameters", "_buffers", "_modules")
 """Where a module that was saved whole has its tensors and its parts: not to be seen in their names."""
 MAX_DEPTH = 200
-MAX_STEPS = 1_000_000
+MAX_AGAIN = 100_000
+"""How many items are looked at again, in parts of modules that have several names."""
 
 
 class _Walk:
@@ -49,20 +50,21 @@ class _Walk:
     def __init__(self) -> None:
         self.seen: dict[int, Any] = {}
         self.above: set[int] = set()
-        self.steps = 0
+        self.again = 0
 
     def tensors(self, value: Any, path: str, part: bool = False, table: bool = False) -> Iterator[tuple[str, Any]]:
         """Those in a value; ``part`` tells that it is a part of a module, ``table`` that it is the dict of its parts."""
         from metatensor import Tensor
 
-        self.steps += 1
         if isinstance(value, Tensor):
             yield path, value
             return
-        if not isinstance(value, (dict, Kept, list, tuple)) or id(value) in self.above or (id(value) in self.seen and not part):
+        if not isinstance(value, (dict, Kept, list, tuple)) or id(value) in self.above or len(self.above) > MAX_DEPTH:
             return
-        if len(self.above) > MAX_DEPTH or self.steps > MAX_STEPS:
-            return
+        if id(value) in self.seen:
+            self.again += 1 if type(value) is Kept else 1 + len(value)
+            if not part or self.again > MAX_AGAIN:
+                return
         self.seen[id(value)] = value
         self.above.add(id(value))
         if type(value) is Kept:
