@@ -135,7 +135,7 @@ def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     rows = part.slices is None or all(r == (0, size) for r, size in zip(part.slices[1:], info.shape[1:]))
     plain = info.stride is None or info.stride == contiguous(info.shape)
     stored = getattr(mt, info.dtype)
-    if plain and rows and stored == target.dtype and target.is_contiguous() and not (target.is_conj() or target.is_neg()):
+    if plain and rows and not info.lazy and stored == target.dtype and target.is_contiguous() and not (target.is_conj() or target.is_neg()):
         _read(target, part, source, shown)
         return
     # What has to be converted or picked from: the rows that are needed, as they are in the file.
@@ -152,6 +152,8 @@ def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
         for dim, (begin, end) in enumerate(part.slices):
             if dim or not plain:
                 whole = whole.narrow(dim, begin, end - begin)
+    for what in info.lazy.split():
+        whole = whole.conj() if what == "conj" else whole.neg()
     target.copy_(whole.reshape(target.shape) if whole.shape != target.shape else whole)
 
 

@@ -115,6 +115,7 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
             key,
             tensor.storage_offset(),
             location,
+            lazy=" ".join(what for what, so in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if so),
         )
     metadata = {"unknown names": ", ".join(machine.unknown)} if machine.unknown else {}
     return Checkpoint(source.name, format, source.size, tensors, metadata)
