@@ -61,6 +61,12 @@ def load_into(
     Returns a pair (missing_keys, unexpected_keys). Raises RuntimeError that lists every name, shape and dtype that does
     not fit, with nothing loaded; `CheckpointError` for a damaged checkpoint.
     """
+    if not isinstance(model, mt.nn.Module):
+        raise TypeError(f"load_into: the model must be a Module, got {type(model).__name__}")
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"load_into: the checkpoint is given by its path, got {type(path).__name__}; for an open file there is mt.load")
+    if dtype not in (None, "checkpoint") and not (isinstance(dtype, mt.dtype) and dtype.is_floating_point):
+        raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
     with Opened(resolved) as source:
         names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
