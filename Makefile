@@ -25,7 +25,7 @@ RUN_TESTS  = bin/python -m pytest -n $(WORKERS) $(PYTEST)
 BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build debug test test-torch test-libraries test-pythons lint stubs bench docs clean fuzz sanitize
+.PHONY: help demo build debug test test-torch test-libraries test-published test-pythons lint stubs bench docs clean fuzz sanitize
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -84,6 +84,12 @@ test-torch: $(VENV_TORCH)/.ready ## run the tests, those that compare with PyTor
 test-libraries: $(VENV_LIBS)/.ready ## run models of timm, transformers, torchvision and diffusers, without PyTorch
 	$(VENV_LIBS)/bin/python setup.py --quiet build_ext --inplace
 	$(VENV_LIBS)/bin/python -m pytest -q tests/libraries tests/interop $(PYTEST)
+
+test-published: $(VENV_TORCH)/.ready ## load checkpoints that others published, against PyTorch, safetensors, ONNX and NumPy
+	$(VENV_TORCH)/bin/python setup.py --quiet build_ext --inplace
+	$(VENV_TORCH)/$(PIP) onnx safetensors || echo "onnx and safetensors could not be installed: their files are skipped"
+	$(VENV_TORCH)/bin/python tests/checkpoint/published.py
+	$(VENV_TORCH)/bin/python -m pytest -q -rs tests/checkpoint/test_published.py $(PYTEST)
 
 test-pythons: $(VENV)/.ready ## build and test on every CPython from 3.10 on that is found here
 	$(VENV)/$(PIP) "nox>=2024.10.9"

@@ -1,5 +1,5 @@
 from metatensor.checkpoint._stack cimport Stack
-from metatensor.checkpoint._values cimport Known, Marker
+from metatensor.checkpoint._values cimport Inert, Known, Marker
 
 
 cdef class Calls(Stack):
@@ -24,6 +24,8 @@ cdef class Calls(Stack):
     cdef object global_(self)
     cdef object stack_global(self)
     cdef object plain(self, object value)
+    cdef object kept(self, Inert unknown, object args)
+    cdef int keep(self, object unknown, object more) except -1
     cdef object guarded(self, str name, object function, tuple args, dict kwargs=*)
     cdef object with_keywords(self)
     cdef int build(self) except -1

@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.string cimport memchr
 from metatensor.checkpoint._stack cimport Stack, charge
-from metatensor.checkpoint._values cimport Empty, Inert, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
+from metatensor.checkpoint._values cimport Empty, Inert, Kept, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
 from metatensor.checkpoint.errors import CheckpointError
 
 MAX_NAMES = 1000
@@ -87,10 +87,15 @@ cdef class Calls(Stack):
         if len(names) > 20:
             text += f" and {len(names) - 20} more"
         where = self.base + self.unknown[names[0]]
+        if any([name.startswith("torch.nn.modules.") for name in names]):
+            advice = "It was saved as a whole module, which is code: save module.state_dict() with PyTorch instead"
+        else:
+            advice = (f"If you know {'it' if len(names) == 1 else 'them'} and trust the file: "
+                      "metatensor.serialization.add_safe_globals([...])")
         return CheckpointError(
             self.file,
-            f"at byte {where:,}: it names {text}, which tensors do not need. Nothing of it was run. If you know "
-            f"{'it' if len(names) == 1 else 'them'} and trust the file: metatensor.serialization.add_safe_globals([...])")
+            f"at byte {where:,}: it names {text}, which tensors do not need. Nothing of it was run. {advice}. "
+            "Without that, inspect lists its tensors, and load_into and convert take them")
 
     # What subclasses change ---------------------------------------------------
 
@@ -175,8 +180,8 @@ cdef class Calls(Stack):
             if known.code:
                 return self.quick(known, <tuple>args)
             return self.guarded(known.name, known.call, (self, args))
-        if type(function) is Inert:
-            return function
+        if isinstance(function, Inert):
+            return self.kept(<Inert>function, args)
         if not self.callables or <size_t><PyObject*>function not in self.callables:
             raise self.wrong(f"{opcode} of {describe(function)}, which is nothing to call")
         if type(args) is not tuple:
@@ -198,6 +203,26 @@ cdef class Calls(Stack):
             raise self.wrong(f"an argument has {found}")
         return replaced(value, self.meaning, {}) if found else value
 
+    cdef object kept(self, Inert unknown, object args):
+        """What a call of an unknown name makes: nothing but a mark, or where the result is to be looked at, one with its arguments."""
+        cdef Kept made
+        if not self.tolerant:
+            return unknown
+        charge(self, 80)
+        made = Kept.__new__(Kept)
+        made.name = unknown.name
+        made.state = None if type(args) is tuple and not <tuple>args else args
+        return made
+
+    cdef int keep(self, object unknown, object more) except -1:
+        """Add to what is kept of something that is not known."""
+        cdef Kept kept
+        if type(unknown) is Kept:
+            charge(self, 72)
+            kept = <Kept>unknown
+            kept.state = more if kept.state is None else (kept.state, more)
+        return 0
+
     cdef object guarded(self, str name, object function, tuple args, dict kwargs=None):
         """A call whose errors become ours, with the place."""
         self.spend(256)
@@ -214,8 +239,8 @@ cdef class Calls(Stack):
         kwargs = self.pop()
         args = self.pop()
         cls = self.pop()
-        if type(cls) is Inert:
-            return cls
+        if isinstance(cls, Inert):
+            return self.kept(<Inert>cls, args)
         if type(kwargs) is not dict or any(type(key) is not str for key in kwargs):
             raise self.wrong(f"NEWOBJ_EX takes a dict of keywords, got {describe(kwargs)}")
         if not kwargs:
@@ -230,8 +255,8 @@ cdef class Calls(Stack):
         state = self.pop()
         instance = self.peek()
         cls = type(instance)
-        if cls is Inert:
-            return 0
+        if isinstance(instance, Inert):
+            return self.keep(instance, state)
         if cls is ODICT or cls is COUNTER or cls is DEFAULTDICT:
             self.attributes(instance, state)
         elif cls in self.builders:

@@ -124,7 +124,12 @@ cdef class Machine(Calls):
         if cls is dict or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
             for i in range(height, self.top, 2):
                 self.put(mapping, <object>self.stack[i], <object>self.stack[i + 1])
-        elif cls is not Inert:
+        elif isinstance(mapping, Inert):
+            made = {}
+            for i in range(height, self.top, 2):
+                self.put(made, <object>self.stack[i], <object>self.stack[i + 1])
+            self.keep(mapping, made)
+        else:
             raise self.wrong(f"setting items of {describe(mapping)}")
         return self.drop(height)
 
@@ -139,7 +144,7 @@ cdef class Machine(Calls):
             charge(self, 8 * (self.top - height) + 8)
             for i in range(height, self.top):
                 PyList_Append(target, <object>self.stack[i])
-        elif type(target) is not Inert:
+        elif not isinstance(target, Inert):
             raise self.wrong(f"appending to {describe(target)}")
         return self.drop(height)
 
@@ -150,7 +155,7 @@ cdef class Machine(Calls):
         target = <object>self.stack[height - 1]
         if type(target) is set:
             self.fill_set(target, height)
-        elif type(target) is not Inert:
+        elif not isinstance(target, Inert):
             raise self.wrong(f"adding items to {describe(target)}")
         return self.drop(height)
 
@@ -213,7 +218,7 @@ cdef class Machine(Calls):
             elif op == b'R':                            # REDUCE
                 a = self.pop()
                 b = self.pop()
-                if type(b) is Known and (<Known>b).part is not None and a == () and self.is_part():
+                if type(b) is Known and (<Known>b).part is not None and type(a) is tuple and not <tuple>a and self.is_part():
                     push(self, (<Known>b).part)
                 else:
                     push(self, self.call(b, a, False))

@@ -234,7 +234,7 @@ cdef class Stack:
         cdef const unsigned char* here = self.bytes_(n)
         charge(self, 64 + 4 * <long long>n)
         try:
-            return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, NULL)
+            return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, "surrogatepass")    # as Python writes them
         except UnicodeDecodeError:
             raise self.wrong("a text is not UTF-8") from None
 

@@ -123,18 +123,18 @@ cdef class TensorMachine(Machine):
                 return ODICT()
             return known.call(self, args)
         for item in args:
-            if type(item) is Inert:
+            if isinstance(item, Inert):
                 return item
         if code == TENSOR_V2 and (n == 6 or n == 7):
             made = self.tensor(args[0], None, args[1], args[2], args[3], args[4])
-            if n == 7 and args[6]:
+            if n == 7 and args[6] is not None:
                 self.lazy(made, args[6])
             return made
         if code == TENSOR_V3 and (n == 7 or n == 8):
             if type(args[6]) is not DType:
                 raise self.wrong(f"{known.name}: the dtype must be one, got {describe(args[6])}")
             made = self.tensor(args[0], args[6], args[1], args[2], args[3], args[4])
-            if n == 8 and args[7]:
+            if n == 8 and args[7] is not None:
                 self.lazy(made, args[7])
             return made
         if code == TENSOR and n == 4:
@@ -362,12 +362,13 @@ cdef class TensorMachine(Machine):
         cdef int over = 0
         if self.persist is not None:
             return self.persist(self, id)
-        if type(id) is tuple and len(<tuple>id) == 4 and (<tuple>id)[0] == "module":
+        first = (<tuple>id)[0] if type(id) is tuple and <tuple>id else None
+        if type(first) is str and first == "module" and len(<tuple>id) == 4:
             return (<tuple>id)[1]       # a class with its source, in the older format
-        if type(id) is not tuple or not 5 <= len(<tuple>id) <= 6 or (<tuple>id)[0] != "storage":
+        if type(first) is not str or first != "storage" or not 5 <= len(<tuple>id) <= 6:
             raise self.wrong(f"a persistent id must be ('storage', class, key, location, size), got {describe(id)}")
         kind, key, location, size = (<tuple>id)[1], (<tuple>id)[2], (<tuple>id)[3], (<tuple>id)[4]
-        if type(kind) is Inert:
+        if isinstance(kind, Inert):
             return kind
         if type(kind) is not StorageType:
             raise self.wrong(f"{describe(kind)} is no class of storages")
@@ -392,7 +393,10 @@ cdef class TensorMachine(Machine):
         nbytes = numel * (1 if dtype is None else dtype.itemsize)
         found = -1
         if self.directory is not None:
-            found = self.directory.find_next(self.prefix, key)
+            try:
+                found = self.directory.find_next(self.prefix, key)
+            except UnicodeEncodeError:      # no member has such a name
+                pass
         ref = self.storages.get(key) if found < 0 else None
         if ref is None:
             if self.directory is not None:

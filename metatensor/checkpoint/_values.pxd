@@ -24,6 +24,10 @@ cdef class Inert(Marker):
     cdef readonly str name
 
 
+cdef class Kept(Inert):
+    cdef public object state            # its arguments, items and state, whatever they were
+
+
 cdef class Record:
     cdef readonly str name              # of its class, which is not here
     cdef public object state            # what BUILD gave it

@@ -61,6 +61,11 @@ cdef class Inert(Marker):
 
 
 @cython.trashcan(True)
+cdef class Kept(Inert):
+    """What a call of an unknown name would have made, with all that the pickle has for it: tensors may be among that."""
+
+
+@cython.trashcan(True)
 cdef class Record:
     """An object of a class that exists in the file alone: its class's name, and its state."""
 

@@ -13,7 +13,7 @@ from metatensor.checkpoint.listing import tensors_of
 from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.progress import progress_for
-from metatensor.checkpoint.reading import contiguous, row_major, shown, span
+from metatensor.checkpoint.reading import contiguous, resolved, row_major, shown, span
 from metatensor.checkpoint.saving import format_for, parse_size, save_shards
 from metatensor.checkpoint.writers import WRITERS, Contents, tensor_span
 
@@ -64,9 +64,12 @@ def convert(
 
 
 def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any]]:
-    """What is to be saved, on meta, and its tensors by name: for PyTorch's format with everything else that was saved."""
-    tensors = _on_meta(opened)
-    if form == "torch":
+    """What is to be saved, on meta, and its tensors by name: for PyTorch's format with everything else that was saved.
+
+    Where that has objects that are not known, the tensors alone.
+    """
+    tensors = _on_meta(opened, form == "torch")
+    if form == "torch" and not opened.checkpoint.metadata.get("unknown names"):
         with opened.again() as file:
             value = opened.format.load(file, opened.path, Places("meta"))
         named = dict(tensors_of(value))
@@ -75,8 +78,8 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any]]:
     return tensors, tensors
 
 
-def _on_meta(opened: Opened) -> dict[str, Any]:
-    """Stand-ins for the tensors, those of one storage over one storage."""
+def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:
+    """Stand-ins for the tensors, those of one storage over one storage, with ``lazy`` conjugates and negatives as such."""
     infos = opened.checkpoint.tensors
     storages: dict[str, int] = {}
     for name, info in infos.items():
@@ -94,6 +97,10 @@ def _on_meta(opened: Opened) -> dict[str, Any]:
             tensors[name] = mt.empty_strided(info.shape, stride, dtype=dtype, device="meta")
         else:
             tensors[name] = mt.empty(0, dtype=dtype, device="meta").set_(made[info.storage], info.storage_offset, info.shape, stride)
+        if lazy and "conj" in info.lazy:
+            tensors[name] = tensors[name].conj()
+        if lazy and "neg" in info.lazy:
+            tensors[name] = mt._neg_view(tensors[name])
     return tensors
 
 
@@ -104,7 +111,7 @@ def _same(opened: Opened, tensors: dict[str, Any]) -> dict[str, str]:
     for name in tensors:
         info = opened.checkpoint.tensors[name]
         if info.storage is not None and info.nbytes:
-            key = (info.dtype, info.storage, info.storage_offset, info.shape, info.stride or contiguous(info.shape))
+            key = (info.dtype, info.storage, info.storage_offset, info.shape, info.stride or contiguous(info.shape), info.lazy)
             if first.setdefault(key, name) != name:
                 found[name] = first[key]
     return found
@@ -151,7 +158,7 @@ class _FileContents(Contents):
 def elements(opened: Opened, name: str) -> Any:
     """The elements of a checkpoint's tensor in row-major order."""
     info = opened.checkpoint.tensors[name]
-    data = opened.fetch(name)
+    data = resolved(opened.fetch(name), info, opened.path)
     if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
         return data
     return row_major(data, info)

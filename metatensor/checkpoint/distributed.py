@@ -16,7 +16,7 @@ from metatensor.checkpoint._values import Known, Record
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import Places
-from metatensor.checkpoint.reading import Item, beside, contiguous, counted, materialise, must_be_found, row_major, shown
+from metatensor.checkpoint.reading import Item, beside, contiguous, counted, materialise, must_be_found, resolved, row_major, shown
 from metatensor.checkpoint.source import Source
 
 __all__ = ["FORMAT", "Distributed", "Part"]
@@ -291,6 +291,7 @@ class _Assembly:
             from metatensor.checkpoint.opening import span_bytes
 
             data = Source(part, path).read(info.offset, span_bytes(info), f"the chunk of {shown(self.key)}")
+        data = resolved(data, info, path)
         if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
             return data
         return row_major(data, info)

@@ -65,6 +65,16 @@ BUILTIN: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 )
 
 
+# What is taken for a checkpoint now and then: how it begins, and what it is.
+FOREIGN: tuple[tuple[bytes, str], ...] = (
+    (b"version https://git-lfs.github.com/", "a pointer of Git LFS, which stands for the file itself: fetch that with `git lfs pull`"),
+    (b"\x1f\x8b", "compressed by gzip: unpack it first"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes them: not a format that is known here"),
+    (b"<", "a page of HTML or XML: a download that failed, most likely"),
+    (b"\x80", "a pickle by itself, without tensors' data beside it: not a file that torch.save wrote"),
+)
+
+
 def known() -> Iterator[Format]:
     """All formats, ours first."""
     from metatensor import plugins
@@ -91,6 +101,9 @@ def format_of(file: BinaryIO, name: str) -> Format:
     for candidate in plugins.formats().values():
         if candidate.matches(head, size):
             return candidate
+    for beginning, what in FOREIGN:
+        if head.lstrip().startswith(beginning):
+            raise CheckpointError(name, what)
     formats = list(known())
     for candidate in formats:
         if name.endswith(tuple(candidate.suffixes)):

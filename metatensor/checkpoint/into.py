@@ -61,6 +61,12 @@ def load_into(
     Returns a pair (missing_keys, unexpected_keys). Raises RuntimeError that lists every name, shape and dtype that does
     not fit, with nothing loaded; `CheckpointError` for a damaged checkpoint.
     """
+    if not isinstance(model, mt.nn.Module):
+        raise TypeError(f"load_into: the model must be a Module, got {type(model).__name__}")
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"load_into: the checkpoint is given by its path, got {type(path).__name__}; for an open file there is mt.load")
+    if dtype not in (None, "checkpoint") and not (isinstance(dtype, mt.dtype) and dtype.is_floating_point):
+        raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
     with Opened(resolved) as source:
         names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
@@ -135,7 +141,7 @@ def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     rows = part.slices is None or all(r == (0, size) for r, size in zip(part.slices[1:], info.shape[1:]))
     plain = info.stride is None or info.stride == contiguous(info.shape)
     stored = getattr(mt, info.dtype)
-    if plain and rows and stored == target.dtype and target.is_contiguous() and not (target.is_conj() or target.is_neg()):
+    if plain and rows and not info.lazy and stored == target.dtype and target.is_contiguous() and not (target.is_conj() or target.is_neg()):
         _read(target, part, source, shown)
         return
     # What has to be converted or picked from: the rows that are needed, as they are in the file.
@@ -152,6 +158,8 @@ def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
         for dim, (begin, end) in enumerate(part.slices):
             if dim or not plain:
                 whole = whole.narrow(dim, begin, end - begin)
+    for what in info.lazy.split():
+        whole = whole.conj() if what == "conj" else whole.neg()
     target.copy_(whole.reshape(target.shape) if whole.shape != target.shape else whole)
 
 

@@ -29,6 +29,8 @@ class TensorInfo(NamedTuple):
     """The device that it was saved from, where the format tells."""
     file: str | None = None
     """The name of the file its data are in, relative to the checkpoint's folder; None for the checkpoint file itself."""
+    lazy: str = ""
+    """"conj", "neg" or "conj neg" where the elements are the conjugates or negatives of the bytes, as PyTorch saves such views."""
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,11 @@ class Places:
         elif self._ask is not None:
             answer = self._ask(StoredAt(nbytes), location)
             if answer is not None:
+                if not isinstance(answer, (str, device)) and not isinstance(getattr(answer, "device", None), device):
+                    raise TypeError(
+                        "load: a map_location that is called must give what it was given, moved (storage.cpu()), a device, or None; "
+                        f"it gave {type(answer).__name__}"
+                    )
                 return device(answer if isinstance(answer, (str, device)) else answer.device)
         elif location == "cpu":
             import metatensor as mt

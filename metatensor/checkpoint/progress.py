@@ -13,6 +13,7 @@ __all__ = ["Progress", "progress_for"]
 PATIENCE = 0.5
 """Seconds after which progress is shown that nobody asked for."""
 INTERVAL = 0.1
+LINE_INTERVAL = 10.0
 
 
 class Progress:
@@ -84,6 +85,18 @@ class Plain(Progress):
             sys.stderr.write("\n")
 
 
+class Lines(Plain):
+    """Lines, now and then and at the end, where what was written cannot be written over: in a log."""
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        now = time.monotonic()
+        if now >= self.next or self.done >= self.total > self.done - count:
+            self.next = now + LINE_INTERVAL
+            sys.stderr.write(self.text(now - self.begin) + "\n")
+            sys.stderr.flush()
+
+
 class Rich(Plain):
     """A bar of rich's."""
 
@@ -121,8 +134,10 @@ def progress_for(wanted: Any, total: int) -> Iterator[Progress]:
     shown: Progress
     if callable(wanted):
         shown = Calling(total, wanted)
-    elif wanted is False or (wanted is None and not (sys.stderr is not None and sys.stderr.isatty())):
+    elif wanted is False or sys.stderr is None or (wanted is None and not sys.stderr.isatty()):
         shown = Progress(total)
+    elif not sys.stderr.isatty():
+        shown = Lines(total, LINE_INTERVAL)
     else:
         try:
             import rich

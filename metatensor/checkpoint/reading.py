@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from metatensor import Tensor
     from metatensor.checkpoint.places import Places
 
-__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "materialise", "must_be_found", "row_major", "shown", "span"]
+__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "materialise", "must_be_found", "resolved", "row_major",
+           "shown", "span"]  # fmt: skip
 
 MAX_DIMS = 64
 MAX_INT = 2**63 - 1
@@ -117,6 +119,25 @@ def row_major(data: Any, info: TensorInfo) -> bytes:
             begin -= index[dim] * steps[dim]
             index[dim] = 0
     return bytes(out)
+
+
+def resolved(data: Any, info: TensorInfo, file: str) -> Any:
+    """A tensor's bytes with the signs turned that it says are to be."""
+    if not info.lazy or not info.nbytes:
+        return data
+    if not info.dtype.startswith(("float", "bfloat", "complex")):
+        raise CheckpointError(file, f"a tensor of {info.dtype} is the negative of its bytes, which is not known of numbers of its kind")
+    size = info.nbytes // prod(info.shape)
+    width = size // 2 if info.dtype.startswith("complex") else size
+    turned = {"neg": range(0, size, width), "conj": (width,), "conj neg": (0,)}[info.lazy]
+    out = bytearray(data)
+    for begin in turned:
+        top = begin + (width - 1 if sys.byteorder == "little" else 0)
+        out[top::size] = out[top::size].translate(_TURNED)
+    return out
+
+
+_TURNED = bytes(byte ^ 0x80 for byte in range(256))
 
 
 class Window:

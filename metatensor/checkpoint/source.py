@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import sys
@@ -17,14 +18,27 @@ __all__ = ["Source", "mapped_for_writing", "native", "opened", "read"]
 @contextmanager
 def opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
     """The file and what messages call it; closed afterwards if it was opened here."""
-    if hasattr(f, "read") and hasattr(f, "seek"):
-        yield f, str(getattr(f, "name", "the open file"))
+    if hasattr(f, "read"):
+        yield f, _described(f)
         return
-    path = os.fspath(f)
-    if isinstance(path, bytes):
-        path = os.fsdecode(path)
+    if not isinstance(f, (str, bytes, os.PathLike)):
+        raise TypeError(f"load: a checkpoint is given by its path, or by a file opened for reading in binary, got {type(f).__name__}")
+    path = os.fsdecode(os.fspath(f))
     with open(path, "rb", buffering=0) as file:
         yield file, path
+
+
+def _described(file: Any) -> str:
+    """What messages call an open file. Raises what tells how it should have been opened, where it cannot be read here and there."""
+    name = str(getattr(file, "name", "the open file"))
+    if isinstance(file, io.TextIOBase):
+        raise TypeError(f'load: {name} is open for text; a checkpoint is read from bytes: open(path, "rb")')
+    try:
+        file.seek(0, os.SEEK_CUR)
+    except (AttributeError, io.UnsupportedOperation):
+        advice = f"load: {name} cannot seek, as a pipe or a download cannot: read all of it, and give io.BytesIO(content)"
+        raise io.UnsupportedOperation(advice) from None
+    return name
 
 
 def read(file: BinaryIO, count: int) -> bytes:

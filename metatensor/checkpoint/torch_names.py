@@ -83,6 +83,8 @@ def table() -> dict[bytes, Any]:
         add(module, "complex", _complex, value=complex)
         add(module, "slice", _numbers(slice), value=slice)
         add(module, "range", _numbers(range), value=range)
+        add(module, "long", value=int)
+        add(module, "unicode", value=str)
         add(module, "xrange", _numbers(range), value=range)
     found.update(numpy_names())
     return found

@@ -143,12 +143,13 @@ def write_npz(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mappin
 
 def write_npy(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
     """NumPy's file of one array: a tensor of a dtype that NumPy has."""
+    name = "tensor"
     if isinstance(obj, dict) and len(obj) == 1:
-        obj = next(iter(obj.values()))
+        name, obj = next(iter(obj.items()))
     if not isinstance(obj, mt.Tensor):
         raise TypeError(f"save: npy holds one tensor, got {type(obj).__name__}; npz holds a dict of them")
-    write_all(file, npy_header("tensor", obj))
-    write_all(file, _checked("tensor", source.tensor("tensor", obj), _nbytes(obj)))
+    write_all(file, npy_header(name, obj))
+    write_all(file, _checked(name, source.tensor(name, obj), _nbytes(obj)))
 
 
 def npy_header(name: str, tensor: Any) -> bytes:
@@ -179,9 +180,19 @@ def tensors_of(obj: Any, form: str) -> dict[str, Any]:
     for name, tensor in obj.items():
         if type(name) is not str:
             raise TypeError(f"save: {form} names tensors by texts, got {name!r}")
+        if not _is_unicode(name):
+            raise ValueError(f"save: {form} names tensors in UTF-8, which cannot say {name[:100]!r}")
         if not isinstance(tensor, mt.Tensor):
             raise TypeError(f"save: {form} holds nothing but tensors; {name!r} is of type {type(tensor).__name__}")
     return dict(obj)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse_sharing(tensors: Mapping[str, Any]) -> None:

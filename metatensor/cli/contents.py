@@ -7,10 +7,19 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint, TensorInfo
 
-__all__ = ["Module", "differences", "grouped", "sharing", "totals"]
+__all__ = ["Module", "differences", "grouped", "sharing", "text", "totals"]
+
+
+def text(content: str, style: str = "") -> Text:
+    """What a file says, as it may be shown: characters that would move a terminal's cursor, or are none, as escapes."""
+    if not content.isprintable():
+        content = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in content)
+    return Text(content, style=style)
 
 
 @dataclass

@@ -6,7 +6,8 @@ import os
 
 import click
 from rich.console import Console
-from rich.text import Text
+
+from metatensor.cli.contents import text
 
 __all__ = ["command"]
 
@@ -43,8 +44,8 @@ def command(source: str, target: str, form: str | None, max_shard_size: str | No
         raise click.ClickException(f"{error.filename or source}: {error.strerror or error}") from None
     console = Console(highlight=False, soft_wrap=True)
     for name, kept in left_out.items():
-        console.print(Text(f"{name} is the same tensor as {kept} and is left out", style="yellow"))
+        console.print(text(f"{name} is the same tensor as {kept} and is left out", style="yellow"))
     if os.path.exists(target):
-        console.print(Text(f"{target}: {bytes_text(os.path.getsize(target))}", style="bold"))
+        console.print(text(f"{target}: {bytes_text(os.path.getsize(target))}", style="bold"))
     else:
-        console.print(Text(f"{target}.index.json and its shards", style="bold"))
+        console.print(text(f"{target}.index.json and its shards", style="bold"))

@@ -9,10 +9,9 @@ import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 from rich.tree import Tree
 
-from metatensor.cli.contents import Module, differences, grouped, sharing, totals
+from metatensor.cli.contents import Module, differences, grouped, sharing, text, totals
 
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint
@@ -69,8 +68,8 @@ def _opened(path: str) -> Checkpoint:
 def _as_dict(checkpoint: Checkpoint) -> dict[str, Any]:
     found = checkpoint.to_dict()
     found["dtype_bytes"] = {dtype: nbytes for dtype, _, nbytes in totals(checkpoint)}
-    for name, text in sharing(checkpoint).items():
-        found["tensors"][name]["shares"] = text
+    for name, shares in sharing(checkpoint).items():
+        found["tensors"][name]["shares"] = shares
     return found
 
 
@@ -91,9 +90,9 @@ def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
     else:
         console.print(_table(checkpoint))
     for line in describe_summary(checkpoint):
-        console.print(Text(line, style="bold"))
+        console.print(text(line, style="bold"))
     for key, value in checkpoint.metadata.items():
-        console.print(Text(f"{key}: {value if len(value) <= 200 else value[:197] + '...'}"))
+        console.print(text(f"{key}: {value if len(value) <= 200 else value[:197] + '...'}"))
 
 
 def _table(checkpoint: Checkpoint) -> Table:
@@ -113,15 +112,15 @@ def _table(checkpoint: Checkpoint) -> Table:
         if module.path:
             indent = "  "
             own = sum(info.nbytes for _, info in module.tensors)
-            table.add_row(Text(module.path, style="bold"), "", "", Text(f"{own:,}", style="bold"), *more)
+            table.add_row(text(module.path, style="bold"), "", "", text(f"{own:,}", style="bold"), *more)
         for name, info in module.tensors:
-            last = [Text(shares.get(name, ""), style="cyan")] if shares else []
-            table.add_row(Text(indent + name), info.dtype, Text(str(list(info.shape))), f"{info.nbytes:,}", *last)
+            last = [text(shares.get(name, ""), style="cyan")] if shares else []
+            table.add_row(text(indent + name), info.dtype, text(str(list(info.shape))), f"{info.nbytes:,}", *last)
     return table
 
 
 def _tree(root: Module, title: str) -> Tree:
-    tree = Tree(Text(title, style="bold"))
+    tree = Tree(text(title, style="bold"))
     _branch(tree, root)
     return tree
 
@@ -131,13 +130,13 @@ def _branch(tree: Tree, module: Module) -> None:
 
     for names, child in module.folded():
         times = len(names)
-        label = Text(names[0] if times == 1 else f"{names[0]}-{names[-1]}", style="bold")
+        label = text(names[0] if times == 1 else f"{names[0]}-{names[-1]}", style="bold")
         label.append(f"  {count_text(child.elements * times)} elements, {bytes_text(child.nbytes * times)}", style="dim")
         if times > 1:
             label.append(f"  {times} alike", style="cyan")
         _branch(tree.add(label), child)
     for name, info in module.tensors:
-        tree.add(Text(f"{name.rpartition('.')[2]}  {info.dtype}{list(info.shape)}"))
+        tree.add(text(f"{name.rpartition('.')[2]}  {info.dtype}{list(info.shape)}"))
 
 
 def describe_summary(checkpoint: Checkpoint) -> list[str]:
@@ -164,12 +163,12 @@ def _diff(path: str, before: Checkpoint, other: str, values: bool, as_json: bool
     else:
         console = _console()
         for kind, style, mark in (("removed", "red", "-"), ("added", "green", "+"), ("changed", "yellow", "~"), ("values", "yellow", "~")):
-            for name, text in found[kind].items():
-                console.print(Text(f"{mark} {name}  {text}", style=style))
+            for name, what in found[kind].items():
+                console.print(text(f"{mark} {name}  {what}", style))
         counts = ", ".join(f"{len(found[kind])} {kind}" for kind in ("removed", "added", "changed"))
         if values:
             counts += f", {len(found['values'])} with other values"
-        console.print(Text(f"{len(before.tensors)} tensors before, {len(after.tensors)} after: {counts}", style="bold"))
+        console.print(text(f"{len(before.tensors)} tensors before, {len(after.tensors)} after: {counts}", style="bold"))
     raise SystemExit(1 if any(found.values()) else 0)
 
 
@@ -184,16 +183,16 @@ def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, pre
         raise SystemExit(0 if fits else 1)
     console = _console()
     if fits:
-        console.print(Text(f"ok: {target} takes {checkpoint.file}: {len(plan.known)} names", style="green"))
+        console.print(text(f"ok: {target} takes {checkpoint.file}: {len(plan.known)} names", style="green"))
         raise SystemExit(0)
-    console.print(Text(f"{target} does not take {checkpoint.file}", style="bold red"))
+    console.print(text(f"{target} does not take {checkpoint.file}", style="bold red"))
     for label, names in (("missing in the checkpoint", plan.missing), ("unexpected in the checkpoint", plan.unexpected)):
         for name in names[:50]:
-            console.print(Text(f"  {label}: {name}"))
+            console.print(text(f"  {label}: {name}"))
         if len(names) > 50:
-            console.print(Text(f"  {label}: and {len(names) - 50} more"))
+            console.print(text(f"  {label}: and {len(names) - 50} more"))
     for error in plan.errors:
-        console.print(Text(f"  {error}"))
+        console.print(text(f"  {error}"))
     if hint := plan.hint():
-        console.print(Text(f"The names in the checkpoint begin with {hint!r}: try --prefix {hint}"))
+        console.print(text(f"The names in the checkpoint begin with {hint!r}: try --prefix {hint}"))
     raise SystemExit(1)

@@ -72,6 +72,10 @@ def tensor(*args, rebuild="_rebuild_tensor_v2", **options):
     return name("torch._utils", rebuild) + arguments(*args, **options) + b"R"
 
 
+# Where an array of NumPy stands for something else, comparing it gives another array.
+ARRAY = (name("numpy.core.numeric", "_frombuffer") + b"(C\x10" + bytes(16) + name("numpy", "dtype") + b"(" + text("f8") + b"tR"
+         + ints(2) + text("C") + b"tR")  # fmt: skip
+
 # Names that do harm when they are called, by the argument that would show it.
 CALLABLES = [
     *((module, "system", text(TOUCH)) for module in ("os", "posix", "nt", "os.path.os")),
@@ -160,7 +164,7 @@ ROUTES = [
     ("a name by inst that is known", b"(icollections\nOrderedDict\nNb.", ("state",)),
     ("a name that is no text", P4 + b"K\x01" + text("system") + b"\x93.", ("STACK_GLOBAL",)),
     ("a name that is bytes", P4 + b"C\x05posixC\x06system\x93.", ("STACK_GLOBAL",)),
-    ("a name with surrogates", P4 + b"X\x03\x00\x00\x00\xed\xa0\x80" + text("x") + b"\x93.", ("UTF-8",)),
+    ("a name with surrogates", P4 + b"X\x03\x00\x00\x00\xed\xa0\x80" + text("x") + b"\x93.", ("names",)),
     ("a name that looks known", P2 + name("collections ", "OrderedDict") + b")R.", ("collections .OrderedDict",)),
     ("a name of letters that look alike", P4 + stack_name("c\u043ellections", "OrderedDict") + b")R.", ("OrderedDict",)),
     ("a name in another case", P2 + name("Collections", "OrderedDict") + b")R.", ("Collections.OrderedDict",)),
@@ -263,7 +267,6 @@ STRUCTURE = [
     ("a text without quotes", b"Sabc\n.", ("quotes",)),
     ("a text with a broken escape", b"S'\\x1'\n.", ("escape",)),
     ("a text that is not UTF-8", P2 + b"X\x02\x00\x00\x00\xff\xfe.", ("UTF-8",)),
-    ("a text with a lone surrogate", P2 + b"X\x03\x00\x00\x00\xed\xa0\x80.", ("UTF-8",)),
     ("a name without an end", b"cposix" * 2000, ("name",)),
     ("lists in lists", P2 + b"]" * DEEP + b"a" * (DEEP - 1) + b".", ("nested",)),
     ("tuples in tuples", P2 + b")" + b"\x85" * DEEP + b".", ("nested",)),
@@ -357,6 +360,13 @@ TENSORS = [
     ("a quantized tensor", P2 + name("torch._utils", "_rebuild_qtensor") + b"(" + storage() + b"NNNNNNtR.", ("quantized",)),
     ("a view of a view beyond it", P2 + tensor(storage()[:-2] + b"(" + text("1") + integer(3) + integer(2) + b"ttQ", size=(1,)) + b".", ("beyond storage",)),
     ("a tensor beyond a view", P2 + tensor(storage()[:-2] + b"(" + text("1") + integer(1) + integer(2) + b"ttQ", size=(3,)) + b".", ("needs",)),
+    ("a call with an array for its arguments", P4 + name("collections", "OrderedDict") + ARRAY + b"R.", ("takes a tuple",)),
+    ("a call with an array for its arguments, in a tuple", P4 + b"(" + name("collections", "OrderedDict") + ARRAY + b"Rt.", ("takes a tuple",)),
+    ("an unknown call with an array for its arguments", P4 + b"(" + name("a", "b") + ARRAY + b"Rt.", ("a.b",)),
+    ("a persistent id that begins with an array", P4 + b"(" + ARRAY + b"NNNNtQ.", ("persistent id",)),
+    ("a persistent id of four that begins with an array", P4 + b"(" + ARRAY + b"NNNtQ.", ("persistent id",)),
+    ("a tensor whose metadata are an array", P4 + tensor(extra=ARRAY) + b".", ("metadata",)),
+    ("a storage with a key of surrogates", P4 + tensor(storage()[:-2].replace(text("0"), b"X\x03\x00\x00\x00\xed\xa0\x80") + b"tQ") + b".", ("not in the file|not the same",)),
     ("a storage class as a value", P2 + name("torch", "FloatStorage") + b".", ("among its values",)),
     ("a function as a value", P2 + name("torch._utils", "_rebuild_tensor_v2") + b".", ("among its values",)),
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Choosing the format, and formats that plugins bring."""
 
 import io
+import os
 
 import pytest
 
@@ -56,3 +57,32 @@ def test_errors_carry_file_and_reason():
     error = checkpoint.CheckpointError("a.bin", "it is cut")
     assert (error.file, error.reason, str(error)) == ("a.bin", "it is cut", "a.bin: it is cut")
     assert isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 123\n", "Git LFS.*git lfs pull"),
+    ("pytorch_model.bin", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 123\n", "Git LFS"),
+    ("model.pt", b"\n<!doctype html><html>404</html>", "HTML"),
+    ("model.pt.gz", b"\x1f\x8b\x08" + bytes(60), "gzip"),
+    ("model.h5", b"\x89HDF\r\n\x1a\n" + bytes(60), "HDF5"),
+    ("model.pt", b"\x80\x04}\x94.", "a pickle by itself"),
+])  # fmt: skip
+def test_what_is_taken_for_a_checkpoint(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    for read in (mt.checkpoint.inspect, mt.load):
+        with pytest.raises(checkpoint.CheckpointError, match=words):
+            read(tmp_path / name)
+
+
+def test_files_that_are_not_open_as_they_should_be(tmp_path):
+    path = tmp_path / "a.pt"
+    mt.save({"a": mt.empty(2, device="meta")}, path)
+    with open(path, errors="replace") as file, pytest.raises(TypeError, match=r'a\.pt is open for text.*"rb"'):
+        mt.load(file)
+    out, into = os.pipe()
+    os.close(into)
+    with os.fdopen(out, "rb") as file, pytest.raises(io.UnsupportedOperation, match="cannot seek.*BytesIO"):
+        mt.load(file)
+    for thing in (None, 5, [path], object()):
+        with pytest.raises(TypeError, match="given by its path, or by a file"):
+            mt.load(thing)

@@ -304,6 +304,25 @@ def test_progress_shows_bytes_rate_and_time_left(capsys):
     bar.close()
 
 
+def test_progress_in_a_log_is_lines(capsys):
+    with progress_for(True, 10) as shown:
+        for _ in range(5):
+            shown.advance(2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("100%  10 B of 10 B")
+
+
+def test_arguments_that_cannot_be(path):
+    for words, model, where, more in (
+        ("must be a Module", 3, path, {}),
+        ("given by its path", on("meta"), io.BytesIO(), {}),
+        ("floating-point dtype", on("meta"), path, {"dtype": "bfloat16"}),
+        ("floating-point dtype", on("meta"), path, {"dtype": mt.int32}),
+    ):
+        with pytest.raises(TypeError, match=words):
+            load_into(model, where, **more)
+
+
 # Converting -------------------------------------------------------------------------
 
 

@@ -50,3 +50,9 @@ def test_what_is_none_of_these():
         Places(3.5)
     with pytest.raises(RuntimeError, match="no device here; map_location"):
         Places()("nowhere:at:all")
+
+
+def test_a_callable_that_gives_something_else():
+    place = Places(lambda storage, location: 3)
+    with pytest.raises(TypeError, match="it gave int"):
+        place("cpu", 4)

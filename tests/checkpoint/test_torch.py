@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501
 
+import argparse
 import collections
 import io
 import os
@@ -18,6 +19,8 @@ np = pytest.importorskip("numpy")
 if "cpu" not in mt.plugins.device_types():
     pytest.skip("the cpu plugin is not installed", allow_module_level=True)
 
+from .comparing import compare, same
+
 pytestmark = pytest.mark.torch
 
 DTYPES = [
@@ -25,48 +28,6 @@ DTYPES = [
     for name in dir(torch)
     if isinstance(getattr(torch, name), torch.dtype) and str(getattr(torch, name)) == f"torch.{name}" and hasattr(mt, name)
 ]
-
-
-def same(ours, theirs, data=True):
-    """The same tensor: layout, dtype, class and, with ``data``, bits."""
-    assert tuple(ours.shape) == tuple(theirs.shape) and tuple(ours.stride()) == tuple(theirs.stride())
-    assert ours.storage_offset() == theirs.storage_offset() and str(ours.dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
-    assert ours.requires_grad == theirs.requires_grad and ours.is_conj() == theirs.is_conj() and ours.is_neg() == theirs.is_neg()
-    assert isinstance(ours, mt.nn.Parameter) == isinstance(theirs, torch.nn.Parameter)
-    assert ours.untyped_storage().nbytes() == theirs.untyped_storage().nbytes()
-    if data:
-        from metatensor._core.storage import storage_bytes
-
-        assert storage_bytes(ours.untyped_storage()) == bytes(theirs.untyped_storage())
-    else:
-        assert ours.is_meta
-
-
-def compare(ours, theirs, data=True, shared=None):
-    """The same value, down to shared storages."""
-    shared = {} if shared is None else shared
-    if isinstance(theirs, torch.Tensor):
-        same(ours, theirs, data)
-        key = theirs.untyped_storage()._cdata
-        assert shared.setdefault(key, ours.untyped_storage()._cdata) == ours.untyped_storage()._cdata
-        shared[key, "kept"] = ours, theirs
-    elif isinstance(theirs, dict):
-        assert type(ours) is type(theirs) and list(ours) == list(theirs)
-        for key in theirs:
-            compare(ours[key], theirs[key], data, shared)
-        assert getattr(ours, "__dict__", {}) == getattr(theirs, "__dict__", {})
-    elif isinstance(theirs, torch.Size):
-        assert type(ours) is mt.Size and tuple(ours) == tuple(theirs)
-    elif isinstance(theirs, (list, tuple)):
-        assert type(ours) is type(theirs) and len(ours) == len(theirs)
-        for mine, other in zip(ours, theirs, strict=True):
-            compare(mine, other, data, shared)
-    elif isinstance(theirs, (torch.dtype, torch.device)):
-        assert str(ours).split(".")[-1] == str(theirs).split(".")[-1]
-    elif isinstance(theirs, np.ndarray):
-        assert type(ours) is np.ndarray and ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
-    else:
-        assert type(ours) is type(theirs) and ours == theirs
 
 
 def round_trip(value, old=False, unsafe=False):
@@ -369,3 +330,66 @@ def test_the_tar_format_is_named():
         archive.addfile(tarfile.TarInfo("sys_info"), io.BytesIO(b""))
     with pytest.raises(CheckpointError, match=r"tar archive.*0\.2"):
         mt.load(io.BytesIO(out.getvalue()), "meta")
+
+
+class Shared(torch.nn.Module):
+    """With a part of two names, one of two owners, a cycle, and what is no part but has tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+        self.again = self.first
+        self.owners = [self, {"of": self.first}]
+        self.settings = argparse.Namespace(scale=torch.ones(1), deep=[[torch.zeros(2)]])
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["zip", "legacy"])
+def test_a_module_that_was_saved_whole_is_refused_but_its_tensors_are_there(tmp_path, old):
+    module, path = Shared(), tmp_path / "whole.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.save({"model": module, "step": 3}, path, _use_new_zipfile_serialization=not old)
+    with pytest.raises(CheckpointError, match=r"torch\.nn\.modules.*whole module.*state_dict.*load_into"):
+        mt.load(path, "meta")
+    found = inspect(path).tensors
+    assert found.keys() == {*(f"model.{name}" for name in module.state_dict()), "model.settings.scale", "model.settings.deep.0.0"}
+    assert found["model.first.0.weight"].storage == found["model.again.0.weight"].storage
+
+    with mt.device("meta"):
+        ours = mt.nn.Module()
+        ours.first = mt.nn.Sequential(mt.nn.Linear(2, 3), mt.nn.BatchNorm1d(3))
+        ours.again = ours.first
+    mt.load_into(ours, path, device="cpu", prefix="model.", strict=False)
+    for name, value in module.state_dict().items():
+        same(ours.state_dict()[name], value)
+    mt.checkpoint.convert(path, tmp_path / "parts.safetensors")
+    assert mt.load(tmp_path / "parts.safetensors")["model.settings.scale"].item() == 1
+
+
+def test_objects_in_objects_are_looked_through_once(tmp_path):
+    from .hostile import P2, name, tensor, zipped
+
+    made = name("a", "B") + b")\x81q\x01" + b"}(X\x01\x00\x00\x00x" + tensor() + b"X\x01\x00\x00\x00yh\x01ub"
+    assert list(inspect(io.BytesIO(zipped(P2 + made + b"."))).tensors) == ["x"]
+    laughs = b"]q\x020" + b"".join(b"]q%c(h%ch%ce0" % (i, i - 1, i - 1) for i in range(3, 60)) + name("a", "B") + b")\x81h\x3bb"
+    assert not inspect(io.BytesIO(zipped(P2 + laughs + b"."))).tensors
+    part = name("a", "B") + b")\x81q%c}X\x08\x00\x00\x00_modules}(X\x01\x00\x00\x00ah%cX\x01\x00\x00\x00bh%cusb"
+    parts = b"]q\x020" + b"0".join(part % (i, i - 1, i - 1) for i in range(3, 60))
+    assert not inspect(io.BytesIO(zipped(P2 + parts + b"."))).tensors
+    deep = (name("a", "B") + b")\x81") * 50_000 + b"N" + b"b" * 50_000
+    assert not inspect(io.BytesIO(zipped(P2 + deep + b"."))).tensors
+
+
+def test_names_of_python_2(tmp_path):
+    from .hostile import P2, name, zipped
+
+    assert mt.load(io.BytesIO(zipped(P2 + b"(" + name("__builtin__", "long") + name("__builtin__", "unicode") + b"t."))) == (int, str)
+
+
+def test_lone_surrogates(tmp_path):
+    value = {"\ud800": mt.ones(2, device="cpu"), "x": "a\udfff"}
+    mt.save(value, tmp_path / "a.pt")
+    assert list(torch.load(tmp_path / "a.pt")) == list(mt.load(tmp_path / "a.pt")) == list(value)
+    for ending in ("safetensors", "npz"):
+        with pytest.raises(ValueError, match="UTF-8"):
+            mt.save({"\ud800": value["\ud800"]}, tmp_path / f"a.{ending}")

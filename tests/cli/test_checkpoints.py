@@ -124,3 +124,12 @@ def test_convert_tells_what_it_leaves_out(net, run):
     assert run("convert", "models.py", "x.pt").exit_code == 1
     assert run("convert", "net.safetensors", "none/x.pt").exit_code == 1
     assert run("convert", "net.safetensors", "y.safetensors", "--max-shard-size", "x").exit_code == 1
+
+
+def test_names_cannot_move_the_cursor(tmp_path, run):
+    names = ("\x1b[2J\x1b]0;title\x07", "\ud800.w", "line\nline")
+    mt.save({name: mt.ones(1, device="cpu") for name in names}, tmp_path / "odd.pt")
+    mt.save({"x": mt.ones(1, device="cpu")}, tmp_path / "other.pt")
+    for more in ((), ("--tree",), ("--json",), ("--diff", str(tmp_path / "other.pt"))):
+        result = run("inspect", str(tmp_path / "odd.pt"), *more)
+        assert "\x1b" not in result.output and "\\ud800" in result.output, more
