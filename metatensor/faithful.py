@@ -9,7 +9,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.placing import tensor_from_storage
-from metatensor._core.recording import suspended
+from metatensor._core.recorder import suspended
 from metatensor._core.storage import make_storage
 from metatensor.fake import dressed
 

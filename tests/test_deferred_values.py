@@ -275,3 +275,32 @@ def test_making_many_keeps_nothing():
     for _ in range(5):
         work()
     assert count() <= before
+
+
+def test_long_chains():
+    with mt.deferred_init():
+        a, b = mt.zeros(4), mt.zeros(4)
+        for _ in range(20_000):
+            a.add_(1)
+        for i in range(3000):
+            b.add_(a).mul_(0.5)
+            if i % 3 == 0:
+                a.sub_(b)
+        apart = [a + i for i in range(1000)]
+    eager = [np.float32(20_000), np.float32(0)]
+    for i in range(3000):
+        eager[1] = (eager[1] + eager[0]) * np.float32(0.5)
+        if i % 3 == 0:
+            eager[0] = eager[0] - eager[1]
+    mt.materialize([b, *apart])
+    assert b[0].item() == eager[1] and apart[7][0].item() == eager[0] + np.float32(7)
+    assert mt.is_deferred(a) and mt.materialize(a)[0].item() == eager[0]
+
+
+def test_snapshots_of_a_changing_tensor():
+    with mt.deferred_init():
+        a, taken = mt.zeros(2), []
+        for _ in range(2000):
+            taken.append(a.add_(1).clone())
+    mt.materialize(taken)
+    assert [t[1].item() for t in taken] == list(range(1, 2001))
