@@ -275,8 +275,9 @@ def bytes_of(tensor: Any) -> Any:
 
         data = bytes_on_host(ghost, steps_for([ghost])) if ghost.nbytes <= _SMALL_BYTES and not tensor.is_conj() else None
         if data is None or tensor.is_neg():
-            raise RuntimeError(f"the values of a tensor of shape {list(tensor.shape)} on {tensor.device} are computed on {device}, for "
-                               f"which there is no device here (metatensor-{device} may be what to install): {error}") from error  # fmt: skip
+            what = f"a tensor of shape {list(tensor.shape)} on {tensor.device}"
+            raise RuntimeError(f"the values of {what} are computed on {device}, for which there is no device here "
+                               f"(metatensor-{device} may be what to install): {error}") from error  # fmt: skip
         return elements(data, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     return backend.to_host(value_of(tensor))
 
