@@ -32,6 +32,7 @@ from metatensor._core.recorder import Recorder, suspended
 from metatensor._core.recording import Ghost, Ref, Step
 from metatensor._core.replaying import install_data, remove_data, replay
 from metatensor._core.storage import make_storage, recipe_of
+from metatensor._core.where import add_note
 from metatensor._parts import part_alone
 from metatensor._places import CONTAINERS, places
 
@@ -73,6 +74,12 @@ def is_deferred(tensor: Any) -> bool:
     storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
     ghost = recipe_of(storage)
     return storage.data is None and ghost is not None and not ghost.constant
+
+
+def has_values(tensor: Any) -> bool:
+    """Whether a tensor holds data, or values that can be computed when they are asked for."""
+    storage = tensor.untyped_storage()
+    return storage.data is not None or recipe_of(storage) is not None
 
 
 # What is needed ---------------------------------------------------------------------------------
@@ -200,10 +207,21 @@ def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], A
         if pair is not None and pair[1] in ending:
             storages[pair[0]] = storages[pair[1]]  # no need for both
         else:
-            replay(step, storages, place)
+            _replay_noted(step, storages, place)
         for ghost in ending:
             del storages[ghost]
     return storages
+
+
+def _replay_noted(step: Step, storages: dict[Ghost, Any], place: Callable[[Any], Any]) -> None:
+    """`replay`, where errors say which tensor is meant."""
+    try:
+        replay(step, storages, place)
+    except Exception as error:
+        made_at = next((ref.ghost.made_at for ref in refs_of([step.result, step.args])), None)
+        if made_at is not None:
+            add_note(error, f"(in {step.name}, for the deferred tensor that was made at {made_at[0]}:{made_at[1]})")
+        raise
 
 
 def _same_bytes(step: Step) -> tuple[Ghost, Ghost] | None:
@@ -339,6 +357,8 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     """
     _check_allowed()
     obj, device, dtype = _checked("materialize", obj, device, dtype)
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"materialize: expected an executor as in concurrent.futures, got {type(executor).__name__}")
     tensors = tensors_of(obj)
     if dtype is not None:
         _convert(tensors, dtype)
@@ -351,7 +371,8 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
 
         filled = run_with(executor, ghosts, device)
     for storage, ghost in zip(storages, ghosts, strict=True):
-        install_data(storage, filled[ghost])
+        if storage.data is None:  # else another thread was first, and may have gone on to write to it
+            install_data(storage, filled[ghost])
     if isinstance(obj, mt.nn.Module) and (device is not None or dtype is not None):
         _move_rest(obj, device, dtype)
     return obj

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import metatensor as mt
@@ -26,7 +26,11 @@ def to_meta(obj: Any) -> Any:
 
     Raises TypeError for an array of a dtype, or a tensor of a layout, that metatensor has no counterpart of.
     """
-    converter = MetaConverter()
+    return converted(obj, MetaConverter())
+
+
+def converted(obj: Any, converter: Callable[[Any], Any]) -> Any:
+    """A copy of a nest of containers with ``converter(t)`` in the place of each tensor and array."""
     memo: dict[int, Any] = {}
     kept = []  # deepcopy finds copies by the identity of what must therefore stay alive
     with suspended(), mt.no_grad():

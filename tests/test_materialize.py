@@ -545,3 +545,21 @@ def test_a_check_for_models():
 def _uneven():
     draws = iter([1, 2])
     return lambda: [mt.rand(2) for _ in range(next(draws))]
+
+
+def test_no_executor():
+    model = deferred(lambda: nn.Linear(3, 3))
+    with pytest.raises(TypeError, match="expected an executor"):
+        mt.materialize(model, executor=3)
+    assert mt.is_deferred(model.weight)
+
+
+def test_several_threads_materialise_one_model():
+    def build():
+        return nn.Sequential(*[nn.Linear(30, 30) for _ in range(10)])
+
+    for _ in range(10):
+        model = deferred(build)
+        with futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(mt.materialize, [model] * 4))
+        same(eager(build), model)

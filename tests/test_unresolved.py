@@ -201,3 +201,32 @@ class TestWhatIsHidden:
         with pytest.raises(RuntimeError) as error:
             mt.assert_materialized(model)
         assert "mt.materialize" not in str(error.value)
+
+
+@needs_cpu
+class TestMemoryForWhatHasNone:
+    """`to_empty` of deferred and fake modules."""
+
+    @pytest.mark.parametrize("mode", [mt.deferred_init, mt.FakeTensorMode])
+    def test_there_is_memory(self, mode):
+        with mode():
+            model = Model()
+        with pytest.warns(UserWarning, match="table"):
+            model.encoder.append(nn.Identity())
+            model.to_empty(device="cpu")
+        assert names(model) == [("plain", "attribute")]
+        assert not mt.is_deferred(model.encoder[0].weight)
+
+    def test_a_deferred_one_is_told_of_materialize(self):
+        with mt.deferred_init():
+            model = Model()
+        with pytest.warns(UserWarning, match=r"lost: table. Call metatensor.materialize\(model\) instead"):
+            model.to_empty(device="cpu")
+
+    def test_names_are_in_order(self):
+        with mt.device("meta"):
+            model = nn.Module()
+            for name in "cabed":
+                model.register_buffer(name, mt.ones(1), persistent=False)
+        with pytest.warns(UserWarning, match="lost: c, a, b, e, d"):
+            model.to_empty(device="cpu")
