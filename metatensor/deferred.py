@@ -15,20 +15,30 @@ from __future__ import annotations
 
 import weakref
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
+from operator import attrgetter
 from typing import Any
 
 import metatensor as mt
+from metatensor import plugins
 from metatensor._core.device import Device
 from metatensor._core.device import place as place_of
 from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
 from metatensor._core.placing import tensor_from_storage
-from metatensor._core.recording import Ghost, Recorder, Ref, Step, suspended
+from metatensor._core.recorder import Recorder, suspended
+from metatensor._core.recording import Ghost, Ref, Step
 from metatensor._core.replaying import install_data, remove_data, replay
 from metatensor._core.storage import make_storage, recipe_of
+from metatensor._core.where import add_note
+from metatensor._parts import part_alone
+from metatensor._places import CONTAINERS, places
 
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
+
+_NUMBER = attrgetter("number")
 
 # Kernels that do not read what they write over.
 OVERWRITES = frozenset((
@@ -66,24 +76,18 @@ def is_deferred(tensor: Any) -> bool:
     return storage.data is None and ghost is not None and not ghost.constant
 
 
+def has_values(tensor: Any) -> bool:
+    """Whether a tensor holds data, or values that can be computed when they are asked for."""
+    storage = tensor.untyped_storage()
+    return storage.data is not None or recipe_of(storage) is not None
+
+
 # What is needed ---------------------------------------------------------------------------------
 
 
 def steps_for(ghosts: Iterable[Ghost]) -> list[Step]:
     """The steps that make what these ghosts are in the end, in order."""
-    needed: dict[int, Step] = {}
-    queue: list[tuple[Ghost, int | None]] = [(ghost, None) for ghost in ghosts]
-    while queue:
-        ghost, before = queue.pop()
-        for step in reversed(ghost.writers):
-            if before is not None and step.number >= before:
-                continue
-            if step.number not in needed:
-                needed[step.number] = step
-                queue += [(other, step.number) for other in read(step)]
-            if overwrites(step, ghost):
-                break
-    return [needed[number] for number in sorted(needed)]
+    return sorted((step for _, steps in groups_of(ghosts) for step in steps), key=_NUMBER)
 
 
 def written(step: Step) -> tuple[Ref, ...]:
@@ -116,18 +120,63 @@ def refs_of(value: Any) -> Iterator[Ref]:
 
 
 def groups_of(ghosts: Iterable[Ghost]) -> list[tuple[list[Ghost], list[Step]]]:
-    """These ghosts, in groups that share no step, each with the steps that make it."""
-    owner: dict[int, int] = {}
-    groups: dict[int, tuple[list[Ghost], dict[int, Step]]] = {}
-    for number, ghost in enumerate(dict.fromkeys(ghosts)):
-        steps = {step.number: step for step in steps_for([ghost])}
-        members = [ghost]
-        for other in sorted({owner[step] for step in steps if step in owner}):
-            members = groups[other][0] + members
-            steps = {**groups.pop(other)[1], **steps}
-        owner.update(dict.fromkeys(steps, number))
-        groups[number] = members, steps
-    return [(members, [steps[number] for number in sorted(steps)]) for members, steps in groups.values()]
+    """These ghosts, in groups that share no step, each with the steps that make it in order."""
+    walk = _Walk()
+    wanted = list(dict.fromkeys(ghosts))
+    for number, ghost in enumerate(wanted):
+        walk.back(ghost, number)
+    groups: dict[int, tuple[list[Ghost], list[Step]]] = {}
+    for number, ghost in enumerate(wanted):
+        groups.setdefault(walk.group(number), ([], []))[0].append(ghost)
+    for step, number in walk.needed.items():
+        groups[walk.group(number)][1].append(step)
+    for _, steps in groups.values():
+        steps.sort(key=_NUMBER)
+    return list(groups.values())
+
+
+class _Walk:
+    """Steps from the last back to the first that matters. Each is looked at once for each ghost that it writes to."""
+
+    def __init__(self) -> None:
+        self.needed: dict[Step, int] = {}  # each with the group that met it first
+        self.walked: dict[Ghost, dict[Step, int]] = {}
+        self.merged: dict[int, int] = {}  # groups to the groups that they are part of
+
+    def group(self, number: int) -> int:
+        """The group that one is part of in the end."""
+        while number in self.merged:
+            above = self.merged[number]
+            self.merged[number] = self.merged.get(above, above)
+            number = above
+        return number
+
+    def _join(self, number: int, other: int) -> None:
+        one, two = sorted((self.group(number), self.group(other)))
+        if one != two:
+            self.merged[two] = one
+
+    def back(self, ghost: Ghost, number: int) -> None:
+        """Collect what makes a ghost, for a group."""
+        queue: list[tuple[Ghost, int | None]] = [(ghost, None)]
+        while queue:
+            ghost, before = queue.pop()
+            walked = self.walked.setdefault(ghost, {})
+            writers = ghost.writers
+            last = len(writers) if before is None else bisect_left(writers, before, key=_NUMBER)
+            for at in range(last - 1, -1, -1):
+                step = writers[at]
+                if step in walked:
+                    self._join(number, walked[step])
+                    break
+                walked[step] = number
+                if step in self.needed:
+                    self._join(number, self.needed[step])
+                else:
+                    self.needed[step] = number
+                    queue += [(other, step.number) for other in read(step)]
+                if overwrites(step, ghost):
+                    break
 
 
 def run(ghosts: Iterable[Ghost], device: Any = None) -> dict[Ghost, Any]:
@@ -158,10 +207,21 @@ def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], A
         if pair is not None and pair[1] in ending:
             storages[pair[0]] = storages[pair[1]]  # no need for both
         else:
-            replay(step, storages, place)
+            _replay_noted(step, storages, place)
         for ghost in ending:
             del storages[ghost]
     return storages
+
+
+def _replay_noted(step: Step, storages: dict[Ghost, Any], place: Callable[[Any], Any]) -> None:
+    """`replay`, where errors say which tensor is meant."""
+    try:
+        replay(step, storages, place)
+    except Exception as error:
+        made_at = next((ref.ghost.made_at for ref in refs_of([step.result, step.args])), None)
+        if made_at is not None:
+            add_note(error, f"(in {step.name}, for the deferred tensor that was made at {made_at[0]}:{made_at[1]})")
+        raise
 
 
 def _same_bytes(step: Step) -> tuple[Ghost, Ghost] | None:
@@ -203,6 +263,7 @@ def _placing(device: Any) -> Callable[[Any], Any]:
 
 
 _KEPT_BYTES = 1 << 22
+_SMALL_BYTES = 1 << 16
 _latest: tuple[Any, ...] = (None, 0, None)  # reference to a ghost, number of its last step, storage: for loops over elements
 
 
@@ -216,6 +277,27 @@ def value_of(tensor: Any) -> Any:
         _latest = (weakref.ref(ghost), ghost.writers[-1].number, made) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
     with suspended(), mt.no_grad():
         return _over(made, tensor)
+
+
+def bytes_of(tensor: Any) -> Any:
+    """The elements that a deferred tensor will have, in C order, as a bytes-like object.
+
+    Where no device can compute them, a small constant's are computed with Python's numbers.
+    """
+    ghost = recipe_of(tensor.untyped_storage())
+    device = "cpu" if ghost.constant else ghost.device.type
+    try:
+        backend = plugins.backend(device)
+    except RuntimeError as error:
+        from metatensor._constants import bytes_on_host, elements
+
+        data = bytes_on_host(ghost, steps_for([ghost])) if ghost.nbytes <= _SMALL_BYTES and not tensor.is_conj() else None
+        if data is None or tensor.is_neg():
+            what = f"a tensor of shape {list(tensor.shape)} on {tensor.device}"
+            raise RuntimeError(f"the values of {what} are computed on {device}, for which there is no device here "
+                               f"(metatensor-{device} may be what to install): {error}") from error  # fmt: skip
+        return elements(data, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    return backend.to_host(value_of(tensor))
 
 
 def filled(storage: Any) -> Any:
@@ -251,29 +333,13 @@ def checksum(tensor: Any) -> int | None:
 
 
 def tensors_of(obj: Any) -> list[Any]:
-    """The tensors of a module (parameters, buffers, and those that are plain attributes), of a nest of containers, or itself."""
+    """The tensors of a module (parameters, buffers, plain attributes), of a nest of containers, or itself; and gradients."""
     found: dict[int, Any] = {}
-
-    def walk(value: Any) -> None:
-        if isinstance(value, mt.Tensor):
-            found.setdefault(id(value), value)
-            if value.grad is not None:
-                walk(value.grad)
-        elif isinstance(value, mt.nn.Module):
-            for module in value.modules():
-                for attribute in vars(module).values():
-                    if not isinstance(attribute, mt.nn.Module):
-                        walk(attribute)
-        elif isinstance(value, dict):
-            for item in value.values():
-                if not isinstance(item, mt.nn.Module):
-                    walk(item)
-        elif isinstance(value, (list, tuple, set)):
-            for item in value:
-                if not isinstance(item, mt.nn.Module) or not isinstance(obj, mt.nn.Module):
-                    walk(item)
-
-    walk(obj)
+    for place in places(obj):
+        tensor = place.value
+        while tensor is not None and id(tensor) not in found:
+            found[id(tensor)] = tensor
+            tensor = tensor.grad
     return list(found.values())
 
 
@@ -282,13 +348,17 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
 
     All tensors go to ``device``, or where it is None to the one they name. ``dtype`` converts floating-point ones, each
     when it is there. With ``executor``, a `concurrent.futures` one, what does not depend on each other is computed by its
-    workers. A module's parameters and buffers that hold data already are moved and converted as `Module.to` does; what is
-    on meta, or fake, is left alone.
+    workers. An iterator, such as ``model.parameters()``, becomes a list. A module's parameters and buffers that hold data
+    already are moved and converted as `Module.to` does; what is on meta, or fake, is left alone.
 
-    Raises RuntimeError for a recipe that needs a tensor with data which was changed since, and inside
-    `assert_no_materialization`.
+    Raises TypeError for what has no tensors and for a dtype of integers; RuntimeError for ``device="meta"``, for a recipe
+    that needs a tensor with data which was changed since, and inside `assert_no_materialization`. Then nothing has data
+    that had none.
     """
     _check_allowed()
+    obj, device, dtype = _checked("materialize", obj, device, dtype)
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"materialize: expected an executor as in concurrent.futures, got {type(executor).__name__}")
     tensors = tensors_of(obj)
     if dtype is not None:
         _convert(tensors, dtype)
@@ -301,10 +371,30 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
 
         filled = run_with(executor, ghosts, device)
     for storage, ghost in zip(storages, ghosts, strict=True):
-        install_data(storage, filled[ghost])
+        if storage.data is None:  # else another thread was first, and may have gone on to write to it
+            install_data(storage, filled[ghost])
     if isinstance(obj, mt.nn.Module) and (device is not None or dtype is not None):
         _move_rest(obj, device, dtype)
     return obj
+
+
+def _checked(name: str, obj: Any, device: Any, dtype: Any) -> tuple[Any, Any, Any]:
+    """The arguments as they are used; TypeError or RuntimeError for what cannot be meant."""
+    if isinstance(obj, Iterator):
+        obj = list(obj)
+    known = isinstance(obj, (mt.Tensor, mt.nn.Module, *CONTAINERS)) or (is_dataclass(obj) and not isinstance(obj, type))
+    if not known:
+        raise TypeError(f"{name}: expected a tensor, a module or a container of them, got {type(obj).__name__}")
+    if device is not None:
+        device = mt.device(device)
+        if device.type == "meta":
+            raise RuntimeError(f"{name}: the meta device holds no data; mt.to_meta gives a copy there")
+    if dtype is not None:
+        if not isinstance(dtype, mt.dtype):
+            raise TypeError(f"{name}: expected a dtype, got {dtype!r}")
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"{name}: the dtype must be floating-point or complex, not {dtype}")
+    return obj, device, dtype
 
 
 def _check_allowed() -> None:
@@ -355,19 +445,47 @@ def _convert(tensors: list[Any], dtype: Any) -> None:
 def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any = None) -> Any:
     """A new tensor with a part of a deferred one, ``tensor[index]``, which itself stays deferred.
 
-    The values are those that the whole would have there, in any process. While it runs, the whole is in memory once.
+    The values are those that the whole would have there, in any process. Where each element comes about by itself (random
+    fills, constants, arithmetic with numbers), nothing but the part is computed; else the whole is in memory once meanwhile.
     Raises RuntimeError for a tensor that is not deferred.
     """
+    if not isinstance(tensor, mt.Tensor):
+        raise TypeError(f"materialize_slice: expected a tensor, got {type(tensor).__name__}")
+    if device is not None:
+        device = _checked("materialize_slice", tensor, device, None)[1]
+    if dtype is not None and not isinstance(dtype, mt.dtype):
+        raise TypeError(f"materialize_slice: expected a dtype, got {dtype!r}")
     if not is_deferred(tensor):
         raise RuntimeError(f"materialize_slice: expected a deferred tensor, got one on {tensor.device} that "
                            f"{'holds no data' if tensor.untyped_storage().data is None else 'holds data'}")  # fmt: skip
     _check_allowed()
     ghost = recipe_of(tensor.untyped_storage())
     with _undisturbed():
+        target = ghost.device if device is None else place_of(device)
+        view = _shown_part(tensor, index)
+        if view is not None and not (tensor.is_conj() or tensor.is_neg()):
+            alone = part_alone(ghost, steps_for([ghost]), view, target, _placing(device))
+            if alone is not None:
+                return alone if _own(alone, dtype) else mt.empty_like(alone, dtype=dtype).copy_(alone)
         # The part's memory first: what the whole leaves behind is then free for the next whole.
-        made = _empty_part(tensor, index, ghost.device if device is None else place_of(device), dtype)
+        made = _empty_part(tensor, index, target, dtype)
         part = _over(run([ghost], device)[ghost], tensor)[index]
         return part.to(dtype or part.dtype, copy=True) if made is None else made.copy_(part)
+
+
+def _shown_part(tensor: Any, index: Any) -> Any:
+    """``tensor[index]`` on meta, or None where that is no view."""
+    whole = _over(make_storage("meta", tensor.untyped_storage().nbytes()), tensor)
+    try:
+        part = whole[index]
+    except (mt.DataDependentError, RuntimeError):
+        return None
+    return part if part.untyped_storage() is whole.untyped_storage() else None
+
+
+def _own(part: Any, dtype: Any) -> bool:
+    """Whether a fresh tensor is all of its storage, and as it is wanted."""
+    return dtype in (None, part.dtype) and part.nbytes == part.untyped_storage().nbytes() and part.is_contiguous()
 
 
 def _empty_part(tensor: Any, index: Any, device: Any, dtype: Any) -> Any:
@@ -384,6 +502,7 @@ def dematerialize(obj: Any) -> Any:
 
     What was computed with or written to it in between is lost. Tensors without a recipe keep their data.
     """
+    obj = _checked("dematerialize", obj, None, None)[0]
     for tensor in tensors_of(obj):
         storage = tensor.untyped_storage()
         ghost = recipe_of(storage)

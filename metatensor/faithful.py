@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.placing import tensor_from_storage
-from metatensor._core.recording import suspended
+from metatensor._core.recorder import suspended
 from metatensor._core.storage import make_storage
 from metatensor.fake import dressed
+from metatensor.nn.parameter import is_lazy
 
 __all__ = ["MetaConverter", "to_meta"]
 
@@ -23,9 +24,13 @@ def to_meta(obj: Any) -> Any:
     storage with what, and which tensor is a view of which. Arrays of NumPy, CuPy, PyTorch and JAX become meta tensors in
     the same way; none of these libraries is imported. Anything else in the nest is copied as `copy.deepcopy` does.
 
-    Raises TypeError for an array of a dtype that metatensor has no counterpart of.
+    Raises TypeError for an array of a dtype, or a tensor of a layout, that metatensor has no counterpart of.
     """
-    converter = MetaConverter()
+    return converted(obj, MetaConverter())
+
+
+def converted(obj: Any, converter: Callable[[Any], Any]) -> Any:
+    """A copy of a nest of containers with ``converter(t)`` in the place of each tensor and array."""
     memo: dict[int, Any] = {}
     kept = []  # deepcopy finds copies by the identity of what must therefore stay alive
     with suspended(), mt.no_grad():
@@ -69,16 +74,21 @@ class MetaConverter:
         """The meta tensor of a tensor or an array."""
         found = self._made.get(id(tensor))
         if found is None:
-            made = self._of_tensor(tensor) if isinstance(tensor, mt.Tensor) else self._of_array(tensor)
-            found = self._made[id(tensor)] = (made, tensor)
+            of_one = self._of_tensor if isinstance(tensor, mt.Tensor) else self._of_array
+            found = self._made[id(tensor)] = (of_one(tensor), tensor)
+            if isinstance(tensor, mt.Tensor):
+                self._add_rest(found[0], tensor)  # it may lead here again
         return found[0]
 
     def _of_tensor(self, tensor: Any) -> Any:
+        if is_lazy(tensor):
+            return type(tensor)(tensor.requires_grad, "meta", tensor.dtype)
         storage = tensor.untyped_storage()
         base = tensor._base
         if base is not None and base.dtype is tensor.dtype and tensor._is_view():
-            made = self(base).detach() if base.requires_grad else self(base)
-            made = made.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            there = self(base)
+            with mt.set_grad_enabled(tensor.requires_grad and not tensor.is_leaf):
+                made = there.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         else:
             there = self._storage(storage, storage.nbytes())
             made = tensor_from_storage(there, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
@@ -86,12 +96,27 @@ class MetaConverter:
             made = made.conj()
         if tensor.is_neg():
             made = made._neg_view()
-        made = dressed(made, tensor)
+        return dressed(made, tensor)
+
+    def _add_rest(self, made: Any, tensor: Any) -> None:
+        """Attributes and the gradient."""
         for name, value in tensor.__dict__.items():
-            made.__dict__[name] = copy.copy(value)
-        if tensor.grad is not None:
+            made.__dict__[name] = self._of_attribute(value)
+        if not is_lazy(tensor) and tensor.grad is not None:
             made.grad = self(tensor.grad)
-        return made
+
+    def _of_attribute(self, value: Any) -> Any:
+        """What a tensor has as an attribute: tensors, in containers too, on meta; of anything else a copy, where it has one."""
+        if isinstance(value, mt.Tensor) or _is_array(value):
+            return self(value)
+        if type(value) in (list, tuple, set, frozenset):
+            return type(value)(self._of_attribute(item) for item in value)
+        if type(value) is dict:
+            return {key: self._of_attribute(item) for key, item in value.items()}
+        try:
+            return copy.copy(value)
+        except Exception:  # a lock, a handle
+            return value
 
     def _of_array(self, array: Any) -> Any:
         dtype = getattr(mt, str(array.dtype).rpartition(".")[2], None)
@@ -99,6 +124,8 @@ class MetaConverter:
             raise TypeError(f"to_meta: metatensor has no dtype like {array.dtype} of {type(array).__module__}.{type(array).__name__}")
         shape = tuple(int(size) for size in array.shape)
         if hasattr(array, "untyped_storage"):  # PyTorch's
+            if str(array.layout) != "torch.strided":
+                raise TypeError(f"to_meta: only dense tensors can be copied, not those of layout {array.layout}")
             storage = array.untyped_storage()
             there = self._storage((type(storage), storage._cdata), storage.nbytes())
             made = tensor_from_storage(there, dtype, shape, array.stride(), array.storage_offset())

@@ -17,7 +17,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.execute import mark_output
 from metatensor._core.placing import tensor_from_storage
-from metatensor._core.recording import Recorder, suspended
+from metatensor._core.recorder import Recorder, suspended
 from metatensor._core.storage import make_fake_storage, recipe_of
 
 __all__ = ["FakeTensorMode", "is_fake"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.modes import DispatchMode
 from metatensor._core.storage import recipe_of
+from metatensor._places import places
+from metatensor.deferred import is_deferred
+from metatensor.nn.parameter import is_lazy
 
 __all__ = ["NoMaterialization", "Unresolved", "assert_materialized", "assert_no_materialization", "unresolved"]
 
@@ -18,7 +20,7 @@ class Unresolved(NamedTuple):
     name: str
     """Its place in the module: ``"encoder.layers.3.weight"``."""
     kind: str
-    """"parameter", "buffer", "buffer (not in the state dict)" or "attribute"."""
+    """"parameter", "buffer", "buffer (not in the state dict)" or "attribute", which may be one in a container."""
     tensor: Any
     made_at: str | None
     """File and line of the code that made it, where it is known: for deferred tensors."""
@@ -26,28 +28,24 @@ class Unresolved(NamedTuple):
     @property
     def deferred(self) -> bool:
         """Whether it remembers how it came about."""
-        return recipe_of(self.tensor.untyped_storage()) is not None
+        return is_deferred(self.tensor)
 
     def __str__(self) -> str:
+        if is_lazy(self.tensor):
+            return f"{self.name}: {self.kind}, of no shape yet"
         shape = f"{self.tensor.dtype} {list(self.tensor.shape)} on {self.tensor.device}"
         return f"{self.name}: {self.kind}, {shape}" + (f", made at {self.made_at}" if self.made_at else "")
 
 
 def unresolved(module: Any) -> list[Unresolved]:
-    """Every parameter, buffer and tensor attribute of a module that holds no data."""
-    return list(_without_data(module))
-
-
-def _without_data(module: Any) -> Iterator[Unresolved]:
-    for path, inner in module.named_modules():
-        start = f"{path}." if path else ""
-        places: list[tuple[str, str, Any]] = [(n, "parameter", t) for n, t in inner._parameters.items()]
-        hidden = inner._non_persistent_buffers_set
-        places += [(n, "buffer (not in the state dict)" if n in hidden else "buffer", t) for n, t in inner._buffers.items()]
-        places += [(n, "attribute", t) for n, t in vars(inner).items()]
-        for name, kind, tensor in places:
-            if isinstance(tensor, mt.Tensor) and tensor.untyped_storage().data is None and tensor.numel():
-                yield Unresolved(start + name, kind, tensor, _made_at(tensor))
+    """Every parameter, buffer and other tensor of a module, in attributes and their containers, that holds no data."""
+    found = []
+    for name, kind, tensor, _ in places(module):
+        if is_lazy(tensor):
+            found.append(Unresolved(name, kind, tensor, None))
+        elif tensor.untyped_storage().data is None and tensor.numel():
+            found.append(Unresolved(name, kind, tensor, _made_at(tensor)))
+    return found
 
 
 def _made_at(tensor: Any) -> str | None:
@@ -60,10 +58,13 @@ def assert_materialized(module: Any) -> None:
     found = unresolved(module)
     if not found:
         return
+    shapeless = [item for item in found if is_lazy(item.tensor)]
     deferred = [item for item in found if item.deferred]
     lines = [f"  {item}" for item in found[:20]] + ([f"  and {len(found) - 20} more"] if len(found) > 20 else [])
     ways = ["mt.materialize(model) gives the deferred ones the values they would have had"] if deferred else []
-    if len(deferred) < len(found):
+    if shapeless:
+        ways.append("calling the module gives those of no shape theirs")
+    if len(deferred) + len(shapeless) < len(found):
         ways.append("load_state_dict(..., assign=True), or mt.load_into, gives the others those of a checkpoint")
     raise RuntimeError(f"{type(module).__name__}: {len(found)} tensors hold no data:\n" + "\n".join(lines) + f"\n{'; '.join(ways)}.")
 

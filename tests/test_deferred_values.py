@@ -1,6 +1,7 @@
 """Values of deferred tensors that are asked for, tensors with data beside them, and the memory of recipes."""
 
 import gc
+import sys
 import weakref
 
 import pytest
@@ -275,3 +276,62 @@ def test_making_many_keeps_nothing():
     for _ in range(5):
         work()
     assert count() <= before
+
+
+def test_long_chains():
+    with mt.deferred_init():
+        a, b = mt.zeros(4), mt.zeros(4)
+        for _ in range(20_000):
+            a.add_(1)
+        for i in range(3000):
+            b.add_(a).mul_(0.5)
+            if i % 3 == 0:
+                a.sub_(b)
+        apart = [a + i for i in range(1000)]
+    eager = [np.float32(20_000), np.float32(0)]
+    for i in range(3000):
+        eager[1] = (eager[1] + eager[0]) * np.float32(0.5)
+        if i % 3 == 0:
+            eager[0] = eager[0] - eager[1]
+    mt.materialize([b, *apart])
+    assert b[0].item() == eager[1] and apart[7][0].item() == eager[0] + np.float32(7)
+    assert mt.is_deferred(a) and mt.materialize(a)[0].item() == eager[0]
+
+
+def test_snapshots_of_a_changing_tensor():
+    with mt.deferred_init():
+        a, taken = mt.zeros(2), []
+        for _ in range(2000):
+            taken.append(a.add_(1).clone())
+    mt.materialize(taken)
+    assert [t[1].item() for t in taken] == list(range(1, 2001))
+
+
+def test_questions_of_the_library_about_values_are_answered():
+    from metatensor.func import vmap
+    from metatensor.nn.modules.transformer import _detect_is_causal_mask
+    from metatensor.torch_api.torch import _assert
+
+    with mt.deferred_init():
+        x = mt.rand(3, 4, 4) + 3 * mt.eye(4)
+        inverse = vmap(mt.linalg.inv)(x)
+        sorted_ = vmap(lambda t: t.sort(0)[0])(x)
+        counts = vmap(lambda t: mt.histc(t, 4))(x)
+        causal = nn.Transformer.generate_square_subsequent_mask(3)
+        assert _detect_is_causal_mask(causal) and not _detect_is_causal_mask(causal + mt.ones(3, 3))
+        _assert(x.sum() > 0, "positive")
+        with pytest.raises(AssertionError, match="negative"):
+            _assert(x.sum() < 0, "negative")
+    mt.materialize([x, inverse, sorted_, counts])
+    assert mt.equal(inverse, vmap(mt.linalg.inv)(x)) and mt.equal(sorted_, x.sort(1)[0])
+    assert mt.equal(counts, vmap(lambda t: mt.histc(t, 4))(x))
+
+
+def test_errors_say_which_tensor_is_meant():
+    with mt.deferred_init():
+        inverse = mt.linalg.inv(mt.zeros(3, 3))
+    with pytest.raises(RuntimeError, match="singular") as error:
+        mt.materialize(inverse)
+    if sys.version_info >= (3, 11):
+        assert any("for the deferred tensor that was made at" in note and __file__ in note for note in error.value.__notes__)
+    assert mt.is_deferred(inverse)

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -166,3 +167,37 @@ def test_under_modes():
         assert mt.to_meta(real).is_meta
     with mt.deferred_init():
         assert mt.to_meta({"a": real})["a"].is_meta
+
+
+def test_views_of_what_requires_grad():
+    leaf = mt.rand(3, requires_grad=True)
+    with mt.no_grad():
+        unrecorded = leaf[1:]
+    for view, requires_grad in ((leaf[1:], True), (unrecorded, False)):
+        for number, nest in enumerate(([leaf, view], [view, leaf])):
+            copies = mt.to_meta(nest)
+            base, copy = copies[number], copies[1 - number]
+            assert copy._base is base and copy.requires_grad == requires_grad and copy.is_leaf == view.is_leaf
+            assert base.is_leaf and base.requires_grad
+
+
+def test_tensors_in_attributes():
+    p = nn.Parameter(mt.rand(3))
+    p.itself, p.parts, p.lock = p, [mt.rand(2), {"again": p}], threading.Lock()
+    copy = mt.to_meta(p)
+    assert copy.itself is copy and copy.parts[1]["again"] is copy and copy.parts[0].is_meta and copy.lock is p.lock
+
+
+def test_parameters_of_no_shape():
+    module = nn.Sequential(nn.LazyLinear(3))
+    copy = mt.to_meta(module)
+    assert copy[0].weight.is_meta and isinstance(copy[0].weight, nn.UninitializedParameter)
+    assert not module[0].weight.is_meta and copy(mt.empty(2, 5, device="meta")).shape == (2, 3)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_ones_of_pytorch():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="layout torch.sparse_coo"):
+        mt.to_meta(torch.sparse_coo_tensor([[0]], [1.0], (3,)))

@@ -150,3 +150,83 @@ class TestMessages:
             model.table.tolist()
         again = pickle.loads(pickle.dumps(found.value))
         assert type(again) is mt.DataDependentError and "table of Model" in str(again)
+
+
+class TestWhatIsHidden:
+    """Tensors in containers, in modules that are no registered part, and of no shape."""
+
+    def build(self):
+        model = nn.Module()
+        model.tables = {"a": [mt.ones(2)], 3: mt.ones(1)}
+        model.tables["itself"] = model.tables
+        model.weight = nn.Parameter(mt.ones(3))
+        model.weight.scale = mt.ones(1)
+        model.teacher = [nn.Linear(2, 2)]
+        model.child = nn.Linear(2, 2, bias=False)
+        model.child.parent = [model]
+        return model
+
+    def test_it_is_listed(self):
+        with mt.device("meta"):
+            model = self.build()
+        assert names(model) == [
+            ("weight", "parameter"), ("weight.scale", "attribute"), ("tables['a'][0]", "attribute"), ("tables[3]", "attribute"),
+            ("teacher[0].weight", "parameter"), ("teacher[0].bias", "parameter"), ("child.weight", "parameter"),
+        ]  # fmt: skip
+        assert names(model.child) == [("weight", "parameter")]
+
+    @needs_cpu
+    def test_it_is_materialised(self):
+        with mt.deferred_init():
+            model = self.build()
+        mt.materialize(model.child)
+        assert not mt.is_deferred(model.child.weight) and mt.is_deferred(model.weight)
+        mt.assert_materialized(mt.materialize(model))
+        assert not mt.is_deferred(model.teacher[0].weight) and not mt.is_deferred(model.weight.scale)
+
+    def test_of_no_shape(self):
+        with mt.device("meta"):
+            model = nn.Sequential(nn.LazyLinear(4))
+        assert [str(item) for item in model.unresolved()] == [
+            "0.weight: parameter, of no shape yet", "0.bias: parameter, of no shape yet",
+        ]  # fmt: skip
+        with pytest.raises(RuntimeError, match="calling the module gives those of no shape theirs"):
+            mt.assert_materialized(model)
+
+    def test_constants_of_fake_tensors_are_not_deferred(self):
+        model = nn.Module()
+        with mt.FakeTensorMode():
+            model.table = mt.arange(3)
+        assert not model.unresolved()[0].deferred
+        with pytest.raises(RuntimeError) as error:
+            mt.assert_materialized(model)
+        assert "mt.materialize" not in str(error.value)
+
+
+@needs_cpu
+class TestMemoryForWhatHasNone:
+    """`to_empty` of deferred and fake modules."""
+
+    @pytest.mark.parametrize("mode", [mt.deferred_init, mt.FakeTensorMode])
+    def test_there_is_memory(self, mode):
+        with mode():
+            model = Model()
+        with pytest.warns(UserWarning, match="table"):
+            model.encoder.append(nn.Identity())
+            model.to_empty(device="cpu")
+        assert names(model) == [("plain", "attribute")]
+        assert not mt.is_deferred(model.encoder[0].weight)
+
+    def test_a_deferred_one_is_told_of_materialize(self):
+        with mt.deferred_init():
+            model = Model()
+        with pytest.warns(UserWarning, match=r"lost: table. Call metatensor.materialize\(model\) instead"):
+            model.to_empty(device="cpu")
+
+    def test_names_are_in_order(self):
+        with mt.device("meta"):
+            model = nn.Module()
+            for name in "cabed":
+                model.register_buffer(name, mt.ones(1), persistent=False)
+        with pytest.warns(UserWarning, match="lost: c, a, b, e, d"):
+            model.to_empty(device="cpu")

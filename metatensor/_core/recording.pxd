@@ -17,6 +17,7 @@ cdef class Ghost:
     cdef readonly dim_t nbytes
     cdef readonly Device device
     cdef readonly bint constant     # a small value of a fake tensor, not to be materialised
+    cdef int depth                  # of a constant: the most steps in a row behind it
     cdef object code                # of what made it, or None
     cdef int lasti                  # and the instruction there
     cdef object __weakref__
@@ -44,11 +45,6 @@ cdef class Step:
     cdef readonly object result                 # a Ref or a tuple of them: what the kernel fills in
     cdef readonly Device device
 
-
-cdef class Recorder:
-    """What a thread does with values while it is entered; see `metatensor.deferred` and `metatensor.fake`."""
-    cdef readonly bint everything       # record whatever happens; else only small constants
-    cdef list _outer
 
 cdef Ref ref_of(Tensor t, Ghost ghost)
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1

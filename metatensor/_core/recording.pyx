@@ -16,10 +16,11 @@ from metatensor._core.layout cimport is_dense
 from metatensor._core.hiding cimport hide, settle, show_all
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, RANDOM, Call, Overload, op_name
+from metatensor._core.recorder cimport Recorder
 from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, shape_str
-from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_NEG, dim_t
 
 from metatensor._core import errors
@@ -28,6 +29,7 @@ cdef unsigned long long _count = 0
 cdef enum:
     COPIED_BYTES = 1 << 20          # tensors up to this size are copied into recipes
     CONSTANT_BYTES = 512            # and fake ones up to this size, made of constants, have one
+    CONSTANT_DEPTH = 200            # of that many steps: then their values are noted instead
 
 
 @cython.final
@@ -121,47 +123,6 @@ cdef class Step:
     def op(self):
         """The op, or None for a plain copy."""
         return None if self.overload is None else self.overload.op
-
-
-cdef class Recorder:
-    """A context manager. Inside, what a thread makes on devices other than meta holds no data.
-
-    With ``everything``, all of it has a recipe; else only what is small and made of constants.
-    """
-
-    def __init__(self, bint everything=True):
-        self.everything = everything
-        self._outer = []
-
-    def __enter__(self):
-        cdef ThreadState state = thread_state()
-        self._outer.append(state.recorder)
-        state.recorder = self
-        hints.recorders += 1
-        return self
-
-    def __exit__(self, *exc):
-        cdef ThreadState state = thread_state()
-        state.recorder = self._outer.pop()
-        hints.recorders -= 1
-
-
-class suspended:
-    """A context manager: inside, nothing is recorded and factories make data."""
-
-    def __enter__(self):
-        cdef ThreadState state = thread_state()
-        self.kept = state.recorder
-        state.recorder = None
-
-    def __exit__(self, *exc):
-        cdef ThreadState state = thread_state()
-        state.recorder = self.kept
-
-
-def current_recorder():
-    """The innermost recorder of this thread, or None."""
-    return thread_state().recorder
 
 
 # Recording -----------------------------------------------------------------------------------
@@ -269,6 +230,44 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
     if ov.nslots and c.args[0] == <PyObject*>t:
         step.args[0] = step.result
     settle(step, g, not g.writers)
+    g.writers.append(step)
+    if g.constant:
+        g.depth = max(g.depth, _depth(step.args)) + 1
+        if g.depth > CONSTANT_DEPTH:
+            _note_values(t.storage)
+    return 0
+
+
+cdef int _depth(list args) except -1:
+    """How many steps stand behind arguments, at the most in a row."""
+    cdef int depth = 0
+    for value in args:
+        if isinstance(value, Ref):
+            depth = max(depth, (<Ghost>(<Ref>value).raw).depth)
+        elif type(value) is list:
+            depth = max(depth, _depth(value))
+    return depth
+
+
+cdef int _note_values(Storage s) except -1:
+    """Put the values of a constant in the place of its long recipe, or leave it without where they cannot be had."""
+    from metatensor._core.op import registry
+    from metatensor.deferred import bytes_of
+    cdef Step step = Step.__new__(Step)
+    cdef Ghost g
+    try:
+        data = bytes_of(_bytes_of(s))
+    except (RuntimeError, NotImplementedError):
+        s.recipe = None
+        return 0
+    s.recipe = None
+    g = ghost_of(s, True)
+    step.number = next_number()
+    step.overload = registry["_from_host"].overloads[0]
+    step.device = s.device
+    step.result = _weak(_bytes_of(s), g)
+    step.args = [bytes(data), (s.size_bytes,), (1,), by_code(U8), s.device]
+    settle(step, g, True)
     g.writers.append(step)
     return 0
 

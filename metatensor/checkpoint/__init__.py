@@ -10,6 +10,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from metatensor._core.recorder import current_recorder, suspended
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
@@ -40,14 +41,26 @@ def load(
     callable as in PyTorch; or None for the place where each tensor was, the cpu being the default device.
     With ``"meta"`` the tensors' data are not read, so a checkpoint of any size loads at once and takes no memory.
     With ``mmap`` a device that can use the file's bytes where they lie (the cpu) does so; writing to such a tensor
-    does not change the file. ``weights_only`` is PyTorch's and changes nothing: nothing in a file is ever executed.
+    does not change the file. Under `deferred_init` the tensors hold data all the same; under `FakeTensorMode` they are fake.
+    ``weights_only`` is PyTorch's and changes nothing: nothing in a file is ever executed.
 
     Raises `CheckpointError` (a `ValueError`) naming the file and the reason for a file that is damaged, hostile or
     of no known format, `OSError` for one that cannot be read.
     """
     place = Places(map_location, bool(mmap))
-    with opened(path_of(f)) as (file, name):
-        return format_of(file, name).load(file, name, place)
+    recorder = current_recorder()
+    with suspended(), opened(path_of(f)) as (file, name):
+        found = format_of(file, name).load(file, name, place)
+    return found if recorder is None or recorder.everything else _faked(found, recorder)
+
+
+def _faked(found: Any, mode: Any) -> Any:
+    """What was loaded, with fake tensors in the place of those that hold data."""
+    from metatensor.faithful import converted
+    from metatensor.fake import FakeTensorMode
+
+    mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()
+    return converted(found, lambda leaf: mode.from_tensor(leaf) if not leaf.is_meta else leaf)
 
 
 def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:

@@ -10,12 +10,17 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import metatensor as mt
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.recorder import suspended
+from metatensor._places import places
 from metatensor.checkpoint.opening import Opened, path_of
 from metatensor.checkpoint.planning import Part, Plan, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
+from metatensor.deferred import is_deferred
 from metatensor.nn._parameter import without_grad
 from metatensor.nn._state_dict import _IncompatibleKeys
+from metatensor.nn.parameter import is_lazy
 
 __all__ = ["load_into"]
 
@@ -68,16 +73,17 @@ def load_into(
     if dtype not in (None, "checkpoint") and not (isinstance(dtype, mt.dtype) and dtype.is_floating_point):
         raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
-    with Opened(resolved) as source:
+    with suspended(), Opened(resolved) as source:
         names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
         plan = Plan(model, source.checkpoint.tensors, names, device, dtype, shard)
         keys = plan.keys(strict)
+        others = _beside(model, plan.units)
         done = _resume(model, resolved, prefix)
         units = [unit for unit in plan.units if not all(_is_done(part, done) for part in unit)]
         total = sum(part.nbytes for unit in units for part in unit)
         with progress_for(progress, total) as shown:
             for unit in units:
-                _load_unit(unit, source, shown)
+                _load_unit(unit, source, shown, others)
                 done.update((part.name, _mark(part.tensor)) for part in unit)
     _unfinished.pop(model, None)
     _warn_of_meta(model)
@@ -105,15 +111,42 @@ def _is_done(part: Part, done: dict[str, Any]) -> bool:
     return not part.tensor.is_meta and done.get(part.name) == _mark(part.tensor)
 
 
-def _load_unit(unit: list[Part], source: Opened, shown: Progress) -> None:
+def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
+    """The other tensors of a model that share memory with those to be loaded, by storage: buffers in no checkpoint, attributes."""
+    loaded = {id(part.tensor) for unit in units for part in unit}
+    found: dict[Any, dict[int, Any]] = {part.tensor.untyped_storage(): {} for unit in units for part in unit}
+    for place in places(model):
+        if id(place.value) not in loaded and not is_lazy(place.value):
+            found.get(place.value.untyped_storage(), {})[id(place.value)] = place.value
+    return {storage: list(tensors.values()) for storage, tensors in found.items() if tensors}
+
+
+def _move_along(other: Any, target: Any, begin: int) -> None:
+    """Let a tensor view the memory that stands for what it viewed before, whose element ``begin`` is the first, if it is there."""
+    if other.storage_offset() >= begin:
+        try:
+            other.data = tensor_from_storage(
+                target.untyped_storage(), target.dtype, other.shape, other.stride(), other.storage_offset() - begin
+            )
+        except RuntimeError:  # it viewed more than was loaded
+            return
+
+
+def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[Any, list[Any]]) -> None:
     """Load the tensors of one storage, and only then put them in place."""
     made = _made(unit)
+    before, dtype = unit[0].tensor.untyped_storage(), unit[0].tensor.dtype
+    begin = min(part.tensor.storage_offset() for part in unit)
     for part, target in zip(unit, made):
         shown.start(part.name)
         without_grad(_fill, target, part, source, shown)
     for part, target in zip(unit, made):
         if target is not part.tensor:
             part.tensor.data = target
+    if made[0].untyped_storage() is not before:
+        for other in others.get(before, ()):
+            if other.dtype is dtype:
+                _move_along(other, made[0], begin)
 
 
 def _made(unit: list[Part]) -> list[Any]:
@@ -165,7 +198,6 @@ def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
 
 def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     """Read bytes into a dense tensor: those of the rows that are taken."""
-    from metatensor._core.placing import tensor_from_storage
     from metatensor.plugins import backend
 
     on = backend(target.device.type)
@@ -188,10 +220,13 @@ def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
 def _warn_of_meta(model: Any) -> None:
     """Warn of buffers that no checkpoint has and that therefore still have no values."""
     persistent = {name for name, _ in state_of(model)}
-    left = [name for name, buffer in model.named_buffers() if buffer.is_meta and name not in persistent]
+    left = [
+        name for name, buffer in model.named_buffers()
+        if name not in persistent and buffer.untyped_storage().data is None and not is_deferred(buffer)
+    ]  # fmt: skip
     if left:
         warnings.warn(
-            f"load_into: {quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; "
-            "they are still on meta and have to be computed",
+            f"load_into: {quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; they "
+            "are still on meta, or fake, and have to be computed; under metatensor.deferred_init() they remember how",
             stacklevel=3,
         )

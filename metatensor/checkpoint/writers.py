@@ -14,8 +14,10 @@ from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 import metatensor as mt
+from metatensor._core.storage import storage_bytes
 from metatensor.checkpoint._pickle_writer import pickled
 from metatensor.checkpoint._zip_writer import ZipWriter, write_all
+from metatensor.deferred import bytes_of, is_deferred
 
 __all__ = ["NPY_DTYPES", "SAFETENSORS_DTYPES", "WRITERS", "Contents", "npy_header", "safetensors_header", "tensor_span", "write_npy",
            "write_npz", "write_safetensors", "write_torch"]
@@ -36,7 +38,7 @@ NPY_DTYPES = {
 
 
 class Contents:
-    """Where a writer gets bytes from: the tensors themselves."""
+    """Where a writer gets bytes from: the tensors themselves. Deferred ones are computed one by one, and stay deferred."""
 
     holds_meta = False
     """Whether tensors on meta stand for bytes that it has; else they are written as a skeleton, if at all."""
@@ -49,6 +51,8 @@ class Contents:
         count = storage.nbytes()
         if not count:
             return b""
+        if is_deferred(storage):
+            return storage_bytes(storage)
         if storage.is_fake:
             raise RuntimeError(f"save: a tensor on {storage.device} holds no data; on meta it would be saved as a skeleton")
         return backend(storage.device.type).to_host(tensor_from_storage(storage, mt.uint8, (count,), (1,)))
@@ -59,6 +63,8 @@ class Contents:
 
         if not tensor.numel():
             return b""
+        if is_deferred(tensor):
+            return bytes_of(tensor.detach().contiguous())
         if tensor.is_meta or tensor.untyped_storage().is_fake:
             raise RuntimeError(
                 f"save: tensor {name!r} on {tensor.device} holds no data; PyTorch's format (format='torch') saves it as a skeleton"

@@ -40,6 +40,10 @@ class DeviceBackend:
     """Names of the dtypes that the device computes with, or None for all. Tensors of the others can be held, moved and
     viewed there; its kernels are not called for them, but NotImplementedError is raised."""
 
+    draws_parts: bool = False
+    """Whether the kernels of ``rand``, ``randn``, ``uniform_`` and ``normal_`` take tickets with a third item: the number of
+    the first element, where they fill a part of a draw. Parts of deferred tensors are then made without the whole."""
+
     def device_count(self) -> int:
         """How many devices of this type can be used now; 0 where the hardware or its driver is missing."""
         return 1

@@ -15,6 +15,7 @@ from metatensor import _tree
 from metatensor._core.modes import DispatchMode
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
+from metatensor.deferred import has_values
 
 __all__ = ["Batched", "Level", "current_level", "is_random", "wrap"]
 
@@ -187,7 +188,7 @@ def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
         one = _tree.tree_map(lambda x: x.new_empty(x.shape[1:]) if any(x is v for v in values) else x, stand_in)
         result = func(*one[0], **one[1])
         return _tree.tree_map(lambda x: wrap(x.new_empty((0, *x.shape)), level) if isinstance(x, Tensor) else x, result)
-    no_data = any(_innermost(value).untyped_storage().data is None for value in values)
+    no_data = any(not has_values(_innermost(value)) for value in values)
     state = mt.get_rng_state() if random and level.randomness == "same" else None
     results = []
     level.inside_member += 1

@@ -124,7 +124,9 @@ class Conversion:
         def empty(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()
             if len(users.get(storage._cdata, ())) < 2:
-                return mt.empty_like(tensor, device=device)
+                # Not of the tensor itself: what is deferred, or fake, would make this so, too.
+                like = tensor if tensor.is_meta or storage.data is not None else mt.empty_like(tensor, device="meta")
+                return mt.empty_like(like, device=device)
             if storage._cdata not in fresh:
                 fresh[storage._cdata] = mt.empty(storage.nbytes(), dtype=mt.uint8, device=device)
             raw = fresh[storage._cdata]
@@ -227,14 +229,16 @@ def _warn_of_lost(module: Any, recurse: bool) -> None:
     lost = [
         f"{path}.{name}" if path else name
         for path, inner in (module.named_modules() if recurse else [("", module)])
-        for name in inner._non_persistent_buffers_set
-        if inner._buffers.get(name) is not None
+        for name, buffer in inner._buffers.items()
+        if buffer is not None and name in inner._non_persistent_buffers_set
     ]
     if lost:
+        deferred = all(mt.is_deferred(buffer) for buffer in module.buffers(recurse) if buffer.numel())
+        way = ("Call metatensor.materialize(model) instead" if deferred else
+               "Build the model under metatensor.deferred_init() and call metatensor.materialize(model)")  # fmt: skip
         names = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
         warnings.warn(
-            f"to_empty: the values of these buffers were computed, are in no state dict and are lost: {names}. Build the model "
-            "under metatensor.deferred_init() and call metatensor.materialize(model) to have them.",
+            f"to_empty: the values of these buffers were computed, are in no state dict and are lost: {names}. {way} to have them.",
             UserWarning,
             stacklevel=3,
         )

@@ -28,8 +28,8 @@ cdef object _host_bytes(Call* c, Tensor t):
     if t.storage.data is None:
         if t.storage.recipe is None:
             raise data_dependent(op_name(c), t.storage.device, t.shape, t)
-        from metatensor.deferred import value_of
-        t = <Tensor>value_of(t)
+        from metatensor.deferred import bytes_of
+        return bytes_of(t)
     return backend_of(t.storage.device).to_host(t)
 
 

@@ -28,33 +28,46 @@ def _metadata(value: Any) -> Any:
         return f"{value.dtype}{list(value.shape)} strides {list(value.stride())} offset {value.storage_offset()}"
     if isinstance(value, (list, tuple)):
         return [_metadata(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _metadata(item) for key, item in value.items()}
     return type(value).__name__
 
 
 def check_meta_matches(fn: Callable[..., Any], *inputs: Any, device: str = "cpu", **kwargs: Any) -> None:
     """Run ``fn(*inputs, **kwargs)`` on ``device`` and on meta, and compare the metadata of every operator's results.
 
-    A module is run as it is, and as its copy on meta. Raises AssertionError for the first operator that differs, with
-    both; whatever ``fn`` raises on the device is raised, and what it raises on meta alone is an AssertionError.
+    A module, or a method of one, is run as it is, and as its copy on meta. Other tensors that ``fn`` uses have to be among
+    the inputs. Raises AssertionError for the first operator that differs, with both; whatever ``fn`` raises on the device is
+    raised, and what it raises on meta alone is an AssertionError.
     """
     real, meta = _Trace(), _Trace()
     moved = [_moved(value, device) for value in inputs], {name: _moved(value, device) for name, value in kwargs.items()}
-    there = mt.to_meta((fn if isinstance(fn, mt.nn.Module) else None, *moved))
+    owner = fn if isinstance(fn, mt.nn.Module) else getattr(fn, "__self__", None)
+    owner = owner if isinstance(owner, mt.nn.Module) else None
+    there = mt.to_meta((owner, *moved))
+    on_meta = fn if owner is None else there[0] if owner is fn else getattr(there[0], fn.__name__)
     with mt.device(device), real:
         expected = fn(*moved[0], **moved[1])
+    raised = got = None
     try:
         with mt.device("meta"), meta:
-            got = (there[0] or fn)(*there[1], **there[2])
+            got = on_meta(*there[1], **there[2])
     except Exception as error:
-        done = len(meta.calls)
-        after = f" after {done} operators; the next on {device} was {real.calls[done][0]}" if done < len(real.calls) else ""
-        raise AssertionError(f"check_meta_matches: on meta it raises {type(error).__name__}: {error}{after}") from error
+        raised = error
     for number, (one, other) in enumerate(zip(real.calls, meta.calls, strict=False)):
         if one != other:
             raise AssertionError(f"check_meta_matches: operator {number}: {one[0]} gives {one[1]} on {device}, "
-                                 f"{other[0]} gives {other[1]} on meta")  # fmt: skip
+                                 f"{other[0]} gives {other[1]} on meta") from raised  # fmt: skip
+    if raised is not None:
+        done = len(meta.calls)
+        after = f" after {done} operators; the next on {device} was {real.calls[done][0]}" if done < len(real.calls) else ""
+        hint = "; tensors that the function uses have to be among its inputs" if "same device" in str(raised) else ""
+        raise AssertionError(f"check_meta_matches: on meta it raises {type(raised).__name__}: {raised}{after}{hint}") from raised
     if len(real.calls) != len(meta.calls):
-        raise AssertionError(f"check_meta_matches: {len(real.calls)} operators on {device}, {len(meta.calls)} on meta")
+        more, where = (real.calls, device) if len(real.calls) > len(meta.calls) else (meta.calls, "meta")
+        first = more[min(len(real.calls), len(meta.calls))]
+        raise AssertionError(f"check_meta_matches: {len(real.calls)} operators on {device}, {len(meta.calls)} on meta; {first[0]} "
+                             f"gives {first[1]} on {where} alone")  # fmt: skip
     if _metadata(expected) != _metadata(got):
         raise AssertionError(f"check_meta_matches: the result is {_metadata(expected)} on {device}, {_metadata(got)} on meta")
 

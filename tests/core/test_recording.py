@@ -7,7 +7,8 @@ import weakref
 import pytest
 
 import metatensor as mt
-from metatensor._core.recording import Constant, Ghost, Recorder, Ref, Step, current_recorder, suspended
+from metatensor._core.recorder import Recorder, current_recorder, suspended
+from metatensor._core.recording import Constant, Ghost, Ref, Step
 from metatensor._core.storage import recipe_of
 from metatensor.deferred import groups_of, overwrites, read, steps_for
 from metatensor.plugins import device_types

@@ -46,3 +46,23 @@ def test_what_raises_on_the_device_is_raised():
 def test_results_that_are_no_tensors():
     with pytest.raises(AssertionError, match="the result is"):
         check_meta_matches(lambda x: 3 if x.is_meta else x, mt.rand(3))
+
+
+def test_the_first_that_differs_comes_before_what_it_leads_to():
+    with pytest.raises(AssertionError, match=r"operator 0: ones gives .*\[4\].* on cpu, ones gives .*\[3\].* on meta"):
+        check_meta_matches(lambda x: mt.ones(3 if x.is_meta else 4) + x, mt.rand(4))
+    with pytest.raises(AssertionError, match=r"2 on meta; abs gives .* on meta alone"):
+        check_meta_matches(lambda x: (-x).abs() if x.is_meta else -x, mt.rand(2))
+
+
+def test_methods_of_modules():
+    layer = nn.Linear(3, 2)
+    check_meta_matches(layer.forward, mt.rand(4, 3))
+    with pytest.raises(AssertionError, match="have to be among its inputs"):
+        check_meta_matches(lambda x: layer(x), mt.rand(4, 3))
+    check_meta_matches(lambda inner, x: inner(x), layer, mt.rand(4, 3))
+
+
+def test_dicts_are_compared():
+    with pytest.raises(AssertionError, match="the result is"):
+        check_meta_matches(lambda x: {"a": x if x.is_meta else x[:1]} if x.is_meta else {"a": [x]}, mt.rand(3))

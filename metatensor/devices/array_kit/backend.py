@@ -53,6 +53,8 @@ class ArrayBackend(DeviceBackend):
     name, imported when a kernel asks for it. ``table`` holds kernels of its own over the kit's.
     """
 
+    draws_parts = True
+
     def __init__(
         self,
         type: str,
@@ -316,10 +318,15 @@ class ArrayBackend(DeviceBackend):
     # Random numbers -----------------------------------------------------------
 
     def random(self, seed: Any, ticket: int | None = None) -> Stream:
-        """The stream of one draw, from a seed and a ticket, or from the pair of them as one argument."""
+        """The stream of one draw, from a seed and a ticket, or from the pair of them as one argument.
+
+        For a part of a draw the one argument has a third item, the first element of it.
+        """
+        first = 0
         if ticket is None:
-            seed, ticket = seed
-        return Stream(self.xp, seed, ticket)
+            seed, ticket, *part = seed
+            first = part[0] if part else 0
+        return Stream(self.xp, seed, ticket, first)
 
     # Kernels ------------------------------------------------------------------
 

@@ -40,10 +40,11 @@ class Stream:
     floats made of them without transcendental functions too.
     """
 
-    __slots__ = ("seed", "ticket", "xp")
+    __slots__ = ("first", "seed", "ticket", "xp")
 
-    def __init__(self, xp: Any, seed: int, ticket: int) -> None:
+    def __init__(self, xp: Any, seed: int, ticket: int, first: int = 0) -> None:
         self.xp = xp
+        self.first = first  # the element of the draw that a kernel's first is, where it fills a part; it adds this itself
         self.seed = operator.index(seed) & _MASK
         self.ticket = operator.index(ticket) & _MASK
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.thread import DisableTorchFunctionSubclass
+from metatensor.deferred import has_values
 
 __all__ = [
     "AcceleratorError", "DisableTorchFunctionSubclass", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async",
@@ -90,7 +91,7 @@ def sym_sum(args: Any) -> Any:
 
 def _assert(condition: Any, message: str) -> None:
     """AssertionError where ``condition`` is false; a condition that is a tensor without data is taken for true."""
-    if isinstance(condition, mt.Tensor) and condition.untyped_storage().data is None:
+    if isinstance(condition, mt.Tensor) and not has_values(condition):
         return
     if not condition:
         raise AssertionError(message)

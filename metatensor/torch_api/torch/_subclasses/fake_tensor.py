@@ -31,6 +31,6 @@ class FakeTensor(metaclass=_FakeType):
 
 def unset_fake_temporarily() -> Any:
     """A context manager: inside, tensors hold data again."""
-    from metatensor._core.recording import suspended
+    from metatensor._core.recorder import suspended
 
     return suspended()

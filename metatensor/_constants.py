@@ -1,0 +1,160 @@
+"""Values of small constants where no plugin for a device is installed: a few recipes, carried out with Python's numbers.
+
+`arange`, `linspace`, ``tensor([...])`` and the like, sums, differences, products and quotients of them, and conversions. The
+bytes are those that the cpu device gives: numbers are rounded to the dtype that it computes in after each step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.host import decode_numbers, encode_numbers
+from metatensor._core.recording import Ghost, Ref, Step
+
+__all__ = ["bytes_on_host"]
+
+_HALVES = ("float16", "bfloat16")
+_FLOATS = (*_HALVES, "float32", "float64")
+
+
+class Unsupported(Exception):
+    """A step that is not among those here."""
+
+
+def bytes_on_host(ghost: Ghost, steps: list[Step]) -> bytearray | None:
+    """What a ghost is after these steps, or None where that takes a device."""
+    memory: dict[Ghost, bytearray] = {}
+    try:
+        for step in steps:
+            _carry_out(step, memory)
+    except (Unsupported, ZeroDivisionError, OverflowError, ValueError):
+        return None
+    return memory.get(ghost)
+
+
+def elements(data: bytes | bytearray, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bytes:
+    """The bytes of a layout's elements, in C order."""
+    n = dtype.itemsize
+    return b"".join(bytes(data[at * n : at * n + n]) for at in _places(size, stride, offset))
+
+
+def _places(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Iterator[int]:
+    for index in itertools.product(*map(range, size)):
+        yield offset + sum(i * step for i, step in zip(index, stride, strict=True))
+
+
+def _carry_out(step: Step, memory: dict[Ghost, bytearray]) -> None:
+    result = step.result
+    if not isinstance(result, Ref) or result.flags:
+        raise Unsupported
+    kernel = _KERNELS.get(step.name)
+    if kernel is None:
+        raise Unsupported
+    count = math.prod(result.size)
+    values = kernel(_Call(result, memory), count, *(step.args[1:] if step.name in ("copy", "fill", "zero") else step.args))
+    data = values if isinstance(values, bytes) else _encoded(values, result.dtype)
+    n = result.dtype.itemsize
+    there = memory.setdefault(result.ghost, bytearray(result.ghost.nbytes))
+    for i, at in enumerate(_places(result.size, result.stride, result.offset)):
+        there[at * n : at * n + n] = data[i * n : i * n + n]
+
+
+def _encoded(values: list[Any], dtype: Any) -> bytes:
+    name = _name(dtype)
+    if name not in _FLOATS and name != "bool":
+        if not name.lstrip("u").startswith("int"):
+            raise Unsupported
+        bits = 8 * dtype.itemsize
+        low = -(1 << (bits - 1)) if dtype.is_signed else 0
+        if any(isinstance(v, float) and not low <= v < low + (1 << bits) for v in values):
+            raise Unsupported  # what becomes of it is the processor's choice
+        values = [(int(v) - low) % (1 << bits) + low for v in values]
+    return bytes(encode_numbers(values, dtype)[2])
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+class _Call:
+    """One step: its result, and what there is so far."""
+
+    def __init__(self, result: Ref, memory: dict[Ghost, bytearray]) -> None:
+        self.result, self.memory = result, memory
+        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # what the device computes in
+
+    def read(self, value: Any) -> list[Any]:
+        """The elements of an operand, as many as the result has, in the dtype that is computed in."""
+        if isinstance(value, (bool, int, float)):
+            return self.round([value]) * math.prod(self.result.size)
+        if not isinstance(value, Ref) or value.flags or value.ghost not in self.memory:
+            raise Unsupported
+        lead = len(self.result.size) - len(value.size)
+        stride = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(value.size, value.stride, strict=True))
+        block = elements(self.memory[value.ghost], value.dtype, self.result.size, stride, value.offset)
+        return self.round(decode_numbers(block, value.dtype, (math.prod(self.result.size),)))
+
+    def round(self, values: list[Any]) -> list[Any]:
+        """Numbers as they are in the dtype that is computed in."""
+        return decode_numbers(_encoded(values, self.dtype), self.dtype, (len(values),))
+
+
+def _pairwise(function: Callable[[Any, Any], Any]) -> Callable[..., list[Any]]:
+    def kernel(call: _Call, count: int, one: Any, other: Any, alpha: Any = 1) -> list[Any]:
+        if alpha != 1 or call.dtype is mt.bool:
+            raise Unsupported
+        return call.round([function(a, b) for a, b in zip(call.read(one), call.read(other), strict=True)])
+
+    return kernel
+
+
+def _div(call: _Call, count: int, one: Any, other: Any, rounding_mode: Any = None) -> list[Any]:
+    if rounding_mode is not None:
+        raise Unsupported
+    return _pairwise(lambda a, b: a / b)(call, count, one, other)
+
+
+def _arange(call: _Call, count: int, *_: Any) -> list[Any]:
+    return list(range(count))
+
+
+def _arange_start(call: _Call, count: int, start: Any, end: Any, step: Any = 1, *_: Any) -> list[Any]:
+    if not call.result.dtype.is_floating_point:
+        start, step = int(start), int(step)
+    return [i * step + start for i in range(count)]
+
+
+def _linspace(call: _Call, count: int, start: Any, end: Any, *_: Any) -> list[Any]:
+    if not call.dtype.is_floating_point or not all(isinstance(v, (int, float)) for v in (start, end)):
+        raise Unsupported
+    first, last = call.round([start, end])
+    if count < 2:
+        return [first] * count
+    step = call.round([call.round([last - first])[0] / (count - 1)])[0]
+    ups = call.round([step * i for i in range(count)])
+    return call.round([first + ups[i] if i < count // 2 else last - ups[count - 1 - i] for i in range(count)])
+
+
+def _from_host(call: _Call, count: int, data: Any, *_: Any) -> bytes:
+    return bytes(data)
+
+
+def _same(call: _Call, count: int, value: Any, *_: Any) -> list[Any]:
+    if isinstance(value, Ref) and value.dtype is mt.float64 and _name(call.result.dtype) in _HALVES:
+        raise Unsupported  # rounding twice may give another number
+    return call.read(value)
+
+
+_KERNELS: dict[str, Callable[..., Any]] = {
+    "arange": _arange, "arange.start": _arange_start, "linspace": _linspace, "_from_host": _from_host,
+    **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero"), lambda call, count, *_: [0] * count),
+    **dict.fromkeys(("ones", "ones_like", "new_ones"), lambda call, count, *_: [1] * count),
+    **dict.fromkeys(("full", "full_like"), lambda call, count, _, value, *rest: call.read(value)),
+    **dict.fromkeys(("scalar_tensor", "fill", "clone", "copy", "_to_copy", "_to_copy.move"), _same),
+    "add": _pairwise(lambda a, b: a + b), "sub": _pairwise(lambda a, b: a - b), "rsub": _pairwise(lambda a, b: b - a),
+    "mul": _pairwise(lambda a, b: a * b), "div": _div, "neg": lambda call, count, value, *_: [-v for v in call.read(value)],
+}  # fmt: skip

@@ -1,0 +1,6 @@
+"""Whether a thread makes tensors without data."""
+
+
+cdef class Recorder:
+    """What a thread does with values while it is entered; see `metatensor.deferred` and `metatensor.fake`."""
+    cdef readonly bint everything       # record whatever happens; else only small constants

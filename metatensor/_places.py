@@ -1,0 +1,84 @@
+"""Where tensors stand in modules and nests of containers."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import metatensor as mt
+
+__all__ = ["CONTAINERS", "Place", "places"]
+
+CONTAINERS = (Mapping, list, tuple, set, frozenset, collections.deque, collections.abc.ValuesView, collections.abc.ItemsView)
+_PLAIN = (str, bytes, int, float, complex, type(None))
+_REGISTERED = frozenset(("_parameters", "_buffers", "_modules"))
+
+
+class Place(NamedTuple):
+    """A tensor, or what may have some in it."""
+
+    name: str
+    """``"encoder.layers.3.weight"``, ``"tables['a'][0]"``."""
+    kind: str
+    """"parameter", "buffer", "buffer (not in the state dict)", "attribute" or "item"."""
+    value: Any
+    owner: Any
+    """The module that it is no registered part of, or None."""
+
+
+def places(obj: Any) -> Iterator[Place]:
+    """Each place where a tensor stands in a module, a nest of containers or dataclasses, or which is one.
+
+    A module's plain attributes are looked into, too, and so are those of tensors. A module that stands there hidden from
+    the one that has it is a part of that one, unless it is the other way round. Modules and containers are looked into once.
+    """
+    stack = [Place("", "item", obj, None)]
+    seen: set[int] = set()
+    while stack:
+        place = stack.pop()
+        value = place.value
+        if isinstance(value, mt.Tensor):
+            yield place
+            if value.__dict__ and id(value) not in seen:
+                seen.add(id(value))
+                stack += reversed([Place(_dotted(place.name, n), "attribute", v, value) for n, v in value.__dict__.items()])
+        elif isinstance(value, mt.nn.Module):
+            if id(value) not in seen and not _hides_its_owner(place):
+                seen.add(id(value))
+                stack += reversed(list(_of_module(place.name, value)))
+        elif isinstance(value, CONTAINERS):
+            if id(value) not in seen:
+                seen.add(id(value))
+                items = value.items() if isinstance(value, Mapping) else enumerate(value)
+                inner = [(key, item) for key, item in items if not isinstance(item, _PLAIN)]
+                stack += reversed([Place(f"{place.name}[{key!r}]", place.kind, item, place.owner) for key, item in inner])
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type) and id(value) not in seen:
+            seen.add(id(value))
+            stack += reversed([Place(_dotted(place.name, n), place.kind, v, place.owner) for n, v in vars(value).items()])
+
+
+def _of_module(name: str, module: Any) -> Iterator[Place]:
+    for n, tensor in module._parameters.items():
+        yield Place(_dotted(name, n), "parameter", tensor, None)
+    hidden = module._non_persistent_buffers_set
+    for n, tensor in module._buffers.items():
+        yield Place(_dotted(name, n), "buffer (not in the state dict)" if n in hidden else "buffer", tensor, None)
+    for n, value in vars(module).items():
+        if n not in _REGISTERED:
+            yield Place(_dotted(name, n), "attribute", value, module)
+    for n, child in module._modules.items():
+        yield Place(_dotted(name, n), "item", child, None)
+
+
+def _hides_its_owner(place: Place) -> bool:
+    """Whether a hidden module is one that what has it is a part of."""
+    owner = place.owner
+    if isinstance(owner, mt.Tensor):
+        return True
+    return owner is not None and any(inner is owner for inner in place.value.modules())
+
+
+def _dotted(start: str, name: str) -> str:
+    return f"{start}.{name}" if start else str(name)
