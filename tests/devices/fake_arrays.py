@@ -216,7 +216,8 @@ class ndarray:
     # Elements ----------------------------------------------------------------------------------
 
     def __getitem__(self, key):
-        self.home._check_place(self)
+        if any(isinstance(part, (ndarray, np.ndarray, list)) for part in (key if isinstance(key, tuple) else (key,))):
+            self.home._check_place(self)  # views are made anywhere
         found = self._host[places(self, key)]
         if not isinstance(found, np.ndarray):
             found = self._host[(*places(self, key), ...)] if isinstance(key, tuple) else self._host[places(self, key), ...]

@@ -115,6 +115,9 @@ class FakeCupy(Numpy):
     def get_default_memory_pool(self):
         return self.pool(self.current)
 
+    def get_default_pinned_memory_pool(self):
+        return SimpleNamespace(free_all_blocks=lambda: self.asked.append("pinned freed"))
+
     # Arrays ------------------------------------------------------------------------------------
 
     def _check_place(self, *values):
