@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from metatensor.devices.basics import NAMES, basic_kernel
+from metatensor.devices.queues import Mark, Queue
 
 if TYPE_CHECKING:
     from metatensor import Tensor
@@ -200,15 +201,30 @@ class DeviceBackend:
     def reset_peak_memory_stats(self, index: int | None = None) -> None:
         """Let the peak start again from what is in use now."""
 
-    def generator(self, index: int | None = None) -> Any:
-        """The generator that random ops on this device draw tickets from when they are given none.
+    def pinned(self, nbytes: int) -> Any:
+        """A handle, for the cpu device, to page-locked memory that copies to and from this device take less time with.
 
-        All devices share the process's default one unless a device has a reason of its own, so that a seed
-        gives the same values wherever the tensors are.
+        NotImplementedError (the default) where there is no such thing; see `metatensor.devices.pinning`.
         """
-        import metatensor
+        raise NotImplementedError(f"{self.type} has no page-locked memory")
 
-        return metatensor.default_generator
+    def queue(self, index: int, priority: int = 0) -> Queue:
+        """A new queue for work on device ``index``, a stream; by default the one that there is."""
+        self.check_index(index)
+        return Queue(self, index)
+
+    def current_queue(self, index: int) -> Queue:
+        """The queue that work on device ``index`` goes into in this thread."""
+        return self.queue(index)
+
+    def default_queue(self, index: int) -> Queue:
+        """The queue that work on device ``index`` goes into unless another is made current."""
+        return self.queue(index)
+
+    def mark(self, index: int, timing: bool = False) -> Mark:
+        """A new mark to record in queues of device ``index``, an event."""
+        self.check_index(index)
+        return Mark(self, index, timing)
 
     def check_index(self, index: int) -> None:
         """Raise `RuntimeError` unless device ``index`` of this type exists."""

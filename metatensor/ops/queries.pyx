@@ -34,14 +34,12 @@ cdef object get_device_host(Call* c):
 
 
 cdef object is_pinned_host(Call* c):
-    """No backend has such memory."""
-    return False
+    return bool(getattr(tensor_arg(c, 0).storage.data, "is_pinned", False))
 
 
 cdef object pin_memory_host(Call* c):
-    cdef Tensor t = tensor_arg(c, 0)
-    raise RuntimeError(f"pin_memory(): no memory here can be page-locked, that of {t.storage.device} neither; "
-                       "transfers do without")
+    from metatensor.devices.pinning import pin
+    return pin(tensor_arg(c, 0), arg(c, 1))
 
 
 cdef object is_shared_host(Call* c):
@@ -114,9 +112,9 @@ define("is_conj(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "
 define("is_neg(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether the elements read negated.")
 define("is_inference(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether made in inference mode.")
 define("get_device(Tensor input) -> int", get_device_host, HOST | FUNCTION_ONLY, "The index of the device, or -1.")
-define("is_pinned(Tensor input) -> bool", is_pinned_host, HOST | METHOD_ONLY, "Whether the memory is page-locked: never.")
+define("is_pinned(Tensor input) -> bool", is_pinned_host, HOST | METHOD_ONLY, "Whether the memory is page-locked.")
 define("pin_memory(Tensor input, device? device=None) -> Tensor", pin_memory_host, HOST | METHOD_ONLY,
-       "A copy in page-locked memory: RuntimeError, as no backend has such memory.")
+       "A copy in memory that a device has page-locked, for faster copies; RuntimeError where there is none.")
 define("is_shared(Tensor input) -> bool", is_shared_host, HOST | METHOD_ONLY,
        "Whether processes forked from this one share the memory.")
 define("share_memory_(Tensor(a!) input) -> Tensor", share_memory_host, HOST | METHOD_ONLY,

@@ -1,195 +1,355 @@
 """A stand-in for CuPy where there is no GPU: NumPy's functions behind CuPy's manners.
 
-Arrays are of a class of their own, its functions take no NumPy arrays, and what CuPy 14 lacks of NumPy and of
-scipy.special is not there. Devices, memory and driver figures are made up.
+Arrays and functions are those of `devices.fake_arrays`, and exactly those that CuPy has. Devices, streams, events, memory
+pools and what the driver says are made up here: as many devices as one asks for, each with a pool of its own, of which the
+one that is current is the thread's. An array of another device is refused, as it is where there is no peer access.
 """
 
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
 
+from devices.fake_arrays import KINDS, NAMES, Function, Ufunc, bare, ndarray
 
-class CUDARuntimeError(RuntimeError):
-    def __init__(self, status, text):
-        super().__init__(text)
-        self.status = status
-
-
-class ndarray(np.ndarray):
-    """An array "on a device"."""
-
-    _fake_device = 0
-
-    def __array_finalize__(self, base):
-        self._fake_device = getattr(base, "_fake_device", None) or 0
-
-    @property
-    def device(self):
-        return SimpleNamespace(id=self._fake_device)
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-    def get(self):
-        return np.array(self.view(np.ndarray))
-
-    def __setitem__(self, key, value):
-        if type(value) is np.ndarray and value.ndim:
-            raise TypeError("Implicit conversion of a host array: use asarray()")
-        super().__setitem__(key, value)
-
-    def __dlpack_device__(self):
-        return (2, self._fake_device)
-
-    @property
-    def __cuda_array_interface__(self):
-        known = {key: value for key, value in super().__array_interface__.items() if key != "version"}
-        return known | {"version": 3, "stream": 1}
-
-
-MISSING = {
-    "numpy": """asmatrix block bmat einsum_path frompyfunc fromregex geomspace geterr histogram_bin_edges insert isnat matvec
-        nanpercentile nanquantile nested_iters polyder polydiv polyint seterr spacing unstack vecdot vecmat errstate""",
-    "numpy.linalg": "diagonal matrix_norm multi_dot outer svdvals tensordot trace vecdot vector_norm",
-    "numpy.fft": "",
-    "scipy.special": """agm airy airye assoc_laguerre bei ber bernoulli btdtria comb dawsn diric ellipe erfi eval_chebyc eval_chebys
-        eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite eval_hermitenorm eval_jacobi eval_laguerre
-        eval_legendre eval_sh_chebyt eval_sh_chebyu eval_sh_legendre factorial factorial2 fresnel hankel1 hankel2 hyp0f1 hyp1f1
-        hyp2f1 hyperu iv ive jn jv jve kelvin kn kolmogorov kv kve owens_t perm powm1 smirnov softplus spence spherical_jn
-        stdtr stirling2 struve voigt_profile wofz wrightomega yv yve""",
-}
-
-
-def _refuse(value):
-    if type(value) is np.ndarray and value.ndim:
-        raise TypeError(f"Unsupported type {type(value)}")
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            _refuse(item)
-
-
+FREE, TOTAL = 1 << 33, 1 << 34
 PROPERTIES = {
-    "totalGlobalMem": 1 << 34, "major": 9, "minor": 0, "multiProcessorCount": 132, "maxThreadsPerMultiProcessor": 2048,
+    "totalGlobalMem": TOTAL, "major": 9, "minor": 0, "multiProcessorCount": 132, "maxThreadsPerMultiProcessor": 2048,
     "sharedMemPerBlock": 49152, "warpSize": 32,
 }  # fmt: skip
 
 
-class Function:
-    """A function of NumPy or SciPy, or a ufunc with its methods, that takes and returns arrays of the stand-in."""
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status, text=""):
+        super().__init__(text)
+        self.status = status
 
-    def __init__(self, module, function):
-        self.module, self.function = module, function
 
-    def __call__(self, *args, **kwargs):
-        for value in (*args, *kwargs.values()):
-            _refuse(value)
-        return self.module._result(self.function(*args, **kwargs))
+class OutOfMemoryError(MemoryError):
+    """cupy.cuda.memory.OutOfMemoryError."""
+
+
+class Pool:
+    """The memory of one device: what is in use, and what is kept for later."""
+
+    def __init__(self, limit):
+        self.used, self.total, self.limit = 0, 0, limit
+
+    def take(self, nbytes):
+        if self.used + nbytes > self.limit:
+            raise OutOfMemoryError(f"Out of memory allocating {nbytes:,} bytes (allocated so far: {self.used:,} bytes).")
+        self.used += nbytes
+        self.total = max(self.total, self.used)
+
+    def give(self, nbytes):
+        self.used -= nbytes
+
+    def free_all_blocks(self, stream=None):
+        self.total = self.used
+
+    def used_bytes(self):
+        return self.used
+
+    def total_bytes(self):
+        return self.total
+
+    def free_bytes(self):
+        return self.total - self.used
+
+
+class Numpy:
+    """The names of a module of CuPy, with NumPy's or SciPy's functions behind them."""
+
+    def __init__(self, home, name, module):
+        self.home, self.__name__, self.module = home or self, name, module
 
     def __getattr__(self, name):
-        found = getattr(self.function, name)
-        return Function(self.module, found) if callable(found) else found
+        known = NAMES.get(self.__name__, {})
+        if name.startswith("__") or name not in known:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        found = getattr(self.module, name, None)
+        if found is None:
+            raise NotImplementedError(f"the stand-in for CuPy does not do {self.__name__}.{name}")
+        if isinstance(known[name], list):
+            found = Ufunc(self.home, found, name, known[name])
+        elif f"{self.__name__}.{name}" in ("cupy.linalg", "cupy.fft"):
+            found = Numpy(self.home, f"{self.__name__}.{name}", found)
+        elif callable(found) and not isinstance(found, type):
+            found = Function(self.home, found, name, known[name])
+        setattr(self, name, found)
+        return found
 
 
-class Module:
-    """A module behind the stand-in's manners."""
+class FakeCupy(Numpy):
+    """The module. ``count`` devices of ``limit`` bytes; ``failure`` is what the driver answers instead, as (status, text)."""
 
-    def __init__(self, module, root=None):
-        self.module, self.root = module, root or self
-        self.missing = set(MISSING[module.__name__].split())
-
-    def _result(self, result):
-        if isinstance(result, tuple) and hasattr(result, "_fields"):
-            return type(result)(*map(self._result, result))
-        if isinstance(result, (list, tuple)):
-            return type(result)(map(self._result, result))
-        if isinstance(result, np.generic):
-            result = np.asarray(result)
-        return self.root._own(result) if isinstance(result, np.ndarray) else result
-
-    def __getattr__(self, name):
-        if name in self.missing:
-            raise AttributeError(f"CuPy has no {self.module.__name__}.{name}")
-        found = getattr(self.module, name)
-        if isinstance(found, type(np)):
-            return Module(found, self.root)
-        return Function(self, found) if callable(found) and not isinstance(found, type) else found
-
-
-class FakeCupy(Module):
-    """The module. ``count`` devices; ``failure`` is what the driver answers instead, as (status, text)."""
-
-    __name__ = "fake_cupy"
     ndarray = ndarray
 
-    def __init__(self, count=2, failure=None, driver=12040, needed=12090, limit=1 << 40):
-        super().__init__(np)
-        self.count, self.failure, self.limit = count, failure, limit
-        self.current = 0
-        self.synchronized = []
+    def __init__(self, count=2, failure=None, driver=12040, needed=12090, limit=1 << 40, properties=None):
+        super().__init__(None, "cupy", np)
+        self.count, self.failure, self.limit, self.here = count, failure, limit, threading.local()
+        self.pools = {}
+        self.synchronized, self.asked, self.streams = [], [], {}
         self.lib = SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=self._as_strided))
-        self.cuda = SimpleNamespace(
-            Device=self._device,
-            runtime=SimpleNamespace(
-                CUDARuntimeError=CUDARuntimeError,
-                getDeviceCount=self._device_count,
-                getDevice=lambda: self.current,
-                setDevice=lambda index: setattr(self, "current", index),
-                getDeviceProperties=lambda index: PROPERTIES | {"name": f"Fake {index}".encode()},
-                driverGetVersion=lambda: driver,
-                runtimeGetVersion=lambda: needed,
-                memGetInfo=lambda: (1 << 30, 1 << 34),
-            ),
-        )
+        self.cuda = Cuda(self, driver, needed, PROPERTIES | (properties or {}))
 
-    def _device_count(self):
-        if self.failure is not None:
-            raise CUDARuntimeError(*self.failure)
-        return self.count
+    @property
+    def special(self):
+        """cupyx.scipy.special."""
+        import scipy.special
 
-    def _device(self, index):
-        return FakeDevice(self, index)
+        return Numpy(self, "cupyx.scipy.special", scipy.special)
+
+    @property
+    def current(self):
+        return getattr(self.here, "device", 0)
+
+    @current.setter
+    def current(self, index):
+        self.here.device = index
+
+    def pool(self, index):
+        return self.pools.setdefault(index, Pool(self.limit))
 
     def get_default_memory_pool(self):
-        return SimpleNamespace(total_bytes=lambda: 4096, free_all_blocks=lambda: None)
+        return self.pool(self.current)
 
-    def empty(self, shape, dtype="f8"):
-        if np.prod(shape, dtype=object) * np.dtype(dtype).itemsize > self.limit:
-            raise MemoryError("Out of memory allocating")
-        return self._own(np.empty(shape, dtype))
+    def get_default_pinned_memory_pool(self):
+        return SimpleNamespace(free_all_blocks=lambda: self.asked.append("pinned freed"))
 
-    def asarray(self, value, dtype=None):
-        return value if isinstance(value, ndarray) and dtype in (None, value.dtype) else self._own(np.array(value, dtype))
+    # Arrays ------------------------------------------------------------------------------------
 
-    def asnumpy(self, array):
-        return array.get() if isinstance(array, ndarray) else np.asarray(array)
+    def _check_place(self, *values):
+        for value in values:
+            if isinstance(value, (list, tuple)):
+                self._check_place(*value)
+            elif isinstance(value, ndarray) and value._index != self.current:
+                raise ValueError(
+                    f"Array device must be same as the current device: array device = {value._index} while current = {self.current}"
+                )
 
-    def from_dlpack(self, producer):
-        return self._own(np.from_dlpack(producer))
+    def _own(self, result, given):
+        """What a function of NumPy returned, as CuPy would: views stay views of what was given."""
+        if isinstance(result, (list, tuple)):
+            items = [self._own(item, given) for item in result]
+            return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+        if isinstance(result, np.generic):
+            result = np.asarray(result)
+        if not isinstance(result, np.ndarray):
+            return result
+        if result.dtype.kind not in KINDS or result.dtype.char in "gG":
+            raise TypeError(f"CuPy has no arrays of {result.dtype}")
+        for item in _flat(given):
+            if result is item._host:
+                return item
+            if result.base is not None and np.may_share_memory(result, item._host):
+                return item._over(result)
+        return ndarray(self, result if result.base is None else np.array(result), self.current)
 
-    def _as_strided(self, array, shape=None, strides=None):
-        made = np.lib.stride_tricks.as_strided(array, shape, strides, subok=True).view(ndarray)
-        made._fake_device = array._fake_device
+    def _made(self, shape, nbytes, make):
+        self.pool(self.current).take(nbytes)
+        self.pool(self.current).give(nbytes)
+        return ndarray(self, make(), self.current)
+
+    def empty(self, shape, dtype=float, order="C"):
+        sizes = shape if isinstance(shape, tuple) else tuple(shape) if isinstance(shape, list) else (shape,)
+        nbytes = int(np.prod([int(size) if isinstance(size, (int, np.integer)) else size.__index__() for size in sizes], dtype=object))
+        dtype = np.dtype(dtype)
+        if dtype.kind not in KINDS:
+            raise TypeError(f"CuPy has no arrays of {dtype}")
+
+        def make():
+            made = np.empty(sizes, dtype, order)
+            made.reshape(-1, order="A").view("u1")[...] = 0xA5  # nobody may rely on what was there
+            return made
+
+        return self._made(shape, nbytes * dtype.itemsize, make)
+
+    def array(self, obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocking=False):
+        if isinstance(obj, ndarray):
+            host = obj._host
+        elif isinstance(obj, (list, tuple)) and obj and all(isinstance(item, ndarray) for item in obj):
+            self._check_place(*obj)
+            host = np.stack([item._host for item in obj])
+        else:
+            host = np.asarray(obj, None if dtype is None else np.dtype(dtype))
+        dtype = host.dtype if dtype is None else np.dtype(dtype)
+        if dtype.kind not in KINDS:
+            raise ValueError(f"Unsupported dtype {dtype}")
+        with np.errstate(all="ignore"):
+            return ndarray(self, np.array(host, dtype, order=order, ndmin=ndmin, copy=True), self.current)
+
+    def asarray(self, a, dtype=None, order=None, *, blocking=False):
+        if isinstance(a, ndarray) and a._index == self.current and dtype in (None, a.dtype):
+            return a
+        return self.array(a, dtype, order=order or "K")
+
+    def asnumpy(self, a, stream=None, order="C", out=None, *, blocking=True):
+        return a.get(stream, order, out) if isinstance(a, ndarray) else np.asarray(a, order=order)
+
+    def from_dlpack(self, array):
+        class Host:  # what says that it is on a GPU, NumPy takes for the host's
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **options):
+                return array.__dlpack__(**{key: value for key, value in options.items() if key != "dl_device"})
+
+        kind, index = array.__dlpack_device__()
+        if int(kind) not in (2, 13):
+            raise TypeError(f"CuPy array cannot be created from device type {kind}")
+        made = ndarray(self, np.from_dlpack(Host()), int(index), base=array)
         return made
 
-    def _own(self, array):
-        array = array.view(ndarray)
-        array._fake_device = self.current
-        return array
+    def ascontiguousarray(self, a, dtype=None):
+        a = self.asarray(a, dtype)
+        return a if a._host.flags.c_contiguous and a.ndim else self._own(np.ascontiguousarray(a._host), (a,))
+
+    def _as_strided(self, x, shape=None, strides=None):
+        return x._over(np.lib.stride_tricks.as_strided(x._host, shape, strides))
+
+    def may_share_memory(self, a, b, max_work=None):
+        return a._index == b._index and np.may_share_memory(bare(a), bare(b))
 
 
-class FakeDevice:
+def _flat(values):
+    for value in values:
+        if isinstance(value, ndarray):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _flat(value)
+
+
+class Cuda:
+    """cupy.cuda."""
+
+    def __init__(self, home, driver, needed, properties):
+        self.home, self._driver, self._properties = home, driver, properties
+        self.runtime = SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError, getDeviceCount=self._device_count, getDevice=lambda: home.current,
+            setDevice=lambda index: setattr(home, "current", index), driverGetVersion=lambda: driver,
+            getDeviceProperties=lambda index: properties | {"name": f"Fake {index}".encode()}, runtimeGetVersion=lambda: needed,
+            memGetInfo=lambda: (FREE - home.pool(home.current).total, TOTAL), deviceSynchronize=lambda: home.synchronized.append(home.current),
+            deviceCanAccessPeer=lambda device, peer: int(device != peer),
+        )  # fmt: skip
+        self.memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
+        known = NAMES["cupy.cuda"]
+        assert all(name in known for name in ("runtime", "memory", "Device", "Stream", "Event", "ExternalStream", "alloc_pinned_memory"))
+
+    def _device_count(self):
+        if self.home.failure is not None:
+            raise CUDARuntimeError(*self.home.failure)
+        return self.home.count
+
+    def Device(self, device=None):
+        return Device(self.home, self.home.current if device is None else device)
+
+    def Stream(self, null=False, non_blocking=False, ptds=False, priority=None):
+        return Stream(self.home, 0 if null else None, non_blocking, priority)
+
+    def ExternalStream(self, ptr, device_id=-1):
+        return Stream(self.home, ptr, False, None, device_id)
+
+    def Event(self, block=True, disable_timing=False, interprocess=False):
+        return Event(self.home, disable_timing)
+
+    def get_current_stream(self, device_id=-1):
+        index = self.home.current if device_id < 0 else device_id
+        return self.home.streams.get((threading.get_ident(), index)) or Stream(self.home, 0, False, None, index)
+
+    def get_elapsed_time(self, start_event, end_event):
+        return (end_event.at - start_event.at) * 1000
+
+    def alloc_pinned_memory(self, size):
+        if size > self.home.limit:
+            raise CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
+        return Pinned(size)
+
+
+class Pinned(bytearray):
+    """cupy.cuda.PinnedMemoryPointer: host memory with the buffer protocol, of at least the size asked for."""
+
+    def __init__(self, size):
+        super().__init__(max(512, -(-size // 512) * 512))
+
+
+class Device:
     """Context manager: the current device."""
 
-    def __init__(self, module, index):
-        self.module, self.id = module, index
+    def __init__(self, home, index):
+        self.home, self.id, self.before = home, int(index), []
 
     def __enter__(self):
-        self.before, self.module.current = self.module.current, self.id
+        self.before.append(self.home.current)
+        self.home.current = self.id
         return self
 
     def __exit__(self, *exc):
-        self.module.current = self.before
+        self.home.current = self.before.pop()
+
+    def use(self):
+        self.home.current = self.id
 
     def synchronize(self):
-        self.module.synchronized.append(self.id)
+        self.home.synchronized.append(self.id)
+
+    def __eq__(self, other):
+        return isinstance(other, Device) and other.id == self.id
+
+    __hash__ = None
+
+
+class Stream:
+    """A queue; work in it is done at once. ``with`` makes it the current one of its device and thread."""
+
+    _made = 0
+
+    def __init__(self, home, ptr, non_blocking, priority, device_id=None):
+        if ptr is None:
+            Stream._made += 1
+            ptr = Stream._made << 12
+        self.home, self.ptr, self.is_non_blocking, self.priority = home, ptr, non_blocking, priority or 0
+        self.device_id, self.before, self.done = home.current if device_id in (None, -1) else device_id, [], True
+
+    def _key(self):
+        return threading.get_ident(), self.device_id
+
+    def __enter__(self):
+        self.before.append(self.home.streams.get(self._key()))
+        self.use()
+        return self
+
+    def __exit__(self, *exc):
+        before = self.before.pop()
+        self.home.streams[self._key()] = before
+
+    def use(self):
+        if self.device_id != self.home.current:
+            raise RuntimeError("a stream is used on a device that is not its own")
+        self.home.streams[self._key()] = self
+        return self
+
+    def synchronize(self):
+        self.home.asked.append(("synchronize", self.ptr))
+
+    def record(self, event=None):
+        event = event or Event(self.home, False)
+        event.record(self)
+        return event
+
+    def wait_event(self, event):
+        self.home.asked.append(("wait", self.ptr))
+
+
+class Event:
+    def __init__(self, home, disable_timing):
+        Stream._made += 1
+        self.home, self.timed, self.at, self.done, self.ptr = home, not disable_timing, None, True, Stream._made << 12
+
+    def record(self, stream=None):
+        self.at = time.perf_counter()
+        self.home.asked.append(("record", 0 if stream is None else stream.ptr))
+
+    def synchronize(self):
+        self.home.asked.append(("event", self.ptr))

@@ -81,7 +81,7 @@ def test_asking_imports_no_cupy():
 @pytest.fixture
 def two_devices(monkeypatch):
     backend_module = pytest.importorskip("metatensor_cuda.backend")
-    backend = backend_module.CudaBackend(FakeCupy(count=2))
+    backend = backend_module.CudaBackend(FakeCupy(count=2), FakeCupy().special)
     from metatensor import plugins
 
     monkeypatch.setitem(plugins.manager()._backends, "cuda", backend)
@@ -137,10 +137,16 @@ def test_random_states(two_devices):
 
 def test_streams(two_devices):
     stream = cuda.Stream(1)
-    assert stream.device == mt.device("cuda:1") and isinstance(stream, streams.Stream) and stream == cuda.current_stream(1)
+    assert stream.device == mt.device("cuda:1") and isinstance(stream, streams.Stream)
+    assert stream != cuda.current_stream(1) == cuda.default_stream(1) and stream.cuda_stream != 0
     with cuda.stream(stream):
-        assert cuda.current_device() == 1
-    assert cuda.current_device() == 0
+        assert cuda.current_device() == 1 and cuda.current_stream() == stream
+        assert cuda.current_stream(0) == cuda.default_stream(0)
+    assert cuda.current_device() == 0 and cuda.current_stream(1) != stream
+    cuda.set_stream(stream)
+    assert cuda.current_device() == 1 and cuda.current_stream() == stream
+    cuda.set_stream(cuda.default_stream(1)), cuda.set_device(0)
+    assert cuda.ExternalStream(4096, 1).cuda_stream == 4096
     first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
     with pytest.raises(RuntimeError, match="recorded"):
         first.elapsed_time(last)

@@ -14,6 +14,8 @@ def _comparison(name: str, function: str) -> None:
     @kernel(name, ufunc=function)
     def run(kit: Any, out: Any, input: Any, other: Any) -> None:
         a, b = in_common(kit, input, other)
+        if function.startswith("logical"):  # which not every library has for complex numbers
+            a, b = (value != 0 if getattr(value, "dtype", out.dtype).kind == "c" else value for value in (a, b))
         if out.dtype.kind == "b":
             getattr(kit.xp, function)(a, b, out=out)
         else:
@@ -64,4 +66,4 @@ def bitwise_right_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
 def isin(kit: Any, out: Any, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
     """NaN is in nothing."""
     a, b = in_common(kit, elements, test_elements)
-    return kit.xp.isin(a, kit.xp.asarray(b), invert=invert)
+    return kit.xp.isin(kit.xp.asarray(a), kit.xp.asarray(b), invert=invert)

@@ -12,6 +12,8 @@ __all__ = ["cast", "convert_into", "store"]
 
 # A C cast of a negative or large float to one of these is undefined; by way of int64 it wraps around, as in PyTorch.
 _NARROW_UNSIGNED = frozenset(np.dtype(code) for code in ("u1", "u2", "u4"))
+# So does one to these in NumPy; elsewhere it may stop at the ends of the range.
+_NARROW = _NARROW_UNSIGNED | {np.dtype("i1"), np.dtype("i2")}
 
 
 def cast(array: Any, dtype: Any) -> Any:
@@ -25,9 +27,13 @@ def cast(array: Any, dtype: Any) -> Any:
     if source.kind == "c" and dtype.kind not in "cb":
         array = array.real
         source = array.dtype
-    if source.kind == "f" and dtype in _NARROW_UNSIGNED:
+    if _by_int64(array, dtype):
         array = array.astype(np.int64)
     return array.astype(dtype)
+
+
+def _by_int64(array: Any, dtype: Any) -> bool:
+    return array.dtype.kind == "f" and dtype in (_NARROW_UNSIGNED if isinstance(array, (np.ndarray, np.generic)) else _NARROW)
 
 
 def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> None:
@@ -44,7 +50,7 @@ def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> N
         # Rounding once: a float64 goes through float32, as in PyTorch.
         value = cast(value, format.compute)
         out[...] = value if format.raw.char == "e" else format.encode(xp, value)
-    elif value.dtype.kind == "c" or (value.dtype.kind == "f" and format.raw in _NARROW_UNSIGNED):
+    elif value.dtype.kind == "c" or _by_int64(value, format.raw):
         out[...] = cast(value, format.raw)
     else:
         out[...] = value  # converted as it is written

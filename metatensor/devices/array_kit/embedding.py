@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit.accumulation import accumulate_at, tally
 from metatensor.devices.array_kit.gathering import is_beyond
 from metatensor.devices.array_kit.registry import kernel
 
@@ -75,14 +76,14 @@ def embedding_bag(
     rows = weight[flat]
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1)[used][:, None]
-    count = xp.bincount(bag, minlength=bags)[:, None] if bags else xp.zeros((0, 1), np.int64)
+    count = tally(xp, bag, None, bags)[:, None]
     if mode == "max":
         out[...] = -np.inf
-        xp.maximum.at(out, bag, rows)
+        accumulate_at(xp, "maximum", out, bag, rows)
         xp.copyto(out, out.dtype.type(0), where=xp.broadcast_to(count == 0, out.shape))
         return
     out[...] = 0
-    xp.add.at(out, bag, rows)
+    accumulate_at(xp, "add", out, bag, rows)
     if mode == "mean":
         out /= xp.maximum(count, 1).astype(out.dtype)
 

@@ -10,7 +10,7 @@ from metatensor._core.placing import tensor_from_storage
 from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.registry import kernel
 
-__all__ = ["check", "is_beyond", "names_nothing", "place"]
+__all__ = ["check", "check_key", "is_beyond", "names_nothing", "place"]
 
 
 def is_beyond(index: Any, size: int) -> bool:
@@ -33,6 +33,19 @@ def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
         key += [slice(None)] * (dim - sum(item.ndim if is_mask(item) else 1 for item in key))
         key.append(index.astype(bool) if index.dtype.name == "uint8" else index)
     return tuple(key)
+
+
+def check_key(kit: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+    """IndexError where an index array of a key is out of bounds, for libraries that wrap around instead."""
+    if kit.on_host:
+        return
+    at = 0
+    for item in key:
+        if not isinstance(item, slice) and not is_mask(item) and item.size:
+            low, high = int(item.min()), int(item.max())
+            if low < -shape[at] or high >= shape[at]:
+                raise IndexError(f"an index of {low} to {high} is out of bounds for dimension {at} of size {shape[at]}")
+        at += item.ndim if is_mask(item) else 1
 
 
 def is_mask(item: Any) -> bool:
@@ -59,6 +72,7 @@ def names_nothing(key: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
 def index(kit: Any, out: Any, input: Any, indices: Any, dims: Any) -> None:
     key = place(input.ndim, indices, dims)
     try:
+        check_key(kit, key, input.shape)
         out[...] = input[key]
     except IndexError:
         if out.size or not names_nothing(key, input.shape):
@@ -91,7 +105,9 @@ def gather(kit: Any, out: Any, input: Any, dim: int, index: Any, sparse_grad: bo
 
 @kernel("take", half="native")
 def take(kit: Any, out: Any, input: Any, index: Any) -> None:
-    out[...] = input.reshape(-1)[index]
+    flat = input.reshape(-1)
+    check_key(kit, (index,), flat.shape)
+    out[...] = flat[index]
 
 
 def positions(kit: Any, input: Any) -> Any:

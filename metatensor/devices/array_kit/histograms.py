@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit.accumulation import tally
 from metatensor.devices.array_kit.ranges import spaced
 from metatensor.devices.array_kit.registry import kernel
 
@@ -33,7 +34,7 @@ def histc(kit: Any, out: Any, input: Any, bins: int, low: Any, high: Any) -> Any
     low, high = (values.dtype.type(end) for end in ends(kit, values, low, high, 1))
     values = values[(values >= low) & (values <= high)]
     place = ((values - low) * values.dtype.type(bins) / (high - low)).astype(np.int64)
-    return xp.bincount(xp.minimum(place, bins - 1), minlength=bins)
+    return tally(xp, xp.minimum(place, bins - 1), None, bins)
 
 
 # Between edges ------------------------------------------------------------------------
@@ -62,7 +63,7 @@ def counts(kit: Any, out: Any, columns: list[Any], edges: list[Any], weight: Any
         found, within = place(xp, values, limits)
         index, inside = index * (limits.size - 1) + found, within & inside
     weight = None if weight is None else weight.reshape(-1)[inside].astype("f8")
-    result = xp.bincount(index[inside], weight, minlength=out.size).reshape(out.shape)
+    result = tally(xp, index[inside], weight, out.size).reshape(out.shape)
     if not density:
         return result
     result = result / result.sum()

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit.accumulation import accumulate_at
 from metatensor.devices.array_kit.factory import fit
-from metatensor.devices.array_kit.gathering import check, names_nothing, place
+from metatensor.devices.array_kit.gathering import check, check_key, names_nothing, place
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -40,6 +41,7 @@ def vectors(*arrays: Any) -> list[Any]:
 
 
 IDENTITY = {"sum": 0, "mean": 0, "prod": 1}
+UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 
 def extreme(dtype: Any, reduce: str) -> Any:
@@ -58,15 +60,10 @@ def reduce_at(kit: Any, out: Any, key: Any, values: Any, reduce: str, include_se
     values = xp.broadcast_to(values, out[key].shape)
     if not include_self:
         out[key] = IDENTITY[reduce] if reduce in IDENTITY else extreme(out.dtype, reduce)
-    if reduce in ("sum", "mean"):
-        xp.add.at(out, key, values)
-    elif reduce == "prod":
-        xp.multiply.at(out, key, values)
-    else:
-        (xp.maximum if reduce == "amax" else xp.minimum).at(out, key, values)
+    accumulate_at(xp, UFUNCS[reduce], out, key, values)
     if reduce == "mean":
         counts = xp.full(out.shape, 1 if include_self else 0, "i8")
-        xp.add.at(counts, key, 1)
+        accumulate_at(xp, "add", counts, key, 1)
         counts = xp.maximum(counts, 1)
         out[...] = xp.floor_divide(out, counts) if out.dtype.kind in "iu" else out / counts
 
@@ -117,7 +114,7 @@ def index_add(kit: Any, out: Any, input: Any, dim: int, index: Any, source: Any,
     check(index, out.shape[dim], "index_add")
     if alpha != 1:
         source = source * kit.xp.asarray(fit(out.dtype, alpha)).astype(out.dtype)
-    kit.xp.add.at(out, along(out.ndim, dim, index), source)
+    accumulate_at(kit.xp, "add", out, along(out.ndim, dim, index), source)
 
 
 @kernel("index_copy")
@@ -156,7 +153,7 @@ def put(kit: Any, out: Any, input: Any, index: Any, source: Any, accumulate: boo
     (flat,) = vectors(out)
     key = kit.xp.unravel_index(index.reshape(-1) % total, flat.shape)
     if accumulate:
-        kit.xp.add.at(flat, key, source.reshape(-1))
+        accumulate_at(kit.xp, "add", flat, key, source.reshape(-1))
     else:
         flat[key] = source.reshape(-1)
 
@@ -175,6 +172,7 @@ def masked_scatter(kit: Any, out: Any, input: Any, mask: Any, source: Any) -> No
 def index_put(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: Any) -> None:
     key = place(out.ndim, indices, dims)
     try:
+        check_key(kit, key, out.shape)
         out[key] = values
     except IndexError:
         if out.size or not names_nothing(key, out.shape):
@@ -189,4 +187,5 @@ def index_put(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: A
 def index_put_accumulate(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: Any) -> None:
     begin(kit, out, input)
     key = place(out.ndim, indices, dims)
-    kit.xp.add.at(out, key, values)
+    check_key(kit, key, out.shape)
+    accumulate_at(kit.xp, "add", out, key, values)

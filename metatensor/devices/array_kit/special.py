@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,22 @@ from metatensor.devices.array_kit.unary import zeta_values
 
 
 def _routine(kit: Any, op: str, name: str) -> Any:
-    """A function of the library; not every one has them all."""
-    found = getattr(kit.special, name, None)
-    if found is None:
-        raise NotImplementedError(f"special.{op}: {kit.special.__name__} has no {name}()")
-    return found
+    """A function of the library, or where it lacks that one, SciPy's on the host."""
+    return getattr(kit.special, name, None) or by_host(kit, op, name)
+
+
+def by_host(kit: Any, op: str, name: str) -> Any:
+    """SciPy's function of arrays that are brought to the host and back."""
+    try:
+        function = getattr(importlib.import_module("scipy.special"), name)
+    except ImportError as error:
+        raise NotImplementedError(f"special.{op}: {kit.special.__name__} has no {name}(), and there is no SciPy") from error
+
+    def run(*arrays: Any) -> Any:
+        result = function(*[kit.download(array) for array in arrays])
+        return tuple(map(kit.upload, result)) if isinstance(result, tuple) else kit.upload(result)
+
+    return run
 
 
 def _special(name: str, function: str) -> None:

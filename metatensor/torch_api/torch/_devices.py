@@ -157,8 +157,9 @@ class DeviceApi:
     # Random numbers ---------------------------------------------------------------
 
     def generator(self, device: Any = None) -> Any:
-        """The generator that random operators on a device use."""
-        return self.require().generator(self.index(device))
+        """The generator that random operators on a device use: the process's, so that a seed means the same everywhere."""
+        self.index(device)
+        return mt.default_generator
 
     def generators(self) -> tuple[Any, ...]:
         """The generators of all devices."""

@@ -94,14 +94,15 @@ def synchronize(device: Any = None, /) -> None:
 
 
 def current_stream(device: Any = None, /) -> streams.Stream:
-    """The stream of a device. RuntimeError where there is no accelerator."""
+    """The stream that work on a device goes into. RuntimeError where there is no accelerator."""
     api = _api()
-    return streams.Stream(f"{api.type}:{api.index(device)}")
+    return streams.Stream._of(api.require().current_queue(api.index(device)))  # type: ignore[no-any-return]
 
 
 def set_stream(stream: streams.Stream) -> None:
-    """Make the stream's device the current one. RuntimeError where there is no accelerator."""
-    _api().set_device(stream.device)
+    """Make a stream, and its device, the current ones. RuntimeError where there is no accelerator."""
+    _api()
+    stream._use(stream._queue.index, stream._queue)
 
 
 def empty_cache() -> None:

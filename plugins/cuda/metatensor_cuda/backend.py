@@ -1,34 +1,42 @@
-"""The backend: the array kit over CuPy, plus device indices, synchronisation and the memory pool's figures."""
+"""The backend: the array kit over CuPy, plus device indices, streams, pinned memory and the memory pool's figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from metatensor import Tensor
+from metatensor.devices import OutOfMemoryError
 from metatensor.devices.array_kit import ArrayBackend
-from metatensor.devices.array_kit.memory import Ledger
+from metatensor.devices.array_kit.memory import Ledger, human_bytes
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 from metatensor.devices.dlpack import DLDeviceType
 from metatensor_cuda.driver import import_cupy, probe
+from metatensor_cuda.queues import CudaMark, CudaQueue
 
 __all__ = ["TABLE", "CudaBackend", "kernel"]
 
 TABLE = KernelTable("metatensor-cuda", parent=KIT)
 kernel = TABLE.kernel
 
+# From so many bytes on, copies to the host go through page-locked memory, which the GPU writes to directly.
+PINNED = 1 << 16
+
 
 class CudaBackend(ArrayBackend):
-    """All GPUs of this process. ``cupy`` is for tests: the library to use in CuPy's stead."""
+    """All GPUs of this process. ``cupy`` and ``special`` are for tests: what to use in place of CuPy and its SciPy."""
 
     dlpack_types = (DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAManaged)
 
-    def __init__(self, cupy: Any = None) -> None:
+    def __init__(self, cupy: Any = None, special: Any = "cupyx.scipy.special") -> None:
         self._missing = ""
         if cupy is None:
             cupy, self._missing = import_cupy()
-        special = "cupyx.scipy.special" if cupy is not None and cupy.__name__ == "cupy" else "scipy.special"
         super().__init__("cuda", cupy, special=special, table=TABLE)
         self._ledgers: dict[int, Ledger] = {}
+        self._reserved: dict[int, int] = {}
         self._count = 0
 
     # What there is --------------------------------------------------------------
@@ -44,14 +52,14 @@ class CudaBackend(ArrayBackend):
 
     def current_index(self) -> int:
         self.check_index(0)
-        return self.xp.cuda.runtime.getDevice()
+        return int(self.xp.cuda.runtime.getDevice())
 
     def set_current_index(self, index: int) -> None:
         self.check_index(index)
         self.xp.cuda.runtime.setDevice(index)
 
     def properties(self, index: int | None = None) -> dict[str, Any]:
-        with self._on(index) as device:
+        with self.on(index) as device:
             known = self.xp.cuda.runtime.getDeviceProperties(device.id)
             name = known["name"]
             return {
@@ -65,26 +73,49 @@ class CudaBackend(ArrayBackend):
                 "warp_size": known["warpSize"],
             }
 
-    def empty_cache(self) -> None:
-        self.xp.get_default_memory_pool().free_all_blocks()
-
     def synchronize(self, index: int | None = None) -> None:
-        self._on(index).synchronize()
+        self.on(index).synchronize()
 
     def device_of(self, array: Any) -> str:
         return f"cuda:{array.device.id}"
 
-    def _on(self, index: int | None) -> Any:
-        """The context in which device ``index`` is the current one."""
+    def on(self, index: int | None) -> Any:
+        """The context in which device ``index`` (None or negative: the current one) is the current one."""
         if index is None or index < 0:
             index = self.current_index()
         self.check_index(index)
         return self.xp.cuda.Device(index)
 
+    def _at(self, tensor: Any) -> Any:
+        """The context in which the device of a tensor's memory is the current one."""
+        return self.xp.cuda.Device(tensor.untyped_storage().data.device.id)
+
+    # Streams --------------------------------------------------------------------
+
+    def queue(self, index: int, priority: int = 0) -> CudaQueue:
+        with self.on(index) as device:
+            return CudaQueue(self, device.id, self.xp.cuda.Stream(non_blocking=True, priority=priority or None))
+
+    def external_queue(self, handle: int, index: int) -> CudaQueue:
+        """The queue of a stream that was made elsewhere, by its handle."""
+        with self.on(index) as device:
+            return CudaQueue(self, device.id, self.xp.cuda.ExternalStream(handle, device.id))
+
+    def current_queue(self, index: int) -> CudaQueue:
+        with self.on(index) as device:
+            return CudaQueue(self, device.id, self.xp.cuda.get_current_stream())
+
+    def default_queue(self, index: int) -> CudaQueue:
+        with self.on(index) as device:
+            return CudaQueue(self, device.id, self.xp.cuda.Stream(null=True))
+
+    def mark(self, index: int, timing: bool = False) -> CudaMark:
+        return CudaMark(self, index, timing)
+
     # Memory ---------------------------------------------------------------------
 
     def allocate(self, nbytes: int, index: int = 0) -> Any:
-        with self._on(index) as device:
+        with self.on(index) as device:
             try:
                 flat = self.xp.empty(nbytes, "u1")
             except (MemoryError, ValueError) as error:
@@ -92,23 +123,63 @@ class CudaBackend(ArrayBackend):
             self.track(flat)
             return flat
 
+    def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
+        with self.on(handle.device.id) as device:
+            return super().resize(handle, old, new, device.id)
+
     def track(self, array: Any) -> None:
-        self._ledger(array.device.id).track(array, array.nbytes)
+        index = array.device.id
+        self._ledger(index).track(array, array.nbytes)
+        self._reserved[index] = max(self._reserved.get(index, 0), self.xp.get_default_memory_pool().total_bytes())
+
+    def pinned(self, nbytes: int) -> Any:
+        from metatensor.devices.pinning import PinnedBlock
+
+        with self.on(None):
+            try:
+                memory = self.xp.cuda.alloc_pinned_memory(nbytes)
+            except (MemoryError, self.xp.cuda.runtime.CUDARuntimeError) as error:
+                raise OutOfMemoryError(f"cuda: the host cannot page-lock {human_bytes(nbytes)} ({nbytes} bytes)") from error
+        return np.frombuffer(memory, np.uint8, nbytes).view(PinnedBlock)
+
+    def out_of_memory(self, nbytes: int | None = None, index: int | None = None, doing: str = "") -> OutOfMemoryError:
+        with self.on(index) as device:
+            text = str(super().out_of_memory(nbytes, device.id, doing)).replace("cuda:", f"cuda:{device.id}:", 1)
+            stats = self.memory_stats(device.id)
+        free, total, kept = (stats[key] for key in ("device_bytes.free", "device_bytes.total", "reserved_bytes.all.current"))
+        return OutOfMemoryError(
+            f"{text}, {human_bytes(kept)} are held by CuPy's pool, and {human_bytes(free)} of the GPU's {human_bytes(total)} are free"
+        )
+
+    def empty_cache(self) -> None:
+        for index in range(self.device_count()):
+            with self.on(index):
+                self.xp.get_default_memory_pool().free_all_blocks()
+        if self.device_count():
+            self.xp.get_default_pinned_memory_pool().free_all_blocks()
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
-        """The kit's figures, the pool's (``reserved_bytes.all.current``), and the device's free and total bytes."""
-        with self._on(index) as device:
+        """The kit's figures, which count tensors; those of CuPy's pool; and the device's free and total bytes.
+
+        ``reserved_bytes.all.current`` and ``peak`` are what the pool has taken from the device, the peak as seen at
+        allocations; ``active_bytes.all.current`` is what of it is in use, temporaries and CuPy's own arrays included.
+        """
+        with self.on(index) as device:
             free, total = self.xp.cuda.runtime.memGetInfo()
             pool = self.xp.get_default_memory_pool()
+            reserved = pool.total_bytes()
             return self._ledger(device.id).stats() | {
-                "reserved_bytes.all.current": pool.total_bytes(),
+                "active_bytes.all.current": pool.used_bytes(),
+                "reserved_bytes.all.current": reserved,
+                "reserved_bytes.all.peak": max(reserved, self._reserved.get(device.id, 0)),
                 "device_bytes.free": free,
                 "device_bytes.total": total,
             }
 
     def reset_peak_memory_stats(self, index: int | None = None) -> None:
-        with self._on(index) as device:
+        with self.on(index) as device:
             self._ledger(device.id).reset_peak()
+            self._reserved.pop(device.id, None)
 
     def _ledger(self, index: int) -> Ledger:
         return self._ledgers.setdefault(index, Ledger())
@@ -116,16 +187,16 @@ class CudaBackend(ArrayBackend):
     # Interchange ------------------------------------------------------------------
 
     def dlpack(self, tensor: Any, **options: Any) -> Any:
-        with self._on(tensor.device.index):
+        with self._at(tensor):
             return super().dlpack(tensor, **options)
 
     def from_dlpack(self, producer: Any, copy: bool | None = None) -> Any:
-        with self._on(int(producer.__dlpack_device__()[1])):
+        with self.on(int(producer.__dlpack_device__()[1])):
             return super().from_dlpack(producer, copy)
 
     def cuda_array_interface(self, tensor: Any) -> dict[str, Any]:
         """CuPy's description of the memory, its stream included; dtypes that CuPy lacks are bytes of that size."""
-        with self._on(tensor.device.index):
+        with self._at(tensor):
             known = dict(self.asarray(tensor).__cuda_array_interface__)
         fmt = self.format(tensor.dtype)
         if fmt.opaque or (fmt.half and fmt.raw.kind == "u"):
@@ -140,18 +211,40 @@ class CudaBackend(ArrayBackend):
     # Work, each on the device where its tensors are ---------------------------------
 
     def copy(self, dst: Any, src: Any) -> None:
-        with self._on(dst.device.index):
-            source = self.asarray(src)
-            if src.device.index not in (None, dst.device.index):
-                source = source.copy()  # onto this device: assignment does not cross devices
-            self._assign(dst, source, src)
+        with self._at(dst):
+            self._assign(dst, self._bring_over(src), src)
+
+    def _bring_over(self, tensor: Any) -> Any:
+        """The array of a tensor, on the current device: kernels and assignments do not cross devices."""
+        if tensor.device.type != self.type:
+            return self.asarray(tensor)
+        here = self.xp.cuda.runtime.getDevice()
+        with self._at(tensor) as device:
+            if device.id == here:
+                return self.asarray(tensor)
+            dense = self.xp.ascontiguousarray(self.asarray(tensor)).reshape(tuple(tensor.shape))
+        return dense.copy()
+
+    def upload(self, host: np.ndarray) -> Any:
+        # Blocking: memory that is page-locked is read while Python goes on, and might be changed.
+        return self.xp.asarray(host, blocking=True)
+
+    def download(self, array: Any) -> np.ndarray:
+        if array.nbytes < PINNED:
+            return self.xp.asnumpy(array)
+        try:
+            room = self.pinned(array.nbytes)
+        except OutOfMemoryError:
+            return self.xp.asnumpy(array)
+        host = np.asarray(room).view(array.dtype).reshape(array.shape)
+        return self.xp.asnumpy(array, out=host)
 
     def to_host(self, tensor: Any) -> Any:
-        with self._on(tensor.device.index):
+        with self._at(tensor):
             return super().to_host(tensor)
 
     def from_host(self, tensor: Any, data: Any) -> None:
-        with self._on(tensor.device.index):
+        with self._at(tensor):
             super().from_host(tensor, data)
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
@@ -160,7 +253,7 @@ class CudaBackend(ArrayBackend):
             return None
 
         def call(out: Any, *args: Any) -> Any:
-            with self._on(_index(out, args)):
+            with self.on(_index(out, args)):
                 return inner(out, *args)
 
         call.__name__ = call.__qualname__ = inner.__name__
@@ -171,7 +264,13 @@ def _index(out: Any, args: tuple[Any, ...]) -> int | None:
     """The device index of a call: that of its first output or, without one, of its first cuda argument."""
     for value in (out, *args):
         for item in value if isinstance(value, (list, tuple)) else (value,):
-            device = getattr(item, "device", None)
-            if device is not None and device.type == "cuda":
-                return device.index
+            if isinstance(item, Tensor) and item.device.type == "cuda":
+                index: int = item.untyped_storage().data.device.id
+                return index
     return None
+
+
+@TABLE.kernel("_to_copy.move", half="tensors", override=True)
+def move(kit: Any, out: Any, input: Any, *_: Any) -> None:
+    """By tensors: the kit's kernel is given arrays, and those of two GPUs do not mix."""
+    kit.copy(out, input)

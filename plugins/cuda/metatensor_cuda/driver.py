@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 from types import ModuleType
 from typing import Any
 
-__all__ = ["import_cupy", "probe"]
+__all__ = ["driver_version", "import_cupy", "probe"]
 
-INSTALL = 'pip install "metatensor-cuda[cuda12]" (or [cuda13], by the CUDA version that nvidia-smi shows)'
+# CuPy's versions for CUDA that the extras of this distribution install, and the least that works.
+EXTRAS = {12: "cuda12", 13: "cuda13"}
+LEAST = (13, 3)
+
+# The least compute capability that each CUDA has code for.
+CAPABILITY = {11: (3, 5), 12: (5, 0), 13: (7, 5)}
 
 # Status codes of the CUDA runtime.
 INSUFFICIENT_DRIVER = 35
 NO_DEVICE = 100
+
+NO_GPU = "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES may hide them)"
 
 
 def import_cupy() -> tuple[ModuleType | None, str]:
@@ -20,11 +28,35 @@ def import_cupy() -> tuple[ModuleType | None, str]:
         import cupy
     except ModuleNotFoundError as error:
         if error.name == "cupy":
-            return None, f"CuPy is not installed: {INSTALL}"
-        return None, f"CuPy is installed but lacks {error.name}: {INSTALL}"
+            return None, f"CuPy is not installed: {install()}"
+        return None, f"CuPy is installed but lacks {error.name}: {install()}"
     except Exception as error:  # CuPy wraps what its shared libraries raise
         return None, f"CuPy could not be imported: {' '.join(str(error).split())}"
+    numbers = tuple(int(part) for part in cupy.__version__.split(".")[:2])
+    if numbers < LEAST:
+        return None, f"CuPy {cupy.__version__} is too old, {'.'.join(map(str, LEAST))} is the least: {install()}"
     return cupy, ""
+
+
+def install() -> str:
+    """The command that installs CuPy for the driver that is there."""
+    extra = EXTRAS.get(min(driver_version() // 1000, max(EXTRAS)))
+    if extra:
+        return f'pip install "metatensor-cuda[{extra}]"'
+    return 'pip install "metatensor-cuda[cuda12]" (or [cuda13], by the CUDA version that nvidia-smi shows)'
+
+
+def driver_version() -> int:
+    """The CUDA version that the NVIDIA driver supports, 12040 for 12.4; 0 where there is no driver."""
+    for name in ("libcuda.so.1", "nvcuda.dll"):
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        found = ctypes.c_int(0)
+        if library.cuDriverGetVersion(ctypes.byref(found)) == 0:
+            return found.value
+    return 0
 
 
 def probe(cupy: Any) -> tuple[int, str]:
@@ -32,15 +64,32 @@ def probe(cupy: Any) -> tuple[int, str]:
     runtime = cupy.cuda.runtime
     try:
         count = runtime.getDeviceCount()
+        why = _unsupported(runtime, count) if count else NO_GPU
+        return (0, why) if why else (count, "")
     except runtime.CUDARuntimeError as error:
         return 0, _explain(runtime, error)
-    return count, "" if count else "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES may hide them)"
+
+
+def _unsupported(runtime: Any, count: int) -> str:
+    """What to say of a GPU that CuPy has no code for."""
+    cuda = runtime.runtimeGetVersion() // 1000
+    least = CAPABILITY.get(cuda, (0, 0))
+    for index in range(count):
+        known = runtime.getDeviceProperties(index)
+        have = known["major"], known["minor"]
+        if have < least:
+            name = known["name"].decode() if isinstance(known["name"], bytes) else known["name"]
+            return (
+                f"cuda:{index}, {name}, has compute capability {have[0]}.{have[1]}, but CuPy for CUDA {cuda} needs "
+                f"{least[0]}.{least[1]}: install CuPy for an older CUDA, or hide the GPU with CUDA_VISIBLE_DEVICES"
+            )
+    return ""
 
 
 def _explain(runtime: Any, error: Any) -> str:
     status = getattr(error, "status", None)
     if status == NO_DEVICE:
-        return "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES may hide them)"
+        return NO_GPU
     if status != INSUFFICIENT_DRIVER:
         return f"CUDA cannot be used: {error}"
     try:

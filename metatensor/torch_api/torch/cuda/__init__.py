@@ -107,13 +107,15 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream of a device."""
-    return Stream(_api.index(device))
+    """The stream that work on a device goes into in this thread."""
+    index = _api.index(device)
+    return Stream._of(_api.require().current_queue(index))  # type: ignore[no-any-return]
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream of a device."""
-    return Stream(_api.index(device))
+    """The stream that work on a device goes into where no other was made current."""
+    index = _api.index(device)
+    return Stream._of(_api.require().default_queue(index))  # type: ignore[no-any-return]
 
 
 def stream(stream: Stream | None) -> StreamContext:
@@ -122,9 +124,9 @@ def stream(stream: Stream | None) -> StreamContext:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make the stream's device the current one."""
+    """Make a stream, and its device, the current ones."""
     if stream is not None:
-        set_device(stream.device)
+        stream._use(stream._queue.index, stream._queue)
 
 
 _sync_debug_mode = 0

@@ -1,4 +1,4 @@
-"""Streams and events of CUDA devices: names for the one queue that each device has."""
+"""Streams and events of CUDA devices: the backend's queues and marks."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ _api = DeviceApi("cuda", RuntimeError)
 
 
 class Stream(streams.Stream):
-    """The queue of a CUDA device. RuntimeError where there is none."""
+    """A stream of a CUDA device, a new one. RuntimeError where there is no device."""
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
         super().__init__(f"cuda:{_api.index(device)}", priority)
 
     @property
     def cuda_stream(self) -> int:
-        """The handle of CUDA's default stream: 0."""
-        return 0
+        """CUDA's handle: 0 is the default stream."""
+        return self.stream_id
 
 
 class ExternalStream(Stream):
-    """NotImplementedError: work does not go to streams made elsewhere."""
+    """A CUDA stream made elsewhere, by its handle, which has to outlive this. RuntimeError where there is no device."""
 
     def __init__(self, stream_ptr: int, device: Any = None, **options: Any) -> None:
-        raise NotImplementedError("torch.cuda.ExternalStream: work does not go to streams made elsewhere in metatensor")
+        index = _api.index(device)
+        self._adopt(_api.require().external_queue(stream_ptr, index), streams.mt.device(f"cuda:{index}"))
 
 
 class Event(streams.Event):
-    """A mark in the queue of the current CUDA device. RuntimeError where there is none."""
+    """A mark in a stream of the current CUDA device. RuntimeError where there is none."""
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
@@ -41,17 +42,15 @@ class Event(streams.Event):
 
 
 class StreamContext:
-    """A context in which a stream's device is the current one; None has no effect."""
+    """A context in which a stream, and its device, are the current ones; None has no effect."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
-        self._before: int | None = None
 
     def __enter__(self) -> None:
         if self.stream is not None:
-            self._before = _api.current_device()
-            _api.set_device(self.stream.device)
+            self.stream.__enter__()
 
     def __exit__(self, *_: Any) -> None:
-        if self._before is not None:
-            _api.set_device(self._before)
+        if self.stream is not None:
+            self.stream.__exit__()

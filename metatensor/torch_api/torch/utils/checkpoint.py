@@ -65,24 +65,16 @@ def _accelerated(value: Any) -> list[Any]:
     return [device for part in value for device in _accelerated(part)]
 
 
-def _generator(device_type: str, index: int) -> mt.Generator:
-    from metatensor import plugins
-
-    made: mt.Generator = plugins.backend(device_type).generator(index)
-    return made
-
-
 def get_device_states(*args: Any) -> tuple[list[int], list[mt.Tensor]]:
     """The indices of the accelerators that tensors among the arguments are on, and the states of their generators."""
     found = {device.index: device.type for device in _accelerated(args)}
-    return list(found), [_generator(kind, index).get_state() for index, kind in found.items()]
+    return list(found), [mt.default_generator.get_state() for _ in found]
 
 
 def set_device_states(devices: Sequence[int], states: Sequence[mt.Tensor], *, device_type: str | None = None) -> None:
     """Set the states of accelerators' generators, as `get_device_states` gave them."""
-    kind = device_type or DefaultDeviceType.get_device_type()
-    for index, state in zip(devices, states, strict=True):
-        _generator(kind, index).set_state(state)
+    for _, state in zip(devices, states, strict=True):
+        mt.default_generator.set_state(state)
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,0 +1,64 @@
+"""Reducing many values into few places, where several may go to one: ``ufunc.at`` for every library.
+
+NumPy has it for all operations and dtypes. CuPy has it for what its GPU does atomically: sums of some dtypes, and extremes
+that lose NaN. Everything else goes by segments there: the values are sorted by their place and combined in log2(n) steps.
+That is also deterministic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["accumulate_at", "by_segments", "tally"]
+
+_ATOMIC = frozenset(np.dtype(code) for code in ("i4", "u4", "u8", "f4", "f8"))
+_INT64 = np.dtype("i8")
+
+
+def accumulate_at(xp: Any, name: str, out: Any, key: Any, values: Any) -> None:
+    """``out[key] = ufunc(out[key], values)`` with every value counted; ``name`` is an associative and commutative ufunc's."""
+    if xp is np:
+        getattr(np, name).at(out, key, values)
+    elif name == "add" and out.dtype in _ATOMIC:
+        xp.add.at(out, key, values)
+    elif name == "add" and out.dtype == _INT64:
+        # The same bits: sums wrap around alike.
+        values = values.astype(_INT64).view("u8") if isinstance(values, xp.ndarray) else np.int64(values).astype("u8")
+        xp.add.at(out.view("u8"), key, values)
+    else:
+        by_segments(xp, getattr(xp, name), out, key, values)
+
+
+def by_segments(xp: Any, combine: Any, out: Any, key: Any, values: Any) -> None:
+    """`accumulate_at` by sorting: of any associative and commutative function of two arrays."""
+    places = xp.arange(out.size).reshape(out.shape)[key]
+    if not places.size:
+        return
+    values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), places.shape).reshape(-1)
+    order = xp.argsort(places.reshape(-1), kind="stable")
+    places, values = places.reshape(-1)[order], values[order]
+    # After each step an element stands for up to twice as many of those before it with the same place.
+    step = 1
+    while step < places.size:
+        same = places[step:] == places[:-step]
+        if not same.any():
+            break
+        both = xp.where(same, combine(values[:-step], values[step:]), values[step:])
+        values = xp.concatenate([values[:step], both])
+        step *= 2
+    last = xp.ones(places.shape, np.bool_)
+    last[:-1] = places[1:] != places[:-1]
+    places, values = places[last], values[last]
+    flat = out.reshape(-1)
+    flat[places] = combine(flat[places], values)
+    if not out.flags.c_contiguous:
+        out[...] = flat.reshape(out.shape)
+
+
+def tally(xp: Any, places: Any, weights: Any, length: int) -> Any:
+    """``bincount`` of at least ``length`` bins; CuPy's wants at least one element."""
+    if not places.size:
+        return xp.zeros(length, np.int64 if weights is None else np.float64)
+    return xp.bincount(places, weights, minlength=length)
