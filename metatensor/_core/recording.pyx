@@ -334,7 +334,6 @@ cdef bint _constant(Overload ov, list tensors, list outputs, Recorder recorder) 
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
     """The common cases, settled at once: one result, and no data anywhere. False: see the other functions."""
     cdef Tensor made
-    cdef Storage s
     cdef Recorder recorder = None
     cdef bint absent = False, known = False
     cdef int i, kind
@@ -349,18 +348,18 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
         if kind == K_TENSOR or kind == K_OPERAND:
             if not isinstance(<object>c.args[i], Tensor):
                 continue
-            s = (<Tensor>c.args[i]).storage
-            if s.data is not None:
-                if hints.recorders or s.recipe is not None:
+            # Spelt out: a variable would be counted as a reference each time.
+            if (<Tensor>c.args[i]).storage.data is not None:
+                if hints.recorders or (<Tensor>c.args[i]).storage.recipe is not None:
                     return False
-            elif s.recipe is not None:
+            elif (<Tensor>c.args[i]).storage.recipe is not None:
                 known = True
-            elif s.device is not META:
+            elif (<Tensor>c.args[i]).storage.device is not META:
                 absent = True
         elif kind == K_TENSORS and <object>c.args[i] is not None:
             for t in <object>c.args[i]:
-                s = (<Tensor>t).storage
-                if s.data is not None or s.recipe is not None or s.device is META:
+                if (<Tensor>t).storage.data is not None or (<Tensor>t).storage.recipe is not None \
+                        or (<Tensor>t).storage.device is META:
                     return False
                 absent = True
     if hints.recorders:
