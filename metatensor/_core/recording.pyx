@@ -57,6 +57,8 @@ cdef class Ghost:
 cdef class Ref:
     def __init__(self, Ghost ghost not None, DType dtype not None, size, stride, offset, flags):
         cdef int i
+        if len(size) != len(stride) or len(size) > MAX_DIMS:
+            raise ValueError(f"Ref: sizes {size} and strides {stride} do not match")
         self.raw = <PyObject*>ghost
         self.strong = ghost
         self.dtype = dtype
@@ -73,7 +75,7 @@ cdef class Ref:
     @property
     def ghost(self):
         """What it is a view of."""
-        return <Ghost>self.raw
+        return None if self.raw == NULL else <Ghost>self.raw
 
     @property
     def size(self):
@@ -89,8 +91,10 @@ cdef class Ref:
         """Whether it is the whole of its ghost."""
         cdef dim_t sizes[MAX_DIMS]
         cdef dim_t strides[MAX_DIMS]
-        cdef dim_t n = self.dtype.itemsize
+        cdef dim_t n = 0 if self.raw == NULL else self.dtype.itemsize
         cdef int i
+        if n == 0:
+            return False
         self.layout(sizes, strides)
         for i in range(self.ndim):
             n *= sizes[i]
@@ -581,6 +585,8 @@ cdef class Constant:
     def value(self):
         """The tensor. RuntimeError where it was changed since."""
         from metatensor.deferred import checksum
+        if self.tensor is None:
+            raise RuntimeError("Constant: it was made without a tensor")
         if self.tensor.storage.version != self.version or (self.mark is not None and checksum(self.tensor) != self.mark):
             raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe needs was changed in place "
                                "after it was used; clone() it before it is")
