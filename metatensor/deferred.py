@@ -13,6 +13,7 @@ belong to storages, ties, views and buffers stay what they are, and whoever refe
 
 from __future__ import annotations
 
+import threading
 import weakref
 import zlib
 from bisect import bisect_left
@@ -262,8 +263,10 @@ def _placing(device: Any) -> Callable[[Any], Any]:
     return place
 
 
+forbidden = threading.local()  # `now`: whether this thread runs an operator that `assert_no_materialization` looks at
 _KEPT_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 16
+_FREE_BYTES = 512  # of constants, whose values may be asked for even inside assert_no_materialization
 _latest: tuple[Any, ...] = (None, 0, None)  # reference to a ghost, number of its last step, storage: for loops over elements
 
 
@@ -303,7 +306,14 @@ def bytes_of(tensor: Any) -> Any:
 def filled(storage: Any) -> Any:
     """A storage with the data that a deferred one will have; on cpu for a constant of a fake device."""
     ghost = recipe_of(storage)
+    if any(ref.ghost.nbytes > _FREE_BYTES for step in _if_forbidden(ghost) for ref in refs_of([step.args, step.result])):
+        _check_allowed()
     return run([ghost], "cpu" if ghost.constant else None)[ghost]
+
+
+def _if_forbidden(ghost: Ghost) -> list[Step]:
+    """The steps that make a ghost, where a mode may forbid them."""
+    return steps_for([ghost]) if _is_forbidden() else []
 
 
 def _over(storage: Any, tensor: Any) -> Any:
@@ -397,10 +407,14 @@ def _checked(name: str, obj: Any, device: Any, dtype: Any) -> tuple[Any, Any, An
     return obj, device, dtype
 
 
+def _is_forbidden() -> bool:
+    """Whether a mode like that of `assert_no_materialization` is entered, or is just running an operator."""
+    return getattr(forbidden, "now", False) or any(getattr(mode, "forbids_data", False) for mode in current_modes())
+
+
 def _check_allowed() -> None:
-    for mode in current_modes():
-        if getattr(mode, "forbids_data", False):
-            raise RuntimeError("materialize: assert_no_materialization forbids it")
+    if _is_forbidden():
+        raise RuntimeError("materialize: assert_no_materialization forbids it, and so the values of deferred tensors")
 
 
 def _move_rest(module: Any, device: Any, dtype: Any) -> None:

@@ -19,6 +19,7 @@ from metatensor._core.execute import mark_output
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import Recorder, suspended
 from metatensor._core.storage import make_fake_storage, recipe_of
+from metatensor.nn.parameter import is_lazy
 
 __all__ = ["FakeTensorMode", "is_fake"]
 
@@ -45,7 +46,7 @@ class FakeTensorMode(Recorder):
     def __init__(self, *, allow_fallback_kernels: bool = True, allow_non_fake_inputs: bool = True, shape_env: Any = None,
                  static_shapes: bool | None = None) -> None:  # fmt: skip
         super().__init__(False)
-        self._made: dict[int, tuple[Any, ...]] = {}  # by id: a reference to the real tensor, and the fake one
+        self._made: dict[int, tuple[Any, ...]] = {}  # by id: a reference to the real tensor, the fake one, what both are over
         self._storages: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
 
     def from_tensor(self, tensor: Any, **_: Any) -> Any:
@@ -60,13 +61,15 @@ class FakeTensorMode(Recorder):
             return tensor
         key = id(tensor)
         found = self._made.get(key)
-        if found is None or found[0]() is not tensor:
+        if found is None or found[0]() is not tensor or found[3] != _layout(tensor):
             made, made_of = self._made, self._faked(tensor)
-            found = made[key] = (weakref.ref(tensor, lambda _: made.pop(key, None)), *made_of)
+            found = made[key] = (weakref.ref(tensor, lambda _: made.pop(key, None)), *made_of, _layout(tensor))
         return found[1]
 
     def _faked(self, tensor: Any) -> tuple[Any, Any]:
         """The fake tensor, and what must live as long as the real one does."""
+        if is_lazy(tensor):
+            return type(tensor)(tensor.requires_grad, tensor.data.device, tensor.dtype), None
         storage = tensor.untyped_storage()
         shared = self._storages.get(storage._cdata)
         if shared is None or not shared.stands_for(storage):
@@ -85,17 +88,29 @@ class FakeTensorMode(Recorder):
         return made, shared
 
 
+def _layout(tensor: Any) -> tuple[Any, ...]:
+    """What a fake tensor takes over; another one is needed where it was changed, by ``tensor.data = ...`` or `resize_`."""
+    if is_lazy(tensor):
+        return (tensor.dtype,)
+    return (tensor.untyped_storage()._cdata, tensor.untyped_storage().nbytes(), tensor.dtype, tuple(tensor.shape), tensor.stride(),
+            tensor.storage_offset(), tensor.is_conj(), tensor.is_neg())  # fmt: skip
+
+
 class _Shared:
     """A fake storage, and the real tensors on the storage that it stands for."""
 
     def __init__(self, fake: Any) -> None:
         self.fake = fake
         self.members: list[Any] = []
+        self.kept = 0
 
     def stands_for(self, storage: Any) -> bool:
         """Whether it still does: addresses of storages are taken anew."""
-        living = [member() for member in self.members]
-        return any(t is not None and t.untyped_storage() is storage for t in living)
+        if len(self.members) > 2 * self.kept + 8:
+            self.members = [member for member in self.members if member() is not None]
+            self.kept = len(self.members)
+        living = (member() for member in self.members)
+        return self.fake.nbytes() == storage.nbytes() and any(t is not None and t.untyped_storage() is storage for t in living)
 
 
 def dressed(made: Any, tensor: Any) -> Any:

@@ -8,7 +8,7 @@ import metatensor as mt
 from metatensor._core.modes import DispatchMode
 from metatensor._core.storage import recipe_of
 from metatensor._places import places
-from metatensor.deferred import is_deferred
+from metatensor.deferred import forbidden, is_deferred
 from metatensor.nn.parameter import is_lazy
 
 __all__ = ["NoMaterialization", "Unresolved", "assert_materialized", "assert_no_materialization", "unresolved"]
@@ -76,7 +76,12 @@ class NoMaterialization(DispatchMode):
 
     def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run an operator; RuntimeError where a result holds data."""
-        out = op(*args, **kwargs)
+        before = getattr(forbidden, "now", False)
+        forbidden.now = True
+        try:
+            out = op(*args, **kwargs)
+        finally:
+            forbidden.now = before
         for tensor in out if isinstance(out, (list, tuple)) else (out,):
             if isinstance(tensor, mt.Tensor) and tensor.numel() and tensor.untyped_storage().data is not None:
                 raise RuntimeError(f"{op.name}(): made a tensor with data, of shape {list(tensor.shape)} on {tensor.device}, "

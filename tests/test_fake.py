@@ -415,3 +415,33 @@ def test_metadata_is_pytorchs(build):
     assert str(got.dtype).rpartition(".")[2] == str(wanted.dtype).rpartition(".")[2]
     assert str(got.device) == str(wanted.device) and got.storage_offset() == wanted.storage_offset()
     assert got.requires_grad == wanted.requires_grad
+
+
+class TestWhatHasChanged:
+    """`from_tensor` of a tensor that is another one by now."""
+
+    @needs_cpu
+    def test_other_data(self):
+        mode, p = FakeTensorMode(), nn.Parameter(mt.rand(3))
+        before = mode.from_tensor(p)
+        p.data = mt.rand(5, 2)
+        after = mode.from_tensor(p)
+        assert before.shape == (3,) and after.shape == (5, 2) and mode.from_tensor(p) is after
+        t = mt.rand(4)
+        view = mode.from_tensor(t[1:])
+        t.resize_(9)
+        assert mode.from_tensor(t).shape == (9,) and view.shape == (3,)
+
+    def test_no_shape(self):
+        lazy = nn.LazyLinear(3, device="meta").weight
+        mode = FakeTensorMode()
+        assert type(mode.from_tensor(lazy)) is nn.UninitializedParameter and mode.from_tensor(lazy) is mode.from_tensor(lazy)
+
+    @needs_cpu
+    def test_many_views_of_one(self):
+        mode, base = FakeTensorMode(), mt.rand(10)
+        fake = mode.from_tensor(base)
+        for i in range(3000):
+            assert mode.from_tensor(base[i % 10]).untyped_storage() is fake.untyped_storage()
+        (shared,) = mode._storages.values()
+        assert len(shared.members) < 50

@@ -230,3 +230,16 @@ class TestMemoryForWhatHasNone:
                 model.register_buffer(name, mt.ones(1), persistent=False)
         with pytest.warns(UserWarning, match="lost: c, a, b, e, d"):
             model.to_empty(device="cpu")
+
+
+@needs_cpu
+def test_values_of_deferred_tensors_are_forbidden_too():
+    with mt.deferred_init():
+        large, rates = mt.rand(1000), mt.linspace(0, 1, 3)
+    with mt.assert_no_materialization():
+        assert rates.tolist() == [0, 0.5, 1] and mt.is_deferred(large + 1)
+        for ask in (lambda: large[0].item(), large.tolist, lambda: bool(large.sum() > 0), lambda: mt.equal(large, large), large.nonzero,
+                    lambda: mt.materialize_slice(large, 0), large.numpy):  # fmt: skip
+            with pytest.raises(RuntimeError, match="assert_no_materialization forbids it"):
+                ask()
+    assert mt.is_deferred(large) and large[0].item() < 1

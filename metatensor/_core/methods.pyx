@@ -55,9 +55,8 @@ def element_size(Tensor self not None):
 
 
 def data_ptr(Tensor self not None):
-    """Address of the first element where the device has addresses; 0 without data."""
-    start = self.storage.data_ptr()
-    return start + self.offset * self.dtype.itemsize if start else 0
+    """Address of the first element where the device has addresses; without data as if the storage's were 0. 0 for no elements."""
+    return self.storage.data_ptr() + self.offset * self.dtype.itemsize if self.total else 0
 
 
 def is_floating_point(Tensor self not None):

@@ -68,10 +68,13 @@ cdef Tensor placed(Ref r, dict storages, object place):
     cdef dim_t strides[MAX_DIMS]
     cdef Storage s
     cdef Tensor t
-    cdef Ghost ghost = <Ghost>r.raw
+    cdef Ghost ghost
+    if r.raw == NULL:
+        raise ValueError("replay: a Ref was made without a ghost")
+    ghost = <Ghost>r.raw
     found = storages.get(ghost)
     if found is None:
-        found = storages[ghost] = new_storage(<Device>place(ghost.device), ghost.nbytes)
+        found = storages[ghost] = new_storage(<Device?>place(ghost.device), ghost.nbytes)
     s = <Storage>found
     r.layout(sizes, strides)
     t = over_storage(s, r.dtype, r.ndim, sizes, strides, r.offset)
@@ -113,6 +116,8 @@ def replay(Step step not None, dict storages not None, place):
         result = tuple([placed(<Ref>r, storages, place) for r in step.result])
     elif step.result is not None:
         result = placed(<Ref>step.result, storages, place)
+    if len(args) != ov.nslots:
+        raise ValueError(f"replay: {ov.qualname} takes {ov.nslots} arguments, the step has {len(args)}")
     c.op = <PyObject*>ov.op
     c.overload = <PyObject*>ov
     c.device = <PyObject*>d

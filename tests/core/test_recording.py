@@ -9,6 +9,7 @@ import pytest
 import metatensor as mt
 from metatensor._core.recorder import Recorder, current_recorder, suspended
 from metatensor._core.recording import Constant, Ghost, Ref, Step
+from metatensor._core.replaying import replay
 from metatensor._core.storage import recipe_of
 from metatensor.deferred import groups_of, overwrites, read, steps_for
 from metatensor.plugins import device_types
@@ -220,3 +221,21 @@ def test_resized_afterwards():
     whole = mt.materialize_slice(large, ...)
     mt.materialize([small, large])
     assert small.untyped_storage().nbytes() == 8 and mt.equal(whole, large) and large.tolist() == [0, 0, 1, 1]
+
+
+def test_objects_that_were_never_initialised():
+    from metatensor._core.op import registry
+
+    empty = Ref.__new__(Ref)
+    assert empty.ghost is None and not empty.covers() and empty.size == ()
+    with pytest.raises(RuntimeError, match="without a tensor"):
+        Constant.__new__(Constant).value()
+    device = mt.rand(1, device="cpu").untyped_storage().device
+    made = Ghost(device, 12)
+    for size, stride in (((1, 2), (1,)), ((1,) * 200, (1,) * 200)):
+        with pytest.raises(ValueError, match="do not match"):
+            Ref(made, mt.float32, size, stride, 0, 0)
+    add = registry["add"].overloads[0]
+    for args, result in (([], Ref(made, mt.float32, (3,), (1,), 0, 0)), ([1, 2, 1], empty)):
+        with pytest.raises(ValueError, match="replay"):
+            replay(Step(1, add, args, result, device), {}, lambda value: value)

@@ -231,3 +231,11 @@ def test_a_sparse_copy_is_a_strided_one():
     with pytest.warns(UserWarning, match="strided copy"):
         y = x.to_sparse()
     assert (y == x).all() and y.data_ptr() != x.data_ptr() and not y.is_sparse
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_data_ptr_without_data_is_the_offset(device):
+    with mt.FakeTensorMode():
+        t = mt.empty(3, device=device)
+    assert (t.data_ptr(), t[1:].data_ptr(), t[3:].data_ptr(), mt.empty(4, dtype=mt.float64, device="meta")[2:].data_ptr()) == (0, 4, 0, 16)
+    assert t[1:].untyped_storage().data_ptr() == 0 and t.untyped_storage().nbytes() == 12
