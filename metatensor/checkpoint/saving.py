@@ -56,15 +56,16 @@ def save(
     if not hasattr(f, "write") and not isinstance(f, (str, bytes, os.PathLike)):
         raise TypeError(f"save: a file is given by its path, or opened for writing in binary, got {type(f).__name__}")
     chosen = format_for(f, format)
-    if max_shard_size is not None:
-        if hasattr(f, "write"):
+    if not isinstance(f, (str, bytes, os.PathLike)):
+        if max_shard_size is not None:
             raise TypeError("save: max_shard_size needs a path, as there may be several files")
-        save_shards(obj, os.fsdecode(os.fspath(f)), chosen, parse_size(max_shard_size), metadata)
-        return
-    if hasattr(f, "write"):
         WRITERS[chosen](obj, f, metadata=metadata)
         return
-    with replacing(os.fsdecode(os.fspath(f))) as file:
+    path = os.fsdecode(os.fspath(f))
+    if max_shard_size is not None:
+        save_shards(obj, path, chosen, parse_size(max_shard_size), metadata)
+        return
+    with replacing(path) as file:
         WRITERS[chosen](obj, file, metadata=metadata)
 
 
