@@ -41,7 +41,6 @@ def load(
     callable as in PyTorch; or None for the place where each tensor was, the cpu being the default device.
     With ``"meta"`` the tensors' data are not read, so a checkpoint of any size loads at once and takes no memory.
     With ``mmap`` a device that can use the file's bytes where they lie (the cpu) does so, for PyTorch's zip format
-    With ``mmap`` a device that can use the file's bytes where they lie (the cpu) does so, for PyTorch's zip format
     and safetensors; writing to such a tensor does not change the file. Under `deferred_init` the tensors hold data all
     the same; under `FakeTensorMode` they are fake. ``weights_only`` is PyTorch's and changes nothing: nothing in a file
     is ever executed.
