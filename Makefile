@@ -14,6 +14,7 @@ WORKERS    ?= 2
 PYTEST     ?=
 BENCH      ?=
 CALLS      ?= 1000000
+FILES      ?= 24000
 SEED       ?= 20
 
 PIP        = bin/python -m pip install -qq --disable-pip-version-check
@@ -121,14 +122,16 @@ fuzz: $(VENV)/.ready ## random calls against a debug build (CALLS=1000000 SEED=2
 	cd build/fuzz && METATENSOR_DEBUG=1 $(CURDIR)/$(VENV)/bin/python setup.py --quiet build_ext --inplace
 	cd build/fuzz/tests && PYTHONPATH=.. $(CURDIR)/$(VENV)/bin/python -m fuzz --calls $(CALLS) --seed $(SEED)
 
-sanitize: $(VENV)/.ready ## random calls under AddressSanitizer and UndefinedBehaviorSanitizer (Linux with GCC)
+SANITIZED = PYTHONPATH=.. PYTHONMALLOC=malloc \
+    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096 \
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $(CURDIR)/$(VENV)/bin/python
+
+sanitize: $(VENV)/.ready ## random calls and damaged checkpoints under AddressSanitizer and UndefinedBehaviorSanitizer (Linux with GCC)
 	$(call copied,build/sanitize)
 	cd build/sanitize && METATENSOR_SANITIZE=address,undefined $(CURDIR)/$(VENV)/bin/python setup.py --quiet build_ext --inplace
-	cd build/sanitize/tests && PYTHONPATH=.. PYTHONMALLOC=malloc \
-	    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096 \
-	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	    $(CURDIR)/$(VENV)/bin/python -m fuzz --calls $(CALLS) --seed $(SEED)
+	cd build/sanitize/tests && $(SANITIZED) checkpoint/fuzz_files.py $(FILES) $(SEED)
+	cd build/sanitize/tests && $(SANITIZED) -m fuzz --calls $(CALLS) --seed $(SEED)
 
 stubs: build ## write the .pyi files and the operator pages anew
 	$(VENV)/bin/python tools/stubs.py

@@ -40,9 +40,10 @@ def load(
     ``map_location`` is a device or its name; a dict that maps the locations of the file ("cpu", "cuda:0") to such; a
     callable as in PyTorch; or None for the place where each tensor was, the cpu being the default device.
     With ``"meta"`` the tensors' data are not read, so a checkpoint of any size loads at once and takes no memory.
-    With ``mmap`` a device that can use the file's bytes where they lie (the cpu) does so; writing to such a tensor
-    does not change the file. Under `deferred_init` the tensors hold data all the same; under `FakeTensorMode` they are fake.
-    ``weights_only`` is PyTorch's and changes nothing: nothing in a file is ever executed.
+    With ``mmap`` a device that can use the file's bytes where they lie (the cpu) does so, for PyTorch's zip format
+    and safetensors; writing to such a tensor does not change the file. Under `deferred_init` the tensors hold data all
+    the same; under `FakeTensorMode` they are fake. ``weights_only`` is PyTorch's and changes nothing: nothing in a file
+    is ever executed.
 
     Raises `CheckpointError` (a `ValueError`) naming the file and the reason for a file that is damaged, hostile or
     of no known format, `OSError` for one that cannot be read.

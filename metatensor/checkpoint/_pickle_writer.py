@@ -46,6 +46,7 @@ class PickleWriter:
         self._memo: dict[Any, int] = {}
         self._alive: list[Any] = []
         self._path: list[str] = []
+        self._open: set[int] = set()
 
     def dump(self, obj: Any) -> bytes:
         """The pickle of ``obj``. Raises TypeError for what PyTorch's safe loader would not take."""
@@ -62,6 +63,8 @@ class PickleWriter:
             simple(self, obj)
             return
         memo = self._memo.get(id(obj))
+        if id(obj) in self._open:
+            raise self._refused(f"a {kind.__name__} that contains itself")
         if memo is not None:
             self._get(memo)
             return
@@ -73,7 +76,9 @@ class PickleWriter:
         container = _CONTAINERS.get(kind)
         if container is None:
             raise self._refused(_advice(obj))
+        self._open.add(id(obj))
         container(self, obj)
+        self._open.discard(id(obj))
 
     def _int(self, value: int) -> None:
         if 0 <= value < 256:
@@ -153,9 +158,6 @@ class PickleWriter:
             self.out += b"("
         for i, item in enumerate(value):
             self._at(f"[{i}]", item)
-        memo = self._memo.get(id(value))
-        if memo is not None:
-            raise self._refused("a tuple that contains itself")
         self.out += b"t" if len(value) > 3 else (b"\x85", b"\x86", b"\x87")[len(value) - 1]
         self._remember(value)
 

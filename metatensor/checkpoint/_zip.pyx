@@ -59,6 +59,11 @@ cdef str name_problem(const unsigned char* p, Py_ssize_t n):
     return None
 
 
+def problem_of(bytes name not None):
+    """Why no member may have a name, or None."""
+    return name_problem(<const unsigned char*>PyBytes_AS_STRING(name), len(name))
+
+
 cdef class Directory:
     """The members of a zip file, which begins where ``source`` does and ends where it ends.
 

@@ -9,6 +9,8 @@ import struct
 import zlib
 from typing import Any, BinaryIO, NamedTuple
 
+from metatensor.checkpoint._zip import problem_of
+
 __all__ = ["ZipWriter", "write_all"]
 
 CHUNK = 1 << 24
@@ -40,6 +42,8 @@ class ZipWriter:
         """Add a member with the bytes of these buffers, which begin at a multiple of ``align``."""
         views = [memoryview(part).cast("B") for part in parts]
         encoded = name.encode("utf-8")
+        if (problem := problem_of(encoded)) is not None:
+            raise ValueError(f"save: a zip archive cannot have the name {name[:100]!r}: {problem}")
         if len(encoded) > 0xFFFF:
             raise ValueError(f"save: a name of {len(encoded):,} bytes is too long for a zip archive: {name[:60]!r}...")
         crc = 0

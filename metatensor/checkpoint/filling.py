@@ -7,7 +7,7 @@ from typing import Any
 from metatensor._core.dtype import dtype_by_name
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import set_data
-from metatensor.checkpoint.source import native
+from metatensor.checkpoint.source import MAPPED_ALIGNMENT, native
 
 __all__ = ["Filler", "width_of"]
 
@@ -39,7 +39,7 @@ class Filler:
         index = backend.current_index() if place.index is None else place.index
         width = width_of(dtype)
         data = native(data, width, self.order) if data is not None else b""
-        if self.mapped is not None and begin >= 0 and begin % 16 == 0 and nbytes and isinstance(data, memoryview):
+        if self.mapped is not None and begin >= 0 and begin % MAPPED_ALIGNMENT == 0 and nbytes and isinstance(data, memoryview):
             handle = backend.map_host(self.mapped[begin : begin + nbytes], index)
             if handle is not None:
                 set_data(storage, handle)

@@ -60,7 +60,7 @@ def load_into(
         strict: whether names that only one side has are an error.
         prefix: the beginning of the checkpoint's names that the model's do not have ("state_dict.", "module."); tensors
             without it are no part of the model.
-        progress: show bytes, rate and time left on the terminal (by default if it is one and it takes a while), or not,
+        progress: show bytes, rate and time left on the terminal (by default if it is one and it takes a while; in a log, as lines), or not,
             or call this with bytes done, bytes in all, and a name.
 
     Returns a pair (missing_keys, unexpected_keys). Raises RuntimeError that lists every name, shape and dtype that does

@@ -59,22 +59,23 @@ class _Walk:
         if isinstance(value, Tensor):
             yield path, value
             return
+        container: Any = value
         if not isinstance(value, (dict, Kept, list, tuple)) or id(value) in self.above or len(self.above) > MAX_DEPTH:
             return
         if id(value) in self.seen:
-            self.again += 1 if type(value) is Kept else 1 + len(value)
+            self.again += 1 if type(value) is Kept else 1 + len(container)
             if not part or self.again > MAX_AGAIN:
                 return
         self.seen[id(value)] = value
         self.above.add(id(value))
         if type(value) is Kept:
-            states = [value.state]
+            states = [container.state]
             while type(states[0]) is tuple and len(states[0]) == 2 and len(states) < MAX_DEPTH:  # (what came first, what came then)
                 states[:1] = states[0]
             for state in states:
                 yield from self.tensors(state, path, part)
         else:
-            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            for key, item in container.items() if isinstance(value, dict) else enumerate(container):
                 inner = key in MODULE_MEMBERS and isinstance(item, dict)
                 yield from self.tensors(item, path if inner else f"{path}.{key}" if path else str(key), inner or table, inner)
         self.above.discard(id(value))
@@ -98,7 +99,7 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
             key = ref.key
             if key not in begins:
                 begins[key] = offset_of(ref)
-            begin = begins[key]
+            begin, location = begins[key], ref.location
         else:
             key = bare.setdefault(id(storage), f"meta {len(bare)}")
             if id(tensor) not in filled:  # a tensor of a skeleton, or one that PyTorch saved from meta

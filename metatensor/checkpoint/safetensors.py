@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.source import Source, native, read
+from metatensor.checkpoint.source import Source, mapped_for_writing, native, read
 
 if TYPE_CHECKING:
     from metatensor import Tensor
@@ -108,7 +108,7 @@ class Safetensors:
             for tensor, kind, shape, _, _ in (_packed(name, header) if "F4" in dtypes else header.entries)
         }
         if target.type != "meta" and header.size > header.data:
-            self._fill(tensors, header, source, target)
+            self._fill(tensors, header, source, target, place.mmap)
         return tensors
 
     def _dtype(self, name: str, header: Header, kind: str) -> Any:
@@ -120,10 +120,21 @@ class Safetensors:
             raise CheckpointError(name, f"tensor {first!r} has dtype {kind}, which metatensor has no counterpart for")
         return getattr(mt, dtype)
 
-    def _fill(self, tensors: dict[str, Tensor], header: Header, source: Source, target: Any) -> None:
-        """Hand each tensor's bytes, straight from the file, to the device."""
+    def _fill(self, tensors: dict[str, Tensor], header: Header, source: Source, target: Any, mmap: bool) -> None:
+        """Hand each tensor's bytes, straight from the file, to the device; with ``mmap`` where they lie, if it can use them so."""
         from metatensor import plugins
 
+        if mmap and (mapped := mapped_for_writing(source)) is not None:
+            from metatensor.checkpoint.filling import Filler
+
+            filler = Filler("little", mapped)
+            with source:
+                for name, _, _, begin, end in header.entries:
+                    if end > begin:
+                        data = source.at(header.data + begin, header.data + end)
+                        filler.fill(tensors[name].untyped_storage(), data, tensors[name].dtype, header.data + begin)
+                        del data
+            return
         backend = plugins.backend(target.type)
         with source:
             for name, kind, _, begin, end in header.entries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -50,16 +51,21 @@ def save(
     Raises TypeError for what the format cannot hold, RuntimeError for a tensor without data or, in safetensors, for
     tensors that share memory.
     """
+    if isinstance(f, io.TextIOBase):
+        raise TypeError(f'save: {getattr(f, "name", "the file")} is open for text; a checkpoint is bytes: open(path, "wb")')
+    if not hasattr(f, "write") and not isinstance(f, (str, bytes, os.PathLike)):
+        raise TypeError(f"save: a file is given by its path, or opened for writing in binary, got {type(f).__name__}")
     chosen = format_for(f, format)
-    if max_shard_size is not None:
-        if not isinstance(f, (str, os.PathLike)):
+    if not isinstance(f, (str, bytes, os.PathLike)):
+        if max_shard_size is not None:
             raise TypeError("save: max_shard_size needs a path, as there may be several files")
-        save_shards(obj, os.fspath(f), chosen, parse_size(max_shard_size), metadata)
-        return
-    if hasattr(f, "write"):
         WRITERS[chosen](obj, f, metadata=metadata)
         return
-    with replacing(os.fsdecode(os.fspath(f))) as file:
+    path = os.fsdecode(os.fspath(f))
+    if max_shard_size is not None:
+        save_shards(obj, path, chosen, parse_size(max_shard_size), metadata)
+        return
+    with replacing(path) as file:
         WRITERS[chosen](obj, file, metadata=metadata)
 
 

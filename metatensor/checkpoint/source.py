@@ -12,7 +12,11 @@ from typing import Any, BinaryIO
 
 from metatensor.checkpoint.errors import CheckpointError
 
-__all__ = ["Source", "mapped_for_writing", "native", "opened", "read"]
+__all__ = ["MAPPED_ALIGNMENT", "Source", "mapped_for_writing", "native", "opened", "read"]
+
+
+MAPPED_ALIGNMENT = 8
+"""Bytes of a file are used where they lie if they begin at a multiple of this: safetensors aligns no better."""
 
 
 @contextmanager
@@ -117,7 +121,9 @@ class Source:
 
 
 def mapped_for_writing(source: Source) -> memoryview | None:
-    """All bytes of a source, mapped so that writing changes a private copy; None where the file cannot be mapped."""
+    """All bytes of a source, mapped so that writing changes a private copy; None where the file cannot be mapped, or not aligned."""
+    if source.start % MAPPED_ALIGNMENT:
+        return None
     try:
         whole = mmap.mmap(source.file.fileno(), source.start + source.size, access=mmap.ACCESS_COPY)
     except (AttributeError, OSError, ValueError):

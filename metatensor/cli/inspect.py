@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "describe_summary"]
 
+MANY = 3000
+"""So many rows are no longer laid out as a table."""
+
 
 @click.command("inspect")
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
@@ -88,35 +91,48 @@ def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
     if as_tree:
         console.print(_tree(grouped(checkpoint), checkpoint.file))
     else:
-        console.print(_table(checkpoint))
+        _print_table(console, checkpoint)
     for line in describe_summary(checkpoint):
         console.print(text(line, style="bold"))
     for key, value in checkpoint.metadata.items():
         console.print(text(f"{key}: {value if len(value) <= 200 else value[:197] + '...'}"))
 
 
-def _table(checkpoint: Checkpoint) -> Table:
-    """A line for each tensor, below one for its module with the module's totals."""
+def _rows(checkpoint: Checkpoint) -> tuple[list[tuple[str, ...]], bool]:
+    """A row for each tensor, below one for its module with the module's totals (which has no dtype); whether anything is shared."""
     shares = sharing(checkpoint)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("tensor", "dtype", "shape"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("bytes", justify="right", no_wrap=True)
-    if shares:
-        table.add_column("shared", overflow="fold")
-    more = [""] if shares else []
+    rows: list[tuple[str, ...]] = []
     for module in grouped(checkpoint).walk():
         if not module.tensors:
             continue
         indent = ""
         if module.path:
             indent = "  "
-            own = sum(info.nbytes for _, info in module.tensors)
-            table.add_row(text(module.path, style="bold"), "", "", text(f"{own:,}", style="bold"), *more)
+            rows.append((module.path, "", "", f"{sum(info.nbytes for _, info in module.tensors):,}", ""))
         for name, info in module.tensors:
-            last = [text(shares.get(name, ""), style="cyan")] if shares else []
-            table.add_row(text(indent + name), info.dtype, text(str(list(info.shape))), f"{info.nbytes:,}", *last)
-    return table
+            rows.append((indent + name, info.dtype, str(list(info.shape)), f"{info.nbytes:,}", shares.get(name, "")))
+    return rows, bool(shares)
+
+
+def _print_table(console: Console, checkpoint: Checkpoint) -> None:
+    """The rows as a table; very many as lines, which are quick to lay out."""
+    rows, shared = _rows(checkpoint)
+    headings = ("tensor", "dtype", "shape", "bytes", *(["shared"] if shared else []))
+    if len(rows) > MANY:
+        lines = [headings, *((str(text(row[0])), *row[1:]) for row in rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(4)]
+        for line in lines:
+            cells = [line[3].rjust(widths[3]) if column == 3 else line[column].ljust(widths[column]) for column in range(4)]
+            click.echo("  ".join([*cells, *line[4:]]).rstrip())
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold", justify="right" if heading == "bytes" else "left", no_wrap=heading == "bytes")
+    for name, dtype, shape, nbytes, shares in rows:
+        bold = "" if dtype else "bold"
+        cells = [text(name, bold), text(dtype), text(shape), text(nbytes, bold), text(shares, "cyan")]
+        table.add_row(*cells[: len(headings)])
+    console.print(table)
 
 
 def _tree(root: Module, title: str) -> Tree:

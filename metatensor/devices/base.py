@@ -110,7 +110,7 @@ class DeviceBackend:
     def map_host(self, data: memoryview, index: int) -> Any:
         """A handle to the memory of ``data`` itself, which may be written to; None (the default) where it must be copied.
 
-        For `metatensor.load` with ``mmap``: the memory is a private map of a file, and begins at a multiple of 16 bytes.
+        For `metatensor.load` with ``mmap``: the memory is a private map of a file, and begins at a multiple of 8 bytes.
         """
         return None
 

@@ -122,12 +122,12 @@ def _arrays(path: Path, theirs: dict[str, Any]) -> None:
     """The same names, shapes, dtypes and bytes as these arrays of NumPy's."""
     import metatensor as mt
 
-    meta, ours = mt.load(path, "meta"), mt.load(path, "cpu")
-    assert meta.keys() == ours.keys() == theirs.keys()
+    meta, read, mapped = mt.load(path, "meta"), mt.load(path, "cpu"), mt.load(path, "cpu", mmap=True)
+    assert meta.keys() == read.keys() == mapped.keys() == theirs.keys()
     for name, array in theirs.items():
-        assert meta[name].is_meta and tuple(meta[name].shape) == tuple(ours[name].shape) == array.shape, name
-        mine = ours[name].numpy()
-        assert mine.dtype == array.dtype and mine.tobytes() == array.tobytes(), name
+        assert meta[name].is_meta and tuple(meta[name].shape) == array.shape, name
+        for ours in (read[name].numpy(), mapped[name].numpy()):
+            assert ours.dtype == array.dtype and ours.shape == array.shape and ours.tobytes() == array.tobytes(), name
 
 
 def _safetensors(path: Path) -> None:

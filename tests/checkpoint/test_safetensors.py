@@ -317,3 +317,35 @@ def test_every_sound_file_is_read(tensors):
     assert {name: (tensor.dtype.name, list(tensor.shape)) for name, tensor in found.items()} == {
         name: (DTYPES[kind][1], shape) for name, (kind, shape) in tensors.items()
     }
+
+
+def test_mapped(tmp_path):
+    pytest.importorskip("numpy")
+    path = tmp_path / "model.safetensors"
+    with mt.device("cpu"):
+        state = {"big": mt.arange(1 << 20, dtype=mt.float32), "b": mt.arange(7), "e": mt.empty(0, 2)}
+        state |= {"c": mt.ones(3, dtype=mt.int8), "odd": mt.ones(1, dtype=mt.int8)}
+    mt.save(state, path)
+    before = path.read_bytes()
+    for file in (path, io.BytesIO(before)):
+        ours = load(file, "cpu", mmap=True)
+        assert {name: (value.shape, value.tolist()) for name, value in ours.items()} == {
+            name: (value.shape, value.tolist()) for name, value in state.items()
+        }
+        ours["big"].add_(1)
+        assert ours["big"][0].item() == 1 and path.read_bytes() == before
+
+    def allocated(**more):
+        """Bytes that a load takes of the device's memory."""
+        mt.plugins.backend("cpu").reset_peak_memory_stats()
+        kept = load(path, "cpu", **more)
+        begin = mt.plugins.backend("cpu").memory_stats()["allocated_bytes.all.current"]
+        del kept
+        return begin - mt.plugins.backend("cpu").memory_stats()["allocated_bytes.all.current"]
+
+    assert allocated() >= 4 << 20 and allocated(mmap=True) < 1 << 16
+    with open(tmp_path / "later", "wb") as out:
+        out.write(b"12345" + before)
+    with open(tmp_path / "later", "rb") as file:
+        file.seek(5)  # nothing there is aligned
+        assert load(file, "cpu", mmap=True)["b"].tolist() == list(range(7))

@@ -8,6 +8,7 @@ import io
 import os
 import struct
 import warnings
+import zipfile
 
 import pytest
 
@@ -393,3 +394,15 @@ def test_lone_surrogates(tmp_path):
     for ending in ("safetensors", "npz"):
         with pytest.raises(ValueError, match="UTF-8"):
             mt.save({"\ud800": value["\ud800"]}, tmp_path / f"a.{ending}")
+
+
+def test_where_it_was_saved_is_told():
+    file = saved({"a": torch.ones(2)})
+    moved = io.BytesIO()
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(moved, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:1"))
+    moved.seek(0)
+    assert inspect(moved).tensors["a"].location == "cuda:1"
+    moved.seek(0)
+    assert mt.load(moved, {"cuda:1": "cpu"})["a"].tolist() == [1, 1]

@@ -133,3 +133,11 @@ def test_names_cannot_move_the_cursor(tmp_path, run):
     for more in ((), ("--tree",), ("--json",), ("--diff", str(tmp_path / "other.pt"))):
         result = run("inspect", str(tmp_path / "odd.pt"), *more)
         assert "\x1b" not in result.output and "\\ud800" in result.output, more
+
+
+def test_very_many_rows(tmp_path, run):
+    mt.save({f"layers.{i}.w": mt.empty(i % 7, device="meta") for i in range(2000)}, tmp_path / "many.pt")
+    lines = run("inspect", str(tmp_path / "many.pt")).output.splitlines()
+    assert lines[0].split() == ["tensor", "dtype", "shape", "bytes"]
+    assert lines[1].split() == ["layers.0", "0"] and lines[4].split() == ["layers.1.w", "float32", "[1]", "4"]
+    assert lines[-1].startswith("2000 tensors")
