@@ -16,6 +16,7 @@ from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
+from metatensor.checkpoint._entries import plain_entries
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.source import Source, mapped_for_writing, native, read
@@ -58,6 +59,8 @@ DTYPES: dict[str, tuple[int, str | None]] = {
     "F6_E3M2": (6, None),
 }
 
+
+_BITS = {kind: bits for kind, (bits, _) in DTYPES.items()}
 
 # A tensor of the header, checked: name, dtype, shape, and its first and last byte, counted from the first of all data.
 Entry = tuple[str, str, list[int], int, int]
@@ -163,6 +166,22 @@ def read_header(file: BinaryIO, name: str) -> Header:
     text = read(file, length)
     if len(text) < length:
         raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, only {len(text):,} could be read")
+    metadata, entries = _plain(text, name) or _check_entries(_decoded(text, name), name)
+    _check_places(entries, size - 8 - length, name)
+    return Header(entries, metadata, 8 + length, size)
+
+
+def _plain(text: bytes, name: str) -> tuple[dict[str, str], list[Entry]] | None:
+    """What the quick reader makes of a header; None if it makes nothing of it."""
+    found = plain_entries(text, _BITS)
+    if found is None:
+        return None
+    metadata, entries = found
+    return {} if metadata is None else _check_metadata(_decoded(metadata, name), name), entries
+
+
+def _decoded(text: bytes, name: str) -> tuple[tuple[str, Any], ...]:
+    """The members of a JSON object."""
     try:
         pairs = _DECODER.decode(text.decode("utf-8"))
     except RecursionError:
@@ -171,9 +190,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
         raise CheckpointError(name, f"the header is not JSON in UTF-8: {error}") from None
     if type(pairs) is not tuple:
         raise CheckpointError(name, f"the header is {_json_type(pairs)}, not a JSON object")
-    metadata, entries = _check_entries(pairs, name)
-    _check_places(entries, size - 8 - length, name)
-    return Header(entries, metadata, 8 + length, size)
+    return pairs
 
 
 def _no_constant(text: str) -> NoReturn:
@@ -196,8 +213,7 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
         "".join(names).encode("utf-8")
     except UnicodeEncodeError:
         raise CheckpointError(file, "a name in the header is not Unicode text") from None
-    bits = {kind: size for kind, (size, _) in DTYPES.items()}
-    append = entries.append
+    bits, append = _BITS, entries.append
     for name, value in pairs:
         if name == "__metadata__":
             metadata = _check_metadata(value, file)
