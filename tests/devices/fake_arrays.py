@@ -364,8 +364,14 @@ class Function:
 
     def check(self, args, kwargs):
         """What CuPy refuses of what NumPy takes."""
+        if self.__name__ in ("zeros", "ones", "full", "broadcast_to", "reshape"):
+            shape = kwargs.get("shape", args[-1] if self.__name__ in ("broadcast_to", "reshape") and args else args[:1])
+            if any(isinstance(item, ndarray) for item in (*_sequence(shape), *(args if self.of is not None else ()))):
+                raise TypeError("'ndarray' object cannot be interpreted as an integer")
         if self.__name__ == "repeat" and isinstance(args[1] if len(args) > 1 else kwargs.get("repeats"), ndarray):
             raise ValueError("cupy.ndaray cannot be specified as `repeats` argument.")
+        if self.__name__ == "unique" and args[0].dtype.kind == "b" and kwargs.get("axis") is not None:
+            raise TypeError("cupy boolean subtract, the `-` operator, is deprecated")
         if self.__name__ == "bincount" and not args[0].size:
             raise ValueError("zero-size array to reduction operation cupy_max which has no identity")
         if self.__name__ == "where" and not isinstance(args[0], (ndarray, np.generic)):
@@ -374,6 +380,10 @@ class Function:
             flat = args[0] if isinstance(args[0], (list, tuple)) else args[:1]
             if not all(isinstance(item, ndarray) for item in flat):
                 raise TypeError(f"{self.__name__}: expected cupy.ndarray, got {type(flat[0])}")
+
+
+def _sequence(value):
+    return [part for item in value for part in _sequence(item)] if isinstance(value, (list, tuple)) else [value]
 
 
 class Ufunc(Function):

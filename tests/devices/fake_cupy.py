@@ -245,8 +245,9 @@ class Cuda:
     def Device(self, device=None):
         return Device(self.home, self.home.current if device is None else device)
 
-    def Stream(self, null=False, non_blocking=False, ptds=False, priority=None):
-        return Stream(self.home, 0 if null else None, non_blocking, priority)
+    @property
+    def Stream(self):
+        return Streams(self.home)
 
     def ExternalStream(self, ptr, device_id=-1):
         return Stream(self.home, ptr, False, None, device_id)
@@ -265,6 +266,19 @@ class Cuda:
         if size > self.home.limit:
             raise CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
         return Pinned(size)
+
+
+class Streams:
+    """What makes streams: cupy.cuda.Stream as a class."""
+
+    def __init__(self, home):
+        self.home = home
+
+    def __call__(self, null=False, non_blocking=False, ptds=False, priority=None):
+        return Stream(self.home, 0 if null else None, non_blocking, priority)
+
+    def from_external(self, obj):
+        return Stream(self.home, obj.__cuda_stream__()[1], False, None)
 
 
 class Pinned(bytearray):
