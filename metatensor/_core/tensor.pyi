@@ -805,7 +805,7 @@ class Tensor:
     def is_nonzero(self) -> _bool:
         """Whether the only element of a tensor is true: a bool."""
     def is_pinned(self) -> _bool:
-        """Whether the memory is page-locked: never."""
+        """Whether the memory is page-locked."""
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether two shapes are equal."""
     def is_set_to(self, tensor: Tensor) -> _bool:
@@ -1081,7 +1081,7 @@ class Tensor:
     @overload
     def permute(self, *dims: _int) -> Tensor: ...
     def pin_memory(self, device: _device | _str | _int | None = None) -> Tensor:
-        """A copy in page-locked memory: RuntimeError, as no backend has such memory."""
+        """A copy in memory that a device has page-locked, for faster copies; RuntimeError where there is none."""
     def pinverse(self, rcond: _float = 1e-15) -> Tensor:
         """Pseudoinverses; singular values up to rcond * the largest are taken for 0."""
     @overload

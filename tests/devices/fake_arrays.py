@@ -293,7 +293,7 @@ def places(array, key):
             axis += array.ndim - taken
         elif isinstance(part, np.ndarray) and not _is_mask(part):
             if part.dtype.kind not in "iu":
-                raise IndexError("arrays used as indices must be of integer or boolean type. (actual: %s)" % part.dtype)
+                raise IndexError(f"arrays used as indices must be of integer or boolean type. (actual: {part.dtype})")
             size = array.shape[axis] if axis < array.ndim else 0
             part = part.astype(np.int64) % size if size and part.size else part
             axis += 1
@@ -441,7 +441,7 @@ class Ufunc(Function):
             if all(_fits(item, code) for item, code in zip(inputs, ins, strict=True)):
                 return outs
         kinds = tuple(getattr(item, "dtype", type(item)) for item in inputs)
-        if kinds and kinds[0] == bool and self.__name__ in ("subtract", "negative"):
+        if kinds and kinds[0] == np.dtype(bool) and self.__name__ in ("subtract", "negative"):
             raise TypeError(f"cupy boolean {self.__name__}, the `-` operator, is not supported")
         raise TypeError(f"Wrong type ({kinds}) of arguments for cupy_{self.__name__}")
 

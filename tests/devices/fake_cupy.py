@@ -225,14 +225,14 @@ class Cuda:
     """cupy.cuda."""
 
     def __init__(self, home, driver, needed, properties):
-        self.home, self._driver, self._properties = home, driver, properties
+        self.home = home
         self.runtime = SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError, getDeviceCount=self._device_count, getDevice=lambda: home.current,
             setDevice=lambda index: setattr(home, "current", index), driverGetVersion=lambda: driver,
             getDeviceProperties=lambda index: properties | {"name": f"Fake {index}".encode()}, runtimeGetVersion=lambda: needed,
-            memGetInfo=lambda: (FREE - home.pool(home.current).total, TOTAL), deviceSynchronize=lambda: home.synchronized.append(home.current),
-            deviceCanAccessPeer=lambda device, peer: int(device != peer),
+            memGetInfo=lambda: (FREE - home.pool(home.current).total, TOTAL),
         )  # fmt: skip
+        assert all(name in NAMES["cupy.cuda.runtime"] for name in vars(self.runtime))
         self.memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
         known = NAMES["cupy.cuda"]
         assert all(name in known for name in ("runtime", "memory", "Device", "Stream", "Event", "ExternalStream", "alloc_pinned_memory"))

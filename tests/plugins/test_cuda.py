@@ -158,7 +158,8 @@ def test_memory_statistics_by_device(backend):
 
 def test_out_of_memory():
     backend = CudaBackend(FakeCupy(limit=1 << 20))
-    with pytest.raises(OutOfMemoryError, match=r"cuda:0: cannot allocate 2.00 MiB \(2097152 bytes\); 0 bytes .* 8.00 GiB of the GPU's 16.00 GiB are free"):
+    text = r"cuda:0: cannot allocate 2.00 MiB \(2097152 bytes\); 0 bytes .* 8.00 GiB of the GPU's 16.00 GiB are free"
+    with pytest.raises(OutOfMemoryError, match=text):
         backend.allocate(1 << 21, 0)
 
 
@@ -220,13 +221,16 @@ def test_versions_of_cupy(monkeypatch, version, message):
         assert (backend.xp, backend.device_count()) == (there, 2)
 
 
-@pytest.mark.parametrize("cuda, capability, available", [(12090, (5, 0), True), (12090, (3, 5), False), (13000, (7, 0), False), (15000, (7, 0), True)])
+@pytest.mark.parametrize("cuda, capability, available", [
+    (12090, (5, 0), True), (12090, (3, 5), False), (13000, (7, 0), False), (15000, (7, 0), True),
+])  # fmt: skip
 def test_a_gpu_without_code(cuda, capability, available):
     major, minor = capability
     backend = CudaBackend(FakeCupy(needed=cuda, properties={"major": major, "minor": minor}))
     assert backend.is_available() == available
     if not available:
-        with pytest.raises(RuntimeError, match=rf"cuda:0, Fake 0, has compute capability {major}.{minor}, but CuPy for CUDA {cuda // 1000} needs"):
+        text = rf"cuda:0, Fake 0, has compute capability {major}.{minor}, but CuPy for CUDA {cuda // 1000} needs"
+        with pytest.raises(RuntimeError, match=text):
             backend.allocate(4, 0)
 
 
@@ -349,7 +353,7 @@ def test_queues(cuda):
         mark = cuda.mark(index)
         mark.record(queue), default.wait_for(mark), queue.synchronize(), mark.synchronize()
         assert queue.is_done() and mark.is_done()
-        assert [entry for entry in cuda.xp.asked[-4:]] == [
+        assert cuda.xp.asked[-4:] == [
             ("record", queue.handle), ("wait", 0), ("synchronize", queue.handle), ("event", mark.event.ptr),
         ]  # fmt: skip
         cuda.xp.asked.clear()
