@@ -153,6 +153,45 @@ def models(device):
             assert not difference(host(mine), its, "float32"), difference(host(mine), its, "float32")
 
 
+def rarer_operators(device):
+    """What is neither among the recorded calls nor in the suite for devices: against the cpu, by hand."""
+    F = mt.nn.functional
+    mt.manual_seed(2)
+    x, h, w, b = mt.randn(3, 4), mt.randn(3, 5), mt.randn(20, 4), mt.randn(20)
+    v = mt.randn(20, 5)
+    image, solid = mt.randn(2, 3, 6, 6), mt.randn(1, 2, 5, 5, 5)
+    whole = mt.arange(17 * 16).view(17, 16).remainder(7).to(mt.int8)
+    small, scale = mt.randn(16, 16).to(mt.float8_e4m3fn), mt.tensor(0.5)
+    theta, kernel = mt.randn(2, 2, 3), mt.randn(4, 3, 3, 3)
+    calls = {
+        "int_mm": (lambda a: mt._int_mm(a, a[:16, :8].contiguous()), [whole]),
+        "scaled_mm": (lambda a, k: mt._scaled_mm(a, a.t(), k, k, out_dtype=mt.float32), [small, scale]),
+        "affine_grid": (lambda t: F.affine_grid(t, (2, 1, 4, 5), align_corners=False), [theta]),
+        "affine_grid_generator": (lambda t: mt.affine_grid_generator(t, (2, 1, 4, 5), True), [theta]),
+        "convolution": (lambda i, k: mt.convolution(i, k, None, (2, 2), (1, 1), (1, 1), False, (0, 0), 1), [image, kernel]),
+        "gru_cell": (lambda x, h, w, v, b: mt.gru_cell(x, h, w[:15], v[:15], b[:15], b[:15]), [x, h, w, v, b]),
+        "lstm_cell": (lambda x, h, w, v, b: mt.lstm_cell(x, (h, h), w, v, b, b), [x, h, w, v, b]),
+        "rnn_tanh_cell": (lambda x, h, w, v, b: mt.rnn_tanh_cell(x, h, w[:5], v[:5], b[:5], b[:5]), [x, h, w, v, b]),
+        "rnn_relu_cell": (lambda x, h, w, v, b: mt.rnn_relu_cell(x, h, w[:5], v[:5], b[:5], b[:5]), [x, h, w, v, b]),
+        "fractional_max_pool2d": (
+            lambda i, r: F.fractional_max_pool2d_with_indices(i, 2, output_size=3, _random_samples=r), [image, mt.rand(2, 3, 2)]),
+        "fractional_max_pool3d": (
+            lambda i, r: F.fractional_max_pool3d_with_indices(i, 2, output_size=2, _random_samples=r), [solid, mt.rand(1, 2, 3)]),
+    }  # fmt: skip
+    with mt.no_grad():
+        for name, (function, arguments) in calls.items():
+            expected, got = function(*arguments), function(*[t.to(device) for t in arguments])
+            assert described(got) == described(expected), name
+            assert not _differs(name, expected, got), f"{name}: {_differs(name, expected, got)}"
+        packed = mt.nn.utils.rnn.pack_sequence([mt.randn(4, 4), mt.randn(2, 4)])
+        for make in (mt.nn.GRU, mt.nn.LSTM, mt.nn.RNN, lambda *sizes: mt.nn.RNN(*sizes, nonlinearity="relu")):
+            layer = make(4, 5)
+            expected = layer(x.view(3, 1, 4)), layer(packed)[0].data
+            layer = layer.to(device)
+            got = layer(x.view(3, 1, 4).to(device)), layer(packed.to(device))[0].data
+            assert not _differs("", expected, got), f"{layer}: {_differs('', expected, got)}"
+
+
 def streams(device):
     """Work on a stream of its own, marks in it, and what is seen from another."""
     backend = backend_for(mt.device(device))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(bool(_why_not()), reason=f"no GPU: {_why_not()}"
 
 
 @pytest.mark.parametrize("check", [
-    gpu_checks.conformance, gpu_checks.models, gpu_checks.streams, gpu_checks.memory, gpu_checks.pinned,
+    gpu_checks.conformance, gpu_checks.models, gpu_checks.rarer_operators, gpu_checks.streams, gpu_checks.memory, gpu_checks.pinned,
 ], ids=lambda check: check.__name__)  # fmt: skip
 def test_on_the_gpu(check):
     check("cuda:0" if check is not gpu_checks.conformance else "cuda")

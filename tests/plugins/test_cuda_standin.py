@@ -30,7 +30,7 @@ def cuda():
 
 
 @pytest.mark.parametrize("check", [
-    gpu_checks.conformance, gpu_checks.models, gpu_checks.streams, gpu_checks.memory, gpu_checks.pinned,
+    gpu_checks.conformance, gpu_checks.models, gpu_checks.rarer_operators, gpu_checks.streams, gpu_checks.memory, gpu_checks.pinned,
 ], ids=lambda check: check.__name__)  # fmt: skip
 def test_over_the_stand_in(cuda, check):
     check("cuda:0" if check is not gpu_checks.conformance else "cuda")
@@ -50,6 +50,15 @@ def test_the_benchmark(cuda):
     assert rows and all(row["metatensor"] > 0 for row in rows.values())
     table = benchmark.render(rows)
     assert all(title in table for title in rows)
+    assert set(benchmark.measure(["metatensor"], rounds=1, device="meta")) == set(benchmark.LARGE)
+
+
+def test_the_benchmark_as_a_command(tmp_path, capsys):
+    from benchmarks import cuda as benchmark
+
+    written = tmp_path / "figures.json"
+    assert benchmark.main(["--device", "cpu", "--rounds", "1", "--titles", "small transformer", "--json", str(written)]) == 0
+    assert "small transformer" in capsys.readouterr().out and json.loads(written.read_text())["small transformer"]["metatensor"] > 0
 
 
 # The stand-in itself ----------------------------------------------------------------------------------
