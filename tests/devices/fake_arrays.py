@@ -413,7 +413,7 @@ class Ufunc(Function):
         loop = self.loop(inputs) if dtype is None else None
         shape = np.broadcast_shapes(*(np.shape(bare(item)) for item in inputs))
         for item in outs:
-            if item is not None and item.shape != shape:
+            if item is not None and np.broadcast_shapes(item.shape, shape) != item.shape:
                 raise ValueError("Out shape is mismatched")
         with np.errstate(all="ignore"):
             known = {} if dtype is None else {"dtype": dtype, "casting": casting if casting != "same_kind" else "unsafe"}
