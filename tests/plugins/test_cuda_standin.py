@@ -85,7 +85,8 @@ def test_it_refuses_what_cupy_refuses():
         lambda: xp.stack([a, host]), lambda: xp.array([a, 1.0]), lambda: a.sum(where=a > 0), lambda: a.max(initial=0),
         lambda: xp.add(a, a, where=a > 0), lambda: xp.sort(a, stable=True), lambda: range(xp.asarray(3)), lambda: xp.zeros(xp.asarray(3)),
         lambda: xp.einsum("ij->i", a, out=a), lambda: xp.logical_and(a.astype("c8"), a), lambda: a.astype("f8", casting="unsafe"),
-        lambda: a.__setitem__(0, [1, 2, 3]), lambda: (a > 0) - (a > 0), lambda: -(a > 0), lambda: xp.add.at(a.astype("i8"), xp.asarray([0]), 1),
+        lambda: a.__setitem__(0, [1, 2, 3]), lambda: (a > 0) - (a > 0), lambda: -(a > 0),
+        lambda: xp.add.at(a.astype("i8"), xp.asarray([0]), 1),
         lambda: xp.ones(3, object), lambda: xp.isin(np.float32(1), a),
         lambda: xp.add(a, a, out=xp.ones((2, 3), "i4")), lambda: xp.sum(a, 0, None, None, False, 5), lambda: a.get(out=np.ones(3)) or 1 / 0,
     ):  # fmt: skip
