@@ -33,7 +33,7 @@ def describe(found: Any) -> Any:
         parameters = list(inspect.signature(found).parameters.values())
     except (TypeError, ValueError):
         return written(found)
-    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    marks: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     parts, keyword_only = [], False
     for item in parameters:
         if item.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:

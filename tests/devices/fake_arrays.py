@@ -293,7 +293,7 @@ def places(array, key):
             axis += array.ndim - taken
         elif isinstance(part, np.ndarray) and not _is_mask(part):
             if part.dtype.kind not in "iu":
-                raise IndexError("arrays used as indices must be of integer or boolean type. (actual: %s)" % part.dtype)
+                raise IndexError(f"arrays used as indices must be of integer or boolean type. (actual: {part.dtype})")
             size = array.shape[axis] if axis < array.ndim else 0
             part = part.astype(np.int64) % size if size and part.size else part
             axis += 1
@@ -364,8 +364,14 @@ class Function:
 
     def check(self, args, kwargs):
         """What CuPy refuses of what NumPy takes."""
+        if self.__name__ in ("zeros", "ones", "full", "broadcast_to", "reshape"):
+            shape = kwargs.get("shape", args[-1] if self.__name__ in ("broadcast_to", "reshape") and args else args[:1])
+            if any(isinstance(item, ndarray) for item in (*_sequence(shape), *(args if self.of is not None else ()))):
+                raise TypeError("'ndarray' object cannot be interpreted as an integer")
         if self.__name__ == "repeat" and isinstance(args[1] if len(args) > 1 else kwargs.get("repeats"), ndarray):
             raise ValueError("cupy.ndaray cannot be specified as `repeats` argument.")
+        if self.__name__ == "unique" and args[0].dtype.kind == "b" and kwargs.get("axis") is not None:
+            raise TypeError("cupy boolean subtract, the `-` operator, is deprecated")
         if self.__name__ == "bincount" and not args[0].size:
             raise ValueError("zero-size array to reduction operation cupy_max which has no identity")
         if self.__name__ == "where" and not isinstance(args[0], (ndarray, np.generic)):
@@ -374,6 +380,10 @@ class Function:
             flat = args[0] if isinstance(args[0], (list, tuple)) else args[:1]
             if not all(isinstance(item, ndarray) for item in flat):
                 raise TypeError(f"{self.__name__}: expected cupy.ndarray, got {type(flat[0])}")
+
+
+def _sequence(value):
+    return [part for item in value for part in _sequence(item)] if isinstance(value, (list, tuple)) else [value]
 
 
 class Ufunc(Function):
@@ -403,7 +413,7 @@ class Ufunc(Function):
         loop = self.loop(inputs) if dtype is None else None
         shape = np.broadcast_shapes(*(np.shape(bare(item)) for item in inputs))
         for item in outs:
-            if item is not None and item.shape != shape:
+            if item is not None and np.broadcast_shapes(item.shape, shape) != item.shape:
                 raise ValueError("Out shape is mismatched")
         with np.errstate(all="ignore"):
             known = {} if dtype is None else {"dtype": dtype, "casting": casting if casting != "same_kind" else "unsafe"}
@@ -431,7 +441,7 @@ class Ufunc(Function):
             if all(_fits(item, code) for item, code in zip(inputs, ins, strict=True)):
                 return outs
         kinds = tuple(getattr(item, "dtype", type(item)) for item in inputs)
-        if kinds and kinds[0] == bool and self.__name__ in ("subtract", "negative"):
+        if kinds and kinds[0] == np.dtype(bool) and self.__name__ in ("subtract", "negative"):
             raise TypeError(f"cupy boolean {self.__name__}, the `-` operator, is not supported")
         raise TypeError(f"Wrong type ({kinds}) of arguments for cupy_{self.__name__}")
 

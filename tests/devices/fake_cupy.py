@@ -225,14 +225,14 @@ class Cuda:
     """cupy.cuda."""
 
     def __init__(self, home, driver, needed, properties):
-        self.home, self._driver, self._properties = home, driver, properties
+        self.home = home
         self.runtime = SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError, getDeviceCount=self._device_count, getDevice=lambda: home.current,
             setDevice=lambda index: setattr(home, "current", index), driverGetVersion=lambda: driver,
             getDeviceProperties=lambda index: properties | {"name": f"Fake {index}".encode()}, runtimeGetVersion=lambda: needed,
-            memGetInfo=lambda: (FREE - home.pool(home.current).total, TOTAL), deviceSynchronize=lambda: home.synchronized.append(home.current),
-            deviceCanAccessPeer=lambda device, peer: int(device != peer),
+            memGetInfo=lambda: (FREE - home.pool(home.current).total, TOTAL),
         )  # fmt: skip
+        assert all(name in NAMES["cupy.cuda.runtime"] for name in vars(self.runtime))
         self.memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
         known = NAMES["cupy.cuda"]
         assert all(name in known for name in ("runtime", "memory", "Device", "Stream", "Event", "ExternalStream", "alloc_pinned_memory"))
@@ -245,8 +245,9 @@ class Cuda:
     def Device(self, device=None):
         return Device(self.home, self.home.current if device is None else device)
 
-    def Stream(self, null=False, non_blocking=False, ptds=False, priority=None):
-        return Stream(self.home, 0 if null else None, non_blocking, priority)
+    @property
+    def Stream(self):
+        return Streams(self.home)
 
     def ExternalStream(self, ptr, device_id=-1):
         return Stream(self.home, ptr, False, None, device_id)
@@ -265,6 +266,19 @@ class Cuda:
         if size > self.home.limit:
             raise CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
         return Pinned(size)
+
+
+class Streams:
+    """What makes streams: cupy.cuda.Stream as a class."""
+
+    def __init__(self, home):
+        self.home = home
+
+    def __call__(self, null=False, non_blocking=False, ptds=False, priority=None):
+        return Stream(self.home, 0 if null else None, non_blocking, priority)
+
+    def from_external(self, obj):
+        return Stream(self.home, obj.__cuda_stream__()[1], False, None)
 
 
 class Pinned(bytearray):

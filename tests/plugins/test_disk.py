@@ -87,3 +87,18 @@ def test_a_directory_that_is_not_there(monkeypatch):
 def test_a_second_disk_does_not_exist(backend):
     with pytest.raises(RuntimeError, match="disk:1 does not exist: there is 1 device"):
         backend.allocate(8, 1)
+
+
+def test_what_files_cannot_be_made_of(backend, monkeypatch, tmp_path):
+    import metatensor_disk
+
+    assert backend.allocate(0).nbytes == 0
+    with pytest.raises(OSError, match=r"\[Errno 9\]"):
+        metatensor_disk.map_file(-1, 4096)
+
+    def broken(*args):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(metatensor_disk.os, "posix_fallocate", broken)
+    with pytest.raises(RuntimeError, match=f"disk: cannot make a file in {tmp_path}: .*not permitted"):
+        backend.allocate(8)

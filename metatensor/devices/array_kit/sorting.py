@@ -213,8 +213,11 @@ def unique(
         empty = xp.zeros(0, np.int64)
         return _chosen(input, empty, empty, return_inverse, return_counts)
     options = {} if dim is not None else {"equal_nan": False}
-    values, inverse, counts = xp.unique(input, return_inverse=True, return_counts=True, axis=dim, **options)
+    # As numbers: CuPy subtracts slices from each other, which it does not for booleans.
+    items = input.view(np.uint8) if input.dtype.kind == "b" else input
+    values, inverse, counts = xp.unique(items, return_inverse=True, return_counts=True, axis=dim, **options)
     inverse = inverse.reshape(input.shape if dim is None else (input.shape[dim],))
+    values = values.astype(input.dtype) if items is not input else values
     return _chosen(values, inverse.astype(np.int64), counts.astype(np.int64), return_inverse, return_counts)
 
 

@@ -99,6 +99,8 @@ class CudaBackend(ArrayBackend):
     def external_queue(self, handle: int, index: int) -> CudaQueue:
         """The queue of a stream that was made elsewhere, by its handle."""
         with self.on(index) as device:
+            if hasattr(self.xp.cuda.Stream, "from_external"):
+                return CudaQueue(self, device.id, self.xp.cuda.Stream.from_external(_Foreign(handle)))
             return CudaQueue(self, device.id, self.xp.cuda.ExternalStream(handle, device.id))
 
     def current_queue(self, index: int) -> CudaQueue:
@@ -258,6 +260,16 @@ class CudaBackend(ArrayBackend):
 
         call.__name__ = call.__qualname__ = inner.__name__
         return call
+
+
+class _Foreign:
+    """A stream by CUDA's protocol for them."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
 
 
 def _index(out: Any, args: tuple[Any, ...]) -> int | None:

@@ -1,0 +1,251 @@
+"""What a cuda device is held to, on a GPU and over the stand-in for CuPy alike: the same functions, with more or fewer samples.
+
+`tests/plugins/test_cuda_hardware.py` runs them on a GPU, `tests/plugins/test_cuda_standin.py` on every machine.
+"""
+
+import warnings
+
+import numpy as np
+
+import metatensor as mt
+from metatensor._core.device import backend_for
+from metatensor.testing import check_device
+from metatensor.testing.values import FORMATS, difference
+from oracle import records
+
+# What these return was never written, or is the memory behind what was.
+UNINITIALISED = ("empty", "new_empty", "resize", "as_strided")
+# As PyTorch has it, the two devices differ here: what is saved for the backward pass is empty on one of them.
+DIFFERENT = {"native_batch_norm"}
+
+
+def tensors(value):
+    """The tensors in a structure, in order."""
+    if isinstance(value, mt.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))
+
+
+def host(tensor):
+    """The values as a NumPy array."""
+    fmt = FORMATS[tensor.dtype.name]
+    raw = np.frombuffer(backend_for(tensor.device).to_host(tensor), np.uint8).view(fmt.raw)
+    return (raw if fmt.decode is None else fmt.decode(np, raw)).reshape(tuple(tensor.shape))
+
+
+def fill(tensor, seed):
+    """Values that follow from the shape, all different where the dtype allows it; on meta nothing."""
+    fmt, size = FORMATS.get(tensor.dtype.name), tensor.numel()
+    if fmt is None or not size or tensor.device.type == "meta":
+        return
+    draw = np.random.default_rng([size, seed])
+    if tensor.dtype.name == "bool" or "int" in tensor.dtype.name:
+        values = draw.integers(0, 2, size)
+    else:
+        values = draw.permutation(size) / 8 + 0.1
+        if "complex" in tensor.dtype.name:
+            values = values + 1j * values[::-1]
+    raw = values.astype(fmt.compute)
+    backend_for(tensor.device).from_host(tensor, np.ascontiguousarray(raw if fmt.encode is None else fmt.encode(np, raw)))
+
+
+def call(resolve, record, device):
+    """The result of a recorded call on a device, and the arguments after it; or the exception."""
+    decode = records.Decoder(mt, device)
+    try:
+        args = [decode(item) for item in record["args"]]
+        kwargs = {name: decode(item) for name, item in record["kw"].items()}
+        for seed, tensor in enumerate(decode.inputs):
+            fill(tensor, seed)
+        mt.manual_seed(3)
+        return records.invoke(resolve, record["call"], args, kwargs), decode.inputs
+    except records.Missing:
+        raise
+    except Exception as error:
+        return error, []
+
+
+def described(value):
+    """What a result looks like, whatever device it is on."""
+    return [(tuple(t.shape), t.stride(), t.dtype.name, t.storage_offset()) for t in tensors(value)]
+
+
+def compare_records(device, sample, largest=1 << 20):
+    """Every ``sample``-th recorded call on the device against the cpu: values, and metadata against meta's.
+
+    Returns how many calls were compared, and what differs.
+    """
+    resolve, compared, problems = records.Resolver(mt), 0, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for record in records.read(records.files(), sample=sample, internal=False):
+            if _elements(record["args"]) > largest:
+                continue
+            try:
+                expected, inputs = call(resolve, record, "cpu")
+                if isinstance(expected, Exception):
+                    continue
+                got, changed = call(resolve, record, device)
+            except records.Missing:
+                continue
+            compared += 1
+            problem = f"{type(got).__name__}: {got}" if isinstance(got, Exception) else ""
+            if not problem and record["op"] not in DIFFERENT:
+                problem = _differs(record["op"], [expected, inputs], [got, changed])
+                meta = call(resolve, record, "meta")[0]
+                if not problem and not isinstance(meta, Exception) and described(meta) != described(got):
+                    problem = f"metadata {described(got)} instead of meta's {described(meta)}"
+            if problem:
+                problems.append(f"{record['op']}({record['args']}, {record['kw']}): {problem}"[:500])
+    return compared, problems
+
+
+def _elements(value):
+    """The largest number of elements of a tensor in the arguments of a record."""
+    if isinstance(value, dict):
+        own = int(np.prod(value["T"][0], dtype=object)) if "T" in value else 0
+        return max([own, *map(_elements, value.values())])
+    return max(map(_elements, value), default=0) if isinstance(value, list) else 0
+
+
+def _differs(op, expected, got):
+    if op.startswith(UNINITIALISED):
+        return ""
+    for mine, its in zip(tensors(got), tensors(expected), strict=True):
+        if its.dtype.name in FORMATS and its.device.type != "meta":
+            problem = difference(host(mine), host(its), mine.dtype.name)
+            if problem:
+                return problem
+    return ""
+
+
+def conformance(device):
+    """The suite for devices; every kernel that it knows arguments for."""
+    report = check_device(device)
+    assert report.ok and len(report.kernels) > 450, str(report)
+
+
+def models(device):
+    """Small networks of every kind of layer against the cpu."""
+    nn = mt.nn
+    image, tokens = (3, 3, 16, 16), (2, 7)
+    cases = [
+        (lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=4), nn.GELU(),
+            nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 5), nn.Softmax(-1)), lambda: mt.randn(image)),
+        (lambda: nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), nn.LayerNorm(16)),
+         lambda: mt.randint(0, 11, tokens)),
+        (lambda: nn.LSTM(4, 5, 2, bidirectional=True), lambda: mt.randn(3, 2, 4)),
+        (lambda: nn.ConvTranspose1d(3, 4, 3, stride=2), lambda: mt.randn(2, 3, 9)),
+    ]  # fmt: skip
+    for make, make_input in cases:
+        mt.manual_seed(1)
+        model, x = make().eval(), make_input()
+        with mt.no_grad():
+            expected = [host(t) for t in tensors(model(x))]
+            got = list(tensors(model.to(device)(x.to(device))))
+        assert all(t.device == mt.device(device) for t in got)
+        for mine, its in zip(got, expected, strict=True):
+            assert not difference(host(mine), its, "float32"), difference(host(mine), its, "float32")
+
+
+def rarer_operators(device):
+    """What is neither among the recorded calls nor in the suite for devices: against the cpu, by hand."""
+    F = mt.nn.functional
+    mt.manual_seed(2)
+    x, h, w, b = mt.randn(3, 4), mt.randn(3, 5), mt.randn(20, 4), mt.randn(20)
+    v = mt.randn(20, 5)
+    image, solid = mt.randn(2, 3, 6, 6), mt.randn(1, 2, 5, 5, 5)
+    whole = mt.arange(17 * 16).view(17, 16).remainder(7).to(mt.int8)
+    small, scale = mt.randn(16, 16).to(mt.float8_e4m3fn), mt.tensor(0.5)
+    theta, kernel = mt.randn(2, 2, 3), mt.randn(4, 3, 3, 3)
+    calls = {
+        "int_mm": (lambda a: mt._int_mm(a, a[:16, :8].contiguous()), [whole]),
+        "scaled_mm": (lambda a, k: mt._scaled_mm(a, a.t(), k, k, out_dtype=mt.float32), [small, scale]),
+        "affine_grid": (lambda t: F.affine_grid(t, (2, 1, 4, 5), align_corners=False), [theta]),
+        "affine_grid_generator": (lambda t: mt.affine_grid_generator(t, (2, 1, 4, 5), True), [theta]),
+        "convolution": (lambda i, k: mt.convolution(i, k, None, (2, 2), (1, 1), (1, 1), False, (0, 0), 1), [image, kernel]),
+        "gru_cell": (lambda x, h, w, v, b: mt.gru_cell(x, h, w[:15], v[:15], b[:15], b[:15]), [x, h, w, v, b]),
+        "lstm_cell": (lambda x, h, w, v, b: mt.lstm_cell(x, (h, h), w, v, b, b), [x, h, w, v, b]),
+        "rnn_tanh_cell": (lambda x, h, w, v, b: mt.rnn_tanh_cell(x, h, w[:5], v[:5], b[:5], b[:5]), [x, h, w, v, b]),
+        "rnn_relu_cell": (lambda x, h, w, v, b: mt.rnn_relu_cell(x, h, w[:5], v[:5], b[:5], b[:5]), [x, h, w, v, b]),
+        "fractional_max_pool2d": (
+            lambda i, r: F.fractional_max_pool2d_with_indices(i, 2, output_size=3, _random_samples=r), [image, mt.rand(2, 3, 2)]),
+        "fractional_max_pool3d": (
+            lambda i, r: F.fractional_max_pool3d_with_indices(i, 2, output_size=2, _random_samples=r), [solid, mt.rand(1, 2, 3)]),
+    }  # fmt: skip
+    with mt.no_grad():
+        for name, (function, arguments) in calls.items():
+            expected, got = function(*arguments), function(*[t.to(device) for t in arguments])
+            assert described(got) == described(expected), name
+            assert not _differs(name, expected, got), f"{name}: {_differs(name, expected, got)}"
+        packed = mt.nn.utils.rnn.pack_sequence([mt.randn(4, 4), mt.randn(2, 4)])
+        for make in (mt.nn.GRU, mt.nn.LSTM, mt.nn.RNN, lambda *sizes: mt.nn.RNN(*sizes, nonlinearity="relu")):
+            layer = make(4, 5)
+            expected = layer(x.view(3, 1, 4)), layer(packed)[0].data
+            layer = layer.to(device)
+            got = layer(x.view(3, 1, 4).to(device)), layer(packed.to(device))[0].data
+            assert not _differs("", expected, got), f"{layer}: {_differs('', expected, got)}"
+
+
+def streams(device):
+    """Work on a stream of its own, marks in it, and what is seen from another."""
+    backend = backend_for(mt.device(device))
+    index = backend.current_index()
+    queue, first, last = backend.queue(index), backend.mark(index, True), backend.mark(index, True)
+    before = backend.current_queue(index)
+    queue.make_current()
+    try:
+        assert backend.current_queue(index).handle == queue.handle != before.handle
+        first.record(queue)
+        x = mt.arange(1000.0, device=device) * 2
+        last.record(queue)
+    finally:
+        before.make_current()
+    before.wait_for(last)
+    assert float((x + 1).sum()) == 1000 * 1000
+    queue.synchronize(), last.synchronize()
+    assert queue.is_done() and last.is_done() and first.milliseconds_until(last) >= 0
+
+
+def memory(device):
+    """Current and peak bytes, and what is given back."""
+    backend = backend_for(mt.device(device))
+
+    def figures():
+        stats = backend.memory_stats()
+        return stats["allocated_bytes.all.current"], stats["allocated_bytes.all.peak"]
+
+    backend.reset_peak_memory_stats()
+    start, peak = figures()
+    assert start == peak
+    x = mt.zeros(1 << 18, device=device)
+    y = x.view(512, 512).t()
+    assert figures() == (start + (1 << 20), start + (1 << 20))
+    z = y + 1
+    assert figures() == (start + (2 << 20), start + (2 << 20))
+    del z
+    assert figures() == (start + (1 << 20), start + (2 << 20))
+    del x
+    assert figures()[0] == start + (1 << 20)
+    del y
+    assert figures()[0] == start
+    backend.reset_peak_memory_stats()
+    assert figures() == (start, start)
+
+
+def pinned(device):
+    """Copies from and to page-locked memory."""
+    x = mt.arange(100_000.0, device="cpu")
+    locked = x.pin_memory()
+    assert locked.is_pinned() and locked.pin_memory() is locked and not x.is_pinned() and locked.device.type == "cpu"
+    there = locked.to(device, non_blocking=True)
+    locked.zero_()  # the copy was made
+    back = there.cpu()
+    assert (back == x).all() and not there.is_pinned()
+    matrix = x.view(100, 1000).t().pin_memory()
+    assert matrix.stride() == (1, 1000) and (matrix == x.view(100, 1000).t()).all()
