@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from metatensor.devices.basics import NAMES, basic_kernel
-from metatensor.devices.queues import Mark, Queue
+from metatensor.devices.streams import Event, Stream
 
 if TYPE_CHECKING:
     from metatensor import Tensor
@@ -208,23 +208,23 @@ class DeviceBackend:
         """
         raise NotImplementedError(f"{self.type} has no page-locked memory")
 
-    def queue(self, index: int, priority: int = 0) -> Queue:
-        """A new queue for work on device ``index``, a stream; by default the one that there is."""
+    def stream(self, index: int, priority: int = 0) -> Stream:
+        """A new stream of work for device ``index``; by default the one that there is."""
         self.check_index(index)
-        return Queue(self, index)
+        return Stream(self, index)
 
-    def current_queue(self, index: int) -> Queue:
-        """The queue that work on device ``index`` goes into in this thread."""
-        return self.queue(index)
+    def current_stream(self, index: int) -> Stream:
+        """The stream that work on device ``index`` goes into in this thread."""
+        return self.stream(index)
 
-    def default_queue(self, index: int) -> Queue:
-        """The queue that work on device ``index`` goes into unless another is made current."""
-        return self.queue(index)
+    def default_stream(self, index: int) -> Stream:
+        """The stream that work on device ``index`` goes into unless another is made current."""
+        return self.stream(index)
 
-    def mark(self, index: int, timing: bool = False) -> Mark:
-        """A new mark to record in queues of device ``index``, an event."""
+    def event(self, index: int, timing: bool = False) -> Event:
+        """A new event, to record in streams of device ``index``."""
         self.check_index(index)
-        return Mark(self, index, timing)
+        return Event(self, index, timing)
 
     def check_index(self, index: int) -> None:
         """Raise `RuntimeError` unless device ``index`` of this type exists."""

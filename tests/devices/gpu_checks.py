@@ -193,23 +193,23 @@ def rarer_operators(device):
 
 
 def streams(device):
-    """Work on a stream of its own, marks in it, and what is seen from another."""
+    """Work on a stream of its own, events in it, and what is seen from another."""
     backend = backend_for(mt.device(device))
     index = backend.current_index()
-    queue, first, last = backend.queue(index), backend.mark(index, True), backend.mark(index, True)
-    before = backend.current_queue(index)
-    queue.make_current()
+    stream, first, last = backend.stream(index), backend.event(index, True), backend.event(index, True)
+    before = backend.current_stream(index)
+    stream.make_current()
     try:
-        assert backend.current_queue(index).handle == queue.handle != before.handle
-        first.record(queue)
+        assert backend.current_stream(index).handle == stream.handle != before.handle
+        first.record(stream)
         x = mt.arange(1000.0, device=device) * 2
-        last.record(queue)
+        last.record(stream)
     finally:
         before.make_current()
-    before.wait_for(last)
+    before.wait_event(last)
     assert float((x + 1).sum()) == 1000 * 1000
-    queue.synchronize(), last.synchronize()
-    assert queue.is_done() and last.is_done() and first.milliseconds_until(last) >= 0
+    stream.synchronize(), last.synchronize()
+    assert stream.query() and last.query() and first.elapsed_time(last) >= 0
 
 
 def memory(device):

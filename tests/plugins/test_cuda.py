@@ -344,38 +344,38 @@ def test_page_locked_memory(cuda):
 
 def test_queues(cuda):
     for index in (0, 1):
-        queue, default = cuda.queue(index, -1), cuda.default_queue(index)
-        assert (queue.index, queue.stream.priority, queue.stream.is_non_blocking, default.handle) == (index, -1, True, 0)
-        assert cuda.current_queue(index).handle == 0
-        queue.make_current()
-        assert cuda.current_queue(index).handle == queue.handle and cuda.current_queue(1 - index).handle == 0
-        cuda.default_queue(index).make_current()
-        mark = cuda.mark(index)
-        mark.record(queue), default.wait_for(mark), queue.synchronize(), mark.synchronize()
-        assert queue.is_done() and mark.is_done()
+        stream, default = cuda.stream(index, -1), cuda.default_stream(index)
+        assert (stream.index, stream.native.priority, stream.native.is_non_blocking, default.handle) == (index, -1, True, 0)
+        assert cuda.current_stream(index).handle == 0
+        stream.make_current()
+        assert cuda.current_stream(index).handle == stream.handle and cuda.current_stream(1 - index).handle == 0
+        cuda.default_stream(index).make_current()
+        event = cuda.event(index)
+        event.record(stream), default.wait_event(event), stream.synchronize(), event.synchronize()
+        assert stream.query() and event.query()
         assert cuda.xp.asked[-4:] == [
-            ("record", queue.handle), ("wait", 0), ("synchronize", queue.handle), ("event", mark.event.ptr),
+            ("record", stream.handle), ("wait", 0), ("synchronize", stream.handle), ("event", event.native.ptr),
         ]  # fmt: skip
         cuda.xp.asked.clear()
     cpu = plugins.backend("cpu")
-    host_mark = cpu.mark(0, True)
-    host_mark.record(cpu.current_queue(0))
-    cuda.queue(0).wait_for(host_mark)  # by waiting
+    host_event = cpu.event(0, True)
+    host_event.record(cpu.current_stream(0))
+    cuda.stream(0).wait_event(host_event)  # by waiting
     with pytest.raises(TypeError, match="an event of cuda is timed against one of cpu"):
-        cuda.mark(0, True).milliseconds_until(host_mark)
-    assert cpu.default_queue(0).is_done() and host_mark.is_done() and host_mark.milliseconds_until(host_mark) == 0
-    assert cpu.queue(0).make_current() is None and cpu.queue(0).wait_for(host_mark) is None
+        cuda.event(0, True).elapsed_time(host_event)
+    assert cpu.default_stream(0).query() and host_event.query() and host_event.elapsed_time(host_event) == 0
+    assert cpu.stream(0).make_current() is None and cpu.stream(0).wait_event(host_event) is None
     with pytest.raises(RuntimeError, match="cuda:5 does not exist"):
-        cuda.queue(5)
+        cuda.stream(5)
 
 
 def test_streams_made_elsewhere(cuda):
-    assert cuda.external_queue(4096, 1).handle == 4096
+    assert cuda.external_stream(4096, 1).handle == 4096
     older = cuda.xp.cuda.Stream.from_external
     del type(cuda.xp.cuda.Stream).from_external
     try:
-        made = cuda.external_queue(8192, 1)
-        assert (made.handle, made.index, made.stream.device_id) == (8192, 1, 1)
+        made = cuda.external_stream(8192, 1)
+        assert (made.handle, made.index, made.native.device_id) == (8192, 1, 1)
     finally:
         type(cuda.xp.cuda.Stream).from_external = older.__func__
 

@@ -96,13 +96,13 @@ def synchronize(device: Any = None, /) -> None:
 def current_stream(device: Any = None, /) -> streams.Stream:
     """The stream that work on a device goes into. RuntimeError where there is no accelerator."""
     api = _api()
-    return streams.Stream._of(api.require().current_queue(api.index(device)))  # type: ignore[no-any-return]
+    return streams.Stream._of(api.require().current_stream(api.index(device)))  # type: ignore[no-any-return]
 
 
 def set_stream(stream: streams.Stream) -> None:
     """Make a stream, and its device, the current ones. RuntimeError where there is no accelerator."""
     _api()
-    stream._use(stream._queue.index, stream._queue)
+    stream._use(stream._stream.index, stream._stream)
 
 
 def empty_cache() -> None:

@@ -1,6 +1,6 @@
-"""Queues of work and marks in them, as the backend of a device has them (`metatensor.devices.queues`).
+"""Streams of work and events in them, as the backend of a device has them (`metatensor.devices.streams`).
 
-Most devices have one queue, so that all work is done in order: every stream of theirs is that one.
+Most devices have one stream, so that all work is done in order: every stream of theirs is that one.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ def _place(device: Any, default: str = "cpu") -> tuple[Any, int]:
 
 
 class Stream:
-    """A queue of a device for work that is done in order, new where the device has more than one.
+    """A stream of a device for work that is done in order, new where the device has more than one.
 
     ``with`` makes it the current one of its device, and the device the current one.
     """
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
         backend, index = _place(device)
-        self._adopt(backend.queue(index, priority), mt.device(device) if device is not None else mt.device(backend.type))
+        self._adopt(backend.stream(index, priority), mt.device(device) if device is not None else mt.device(backend.type))
         self.priority = priority
 
-    def _adopt(self, queue: Any, device: Any) -> None:
-        self._queue, self.device, self.priority = queue, device, 0
+    def _adopt(self, stream: Any, device: Any) -> None:
+        self._stream, self.device, self.priority = stream, device, 0
         self._before: list[tuple[int, Any]] = []
 
     @classmethod
-    def _of(cls, queue: Any) -> Any:
-        """The stream of a queue that is there already."""
+    def _of(cls, stream: Any) -> Any:
+        """The object for a stream of the backend that is there already."""
         made = cls.__new__(cls)
-        made._adopt(queue, mt.device(f"{queue.backend.type}:{queue.index}"))
+        made._adopt(stream, mt.device(f"{stream.backend.type}:{stream.index}"))
         return made
 
     @property
     def stream_id(self) -> int:
-        """What the device's library knows the queue by; 0 for the default one."""
-        return int(self._queue.handle)
+        """What the device's library knows the stream by; 0 for the default one."""
+        return int(self._stream.handle)
 
     @property
     def device_index(self) -> int:
@@ -61,20 +61,20 @@ class Stream:
         return str(self.device.type)
 
     def query(self) -> bool:
-        """Whether what was put into the queue is done. It may wait for that."""
-        return bool(self._queue.is_done())
+        """Whether what was put into the stream is done. It may wait for that."""
+        return bool(self._stream.query())
 
     def synchronize(self) -> None:
-        """Wait for what was put into the queue."""
-        self._queue.synchronize()
+        """Wait for what was put into the stream."""
+        self._stream.synchronize()
 
     def wait_event(self, event: Event) -> None:
-        """Let what comes into the queue from now on wait for an event."""
-        if event._mark is not None:
-            self._queue.wait_for(event._mark)
+        """Let what comes into the stream from now on wait for an event."""
+        if event._event is not None:
+            self._stream.wait_event(event._event)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Let what comes into the queue from now on wait for what is in another one now."""
+        """Let what comes into the stream from now on wait for what is in another one now."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -84,21 +84,21 @@ class Stream:
         return event
 
     def __enter__(self) -> Stream:
-        backend, index = self._queue.backend, self._queue.index
-        self._before.append((backend.current_index(), backend.current_queue(index)))
-        self._use(index, self._queue)
+        backend, index = self._stream.backend, self._stream.index
+        self._before.append((backend.current_index(), backend.current_stream(index)))
+        self._use(index, self._stream)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        device, queue = self._before.pop()
-        self._use(self._queue.index, queue)
-        if device != self._queue.index:
-            self._queue.backend.set_current_index(device)
+        device, stream = self._before.pop()
+        self._use(self._stream.index, stream)
+        if device != self._stream.index:
+            self._stream.backend.set_current_index(device)
 
-    def _use(self, index: int, queue: Any) -> None:
-        if queue.backend.current_index() != index:
-            queue.backend.set_current_index(index)
-        queue.make_current()
+    def _use(self, index: int, stream: Any) -> None:
+        if stream.backend.current_index() != index:
+            stream.backend.set_current_index(index)
+        stream.make_current()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and (other.device, other.stream_id) == (self.device, self.stream_id)
@@ -111,7 +111,7 @@ class Stream:
 
 
 class Event:
-    """A mark in a queue of a device; with ``enable_timing`` the time at which it was reached is kept."""
+    """An event in a stream of a device; with ``enable_timing`` the time at which it was reached is kept."""
 
     def __init__(
         self, device: Any = None, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
@@ -119,42 +119,42 @@ class Event:
         self._backend, self._index = _place(device)
         self.device = mt.device(device) if device is not None else mt.device(self._backend.type)
         self.enable_timing = enable_timing
-        self._mark: Any = None
+        self._event: Any = None
 
     @property
     def event_id(self) -> int:
-        """A number of the mark: 0."""
+        """A number of the event: 0."""
         return 0
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put the mark at the end of a queue: by default of the device's current one."""
-        queue = self._backend.current_queue(self._index) if stream is None else stream._queue
-        if self._mark is None:
-            self._mark = queue.backend.mark(queue.index, self.enable_timing)
-        self._mark.record(queue)
+        """Put the event at the end of a stream: by default of the device's current one."""
+        where = self._backend.current_stream(self._index) if stream is None else stream._stream
+        if self._event is None:
+            self._event = where.backend.event(where.index, self.enable_timing)
+        self._event.record(where)
 
     def query(self) -> bool:
-        """Whether the mark is reached, or was never recorded. It may wait for that."""
-        return self._mark is None or bool(self._mark.is_done())
+        """Whether the event is reached, or was never recorded. It may wait for that."""
+        return self._event is None or bool(self._event.query())
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what comes into a queue, by default the device's current one, wait for the mark."""
-        if self._mark is not None:
-            (self._backend.current_queue(self._index) if stream is None else stream._queue).wait_for(self._mark)
+        """Let what comes into a stream, by default the device's current one, wait for the event."""
+        if self._event is not None:
+            (self._backend.current_stream(self._index) if stream is None else stream._stream).wait_event(self._event)
 
     def synchronize(self) -> None:
-        """Wait for the mark."""
-        if self._mark is not None:
-            self._mark.synchronize()
+        """Wait for the event."""
+        if self._event is not None:
+            self._event.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this mark to another. RuntimeError where one has no time."""
+        """Milliseconds from this event to another. RuntimeError where one has no time."""
         for event in (self, end_event):
             if not event.enable_timing:
                 raise RuntimeError("Event.elapsed_time: both events need enable_timing=True")
-        if self._mark is None or end_event._mark is None:
+        if self._event is None or end_event._event is None:
             raise RuntimeError("Event.elapsed_time: both events have to be recorded")
-        return float(self._mark.milliseconds_until(end_event._mark))
+        return float(self._event.elapsed_time(end_event._event))
 
     def __repr__(self) -> str:
         return f"torch.Event device_type={self.device.type}, device_index={-1 if self.device.index is None else self.device.index}"

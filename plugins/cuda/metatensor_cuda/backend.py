@@ -14,7 +14,7 @@ from metatensor.devices.array_kit.memory import Ledger, human_bytes
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 from metatensor.devices.dlpack import DLDeviceType
 from metatensor_cuda.driver import import_cupy, probe
-from metatensor_cuda.queues import CudaMark, CudaQueue
+from metatensor_cuda.streams import CudaEvent, CudaStream
 
 __all__ = ["TABLE", "CudaBackend", "kernel"]
 
@@ -92,27 +92,27 @@ class CudaBackend(ArrayBackend):
 
     # Streams --------------------------------------------------------------------
 
-    def queue(self, index: int, priority: int = 0) -> CudaQueue:
+    def stream(self, index: int, priority: int = 0) -> CudaStream:
         with self.on(index) as device:
-            return CudaQueue(self, device.id, self.xp.cuda.Stream(non_blocking=True, priority=priority or None))
+            return CudaStream(self, device.id, self.xp.cuda.Stream(non_blocking=True, priority=priority or None))
 
-    def external_queue(self, handle: int, index: int) -> CudaQueue:
-        """The queue of a stream that was made elsewhere, by its handle."""
+    def external_stream(self, handle: int, index: int) -> CudaStream:
+        """A stream that was made elsewhere, by its handle."""
         with self.on(index) as device:
             if hasattr(self.xp.cuda.Stream, "from_external"):
-                return CudaQueue(self, device.id, self.xp.cuda.Stream.from_external(_Foreign(handle)))
-            return CudaQueue(self, device.id, self.xp.cuda.ExternalStream(handle, device.id))
+                return CudaStream(self, device.id, self.xp.cuda.Stream.from_external(_Foreign(handle)))
+            return CudaStream(self, device.id, self.xp.cuda.ExternalStream(handle, device.id))
 
-    def current_queue(self, index: int) -> CudaQueue:
+    def current_stream(self, index: int) -> CudaStream:
         with self.on(index) as device:
-            return CudaQueue(self, device.id, self.xp.cuda.get_current_stream())
+            return CudaStream(self, device.id, self.xp.cuda.get_current_stream())
 
-    def default_queue(self, index: int) -> CudaQueue:
+    def default_stream(self, index: int) -> CudaStream:
         with self.on(index) as device:
-            return CudaQueue(self, device.id, self.xp.cuda.Stream(null=True))
+            return CudaStream(self, device.id, self.xp.cuda.Stream(null=True))
 
-    def mark(self, index: int, timing: bool = False) -> CudaMark:
-        return CudaMark(self, index, timing)
+    def event(self, index: int, timing: bool = False) -> CudaEvent:
+        return CudaEvent(self, index, timing)
 
     # Memory ---------------------------------------------------------------------
 

@@ -109,13 +109,13 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 def current_stream(device: Any = None) -> Stream:
     """The stream that work on a device goes into in this thread."""
     index = _api.index(device)
-    return Stream._of(_api.require().current_queue(index))  # type: ignore[no-any-return]
+    return Stream._of(_api.require().current_stream(index))  # type: ignore[no-any-return]
 
 
 def default_stream(device: Any = None) -> Stream:
     """The stream that work on a device goes into where no other was made current."""
     index = _api.index(device)
-    return Stream._of(_api.require().default_queue(index))  # type: ignore[no-any-return]
+    return Stream._of(_api.require().default_stream(index))  # type: ignore[no-any-return]
 
 
 def stream(stream: Stream | None) -> StreamContext:
@@ -126,7 +126,7 @@ def stream(stream: Stream | None) -> StreamContext:
 def set_stream(stream: Stream | None) -> None:
     """Make a stream, and its device, the current ones."""
     if stream is not None:
-        stream._use(stream._queue.index, stream._queue)
+        stream._use(stream._stream.index, stream._stream)
 
 
 _sync_debug_mode = 0

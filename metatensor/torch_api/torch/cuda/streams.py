@@ -1,4 +1,4 @@
-"""Streams and events of CUDA devices: the backend's queues and marks."""
+"""Streams and events of CUDA devices, by way of the backend's."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ExternalStream(Stream):
 
     def __init__(self, stream_ptr: int, device: Any = None, **options: Any) -> None:
         index = _api.index(device)
-        self._adopt(_api.require().external_queue(stream_ptr, index), streams.mt.device(f"cuda:{index}"))
+        self._adopt(_api.require().external_stream(stream_ptr, index), streams.mt.device(f"cuda:{index}"))
 
 
 class Event(streams.Event):
-    """A mark in a stream of the current CUDA device. RuntimeError where there is none."""
+    """An event in a stream of the current CUDA device. RuntimeError where there is none."""
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
