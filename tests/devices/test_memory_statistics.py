@@ -1,12 +1,14 @@
 """Figures of memory: current and peak, of every device that is here; what shares memory counts once."""
 
 import gc
+import sys
 
 import pytest
 
 import metatensor as mt
 from devices import gpu_checks
 from metatensor import plugins
+from metatensor.devices.array_kit.memory import give_back
 
 MIB = 1 << 20
 
@@ -99,3 +101,27 @@ def test_threads_share_the_figures(device, figures):
     assert figures() == (4 * MIB, 4 * MIB, 4, 4)
     held.clear()
     assert figures()[0] == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="huge blocks are malloc's there")
+def test_a_huge_block_is_used_again():
+    """The last one that was freed, by one of about its size, and it is not taken for cleared memory."""
+    backend = plugins.backend("cpu")
+    backend.empty_cache()
+    x = mt.ones(40 * MIB, dtype=mt.uint8)
+    at = x.data_ptr()
+    del x
+    y = mt.zeros(39 * MIB, dtype=mt.uint8)
+    assert y.data_ptr() == at and not y.any()
+    del y
+    assert give_back() == 40 * MIB and give_back() == 0
+    x = mt.ones(40 * MIB, dtype=mt.uint8)
+    del x
+    z = mt.empty(50 * MIB, dtype=mt.uint8)  # too large, so the other is gone before
+    assert give_back() == 0
+    del z
+    small = mt.empty(MIB, dtype=mt.uint8)
+    backend.empty_cache()
+    assert give_back() == 0 and small.numel() == MIB
+    mt.ones(200 * MIB, dtype=mt.uint8)
+    assert give_back() == 0  # too large to keep

@@ -32,7 +32,7 @@ from metatensor.devices.array_kit import interchange
 from metatensor.devices.array_kit.binding import Binding, Views, quietly
 from metatensor.devices.array_kit.copy import cast, convert_into, store
 from metatensor.devices.array_kit.formats import Format, formats
-from metatensor.devices.array_kit.memory import Ledger, human_bytes
+from metatensor.devices.array_kit.memory import Ledger, give_back, human_bytes
 from metatensor.devices.array_kit.random import Stream
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 from metatensor.devices.base import DeviceBackend, OutOfMemoryError
@@ -126,6 +126,11 @@ class ArrayBackend(DeviceBackend):
             raise self.out_of_memory(nbytes, index) from error
         self.track(flat)
         return flat
+
+    def empty_cache(self) -> None:
+        """Give the last large block back to the system that was freed: it is kept for the next one."""
+        if self.on_host:
+            give_back()
 
     def track(self, array: Any) -> None:
         """Count a new array in the memory statistics until it is gone."""
@@ -322,11 +327,7 @@ class ArrayBackend(DeviceBackend):
 
         For a part of a draw the one argument has a third item, the first element of it.
         """
-        first = 0
-        if ticket is None:
-            seed, ticket, *part = seed
-            first = part[0] if part else 0
-        return Stream(self.xp, seed, ticket, first)
+        return Stream(self.xp, *seed) if ticket is None else Stream(self.xp, seed, ticket)
 
     # Kernels ------------------------------------------------------------------
 

@@ -219,7 +219,7 @@ cdef class Views:
     def is_zero(self, Tensor tensor not None):
         """Whether all bytes are known to be 0: fresh memory that the system cleared and nobody was given since."""
         cdef object data = tensor.storage.data
-        return type(data) is Block and (<Block>data).mapped and not (<Block>data).touched
+        return type(data) is Block and (<Block>data).zero and not (<Block>data).touched
 
 
 @cython.final

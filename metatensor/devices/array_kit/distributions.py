@@ -54,7 +54,7 @@ def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
     """Uniform in [low, high), with as many random bits as the dtype has digits: rounding never gives ``high``."""
     stream = kit.random(ticket)
     if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and low == 0 and high == 1 and out.flags.c_contiguous:
-        stream.leading(out.size, stream.first, out.dtype, _DIGITS_BY_CHAR[out.dtype.char], out)
+        host.fill_uniform(out, out.dtype.itemsize, _DIGITS_BY_CHAR[out.dtype.char], stream.seed, stream.ticket, stream.first)
         return
     format = _half(out)
     name = format or out.dtype.name
@@ -104,11 +104,11 @@ def uniform_(kit: Any, out: Any, input: Any, low: float, high: float, ticket: An
 def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0) -> None:
     """Normal; a complex one has half the variance, and the whole mean, in each part."""
     stream = kit.random(ticket)
-    if out.dtype.kind == "c":
+    if kit.on_host and out.dtype.char == "f" and out.flags.c_contiguous:
+        stream.fill_normal(out, mean, std, stream.first)
+    elif out.dtype.kind == "c":
         parts = stream.normal(2 * out.size, 2 * stream.first).reshape(-1, 2) * (std / math.sqrt(2)) + mean
         out[...] = (parts[:, 0] + 1j * parts[:, 1]).reshape(out.shape)
-    elif kit.on_host and out.dtype.char == "f" and out.flags.c_contiguous:
-        stream.normal(out.size, stream.first, out.dtype, mean, std, out)
     else:
         # What is rounded is the whole: the mean and the deviation are applied in float64.
         _fill(kit, out, lambda count, first: stream.normal(count, first + stream.first, out.dtype, mean, std))

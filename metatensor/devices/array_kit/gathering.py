@@ -88,7 +88,7 @@ def index_select(kit: Any, out: Any, input: Any, dim: int, index: Any) -> None:
     check(index, input.shape[dim], "index_select")
     if kit.on_host and out.flags.c_contiguous and out.ndim and out.dtype == input.dtype:
         # The range is checked: "clip" lets NumPy write straight into the result.
-        kit.xp.take(input, index, axis=dim, out=out, mode="clip")
+        input.take(index, dim, out, "clip")
     else:
         out[...] = kit.xp.take(input, index, axis=dim).reshape(out.shape)
 

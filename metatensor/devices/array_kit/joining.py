@@ -19,7 +19,7 @@ def cat(kit: Any, out: Any, tensors: Any, dim: int) -> None:
             arrays.append(values)
     else:
         if arrays:
-            kit.xp.concatenate(arrays, axis=dim, out=array(out))
+            kit.xp.concatenate(arrays, dim, array(out))
         return
     start = 0
     for piece in tensors:

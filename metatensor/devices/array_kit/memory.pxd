@@ -15,5 +15,6 @@ cdef class Block:
     cdef char* start
     cdef readonly Py_ssize_t nbytes
     cdef Ledger ledger          # where its end is counted
-    cdef bint mapped            # straight from the system, which clears it
+    cdef size_t room            # bytes of the map that it has from the system; 0 where it is malloc's
+    cdef bint zero              # straight from the system, which clears it
     cdef bint touched           # somebody was given the address

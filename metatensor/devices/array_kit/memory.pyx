@@ -17,19 +17,45 @@ cdef extern from *:
     #endif
     #define MT_LARGE ((size_t)1 << 22)
     #define MT_HUGE ((size_t)1 << 25)   /* from here on malloc asks the system every time, too */
+    #define MT_KEEP ((size_t)1 << 27)
     #define MT_PAGE ((uintptr_t)4096)
+    /* The huge block freed last, for the next one of about its size: fresh pages cost as much as a simple operator.
+       Callers hold the GIL. It is given back before any other huge one is asked for, so that it adds to no peak of those. */
+    static void *mt_kept = NULL;
+    static size_t mt_kept_size = 0;
+
+    static size_t mt_drop_kept(void) {
+        size_t n = mt_kept_size;
+    #if defined(__linux__)
+        if (mt_kept != NULL) munmap(mt_kept, n);
+    #endif
+        mt_kept = NULL;
+        mt_kept_size = 0;
+        return n;
+    }
+
     /* Large blocks ask for huge pages: filling them then takes far fewer page faults. Those that come straight
-       from the system are zero, which zeros() makes use of. */
-    static void *mt_new_block(size_t n, int *mapped) {
+       from the system are zero, which zeros() makes use of. `room` is what a mapped block really has, else 0. */
+    static void *mt_new_block(size_t n, size_t *room, int *zero) {
         void *p;
-        *mapped = 0;
-        if (n < 4096) return malloc(n ? n : 1);
+        *room = 0;
+        *zero = 0;
+        if (n < 65536) return malloc(n ? n : 1);
     #if defined(__linux__) && defined(MADV_HUGEPAGE)
         if (n >= MT_HUGE) {
+            if (n <= mt_kept_size && n >= mt_kept_size - mt_kept_size / 8) {
+                p = mt_kept;
+                *room = mt_kept_size;
+                mt_kept = NULL;
+                mt_kept_size = 0;
+                return p;
+            }
+            mt_drop_kept();
             p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (p == MAP_FAILED) return NULL;
             madvise(p, n, MADV_HUGEPAGE);
-            *mapped = 1;
+            *room = n;
+            *zero = 1;
             return p;
         }
     #endif
@@ -42,18 +68,20 @@ cdef extern from *:
     #endif
         return p;
     }
-    static void mt_free_block(void *p, size_t n, int mapped) {
-    #if defined(__linux__)
-        if (mapped) {
-            munmap(p, n);
-            return;
+    static void mt_free_block(void *p, size_t room) {
+        if (room == 0) {
+            free(p);
+        } else {
+            mt_drop_kept();
+            mt_kept = p;
+            mt_kept_size = room;
+            if (room > MT_KEEP) mt_drop_kept();
         }
-    #endif
-        free(p);
     }
     """
-    void* new_block "mt_new_block" (size_t n, int* mapped) noexcept
-    void free_block "mt_free_block" (void* p, size_t n, int mapped) noexcept
+    void* new_block "mt_new_block" (size_t n, size_t* room, int* zero) noexcept
+    void free_block "mt_free_block" (void* p, size_t room) noexcept
+    size_t drop_kept "mt_drop_kept" () noexcept
 
 
 @cython.final
@@ -78,14 +106,16 @@ cdef class Ledger:
         """A new `Block` that is counted here. MemoryError where there is not that much."""
         cdef Block b = Block.__new__(Block)
         cdef long long n = nbytes
-        cdef int mapped = 0
+        cdef size_t room = 0
+        cdef int zero = 0
         if n < 0:
             raise ValueError(f"a block cannot have {nbytes} bytes")
-        b.start = <char*>new_block(<size_t>n, &mapped)
+        b.start = <char*>new_block(<size_t>n, &room, &zero)
         if b.start == NULL:
             raise MemoryError(f"cannot allocate {n} bytes")
         b.nbytes = n
-        b.mapped = mapped
+        b.room = room
+        b.zero = zero
         b.touched = False
         b.ledger = self
         self.add(n)
@@ -165,11 +195,16 @@ cdef class Block:
 
     def __dealloc__(self):
         if self.start != NULL:
-            free_block(self.start, self.nbytes, self.mapped)
+            free_block(self.start, self.room)
             self.ledger.remove(self.nbytes)
 
     def __repr__(self):
         return f"<Block of {self.nbytes} bytes>"
+
+
+def give_back():
+    """Give the memory back to the system that is kept for the next large block; how many bytes."""
+    return drop_kept()
 
 
 def human_bytes(nbytes):

@@ -69,15 +69,12 @@ class Stream:
             raise ValueError(f"uniform: dtype must be float32 or float64, got {dtype}")
         return self.leading(n, start, dtype, UNIFORM_DIGITS[dtype.name])
 
-    def leading(self, n: int, start: int, dtype: Any, digits: int, out: Any = None) -> Any:
-        """The ``digits`` leading bits of each word as a float in [0, 1): at most 24 as float32, 53 as float64.
-
-        ``out`` is a C-contiguous array of NumPy to fill, of any shape.
-        """
+    def leading(self, n: int, start: int, dtype: Any, digits: int) -> Any:
+        """The ``digits`` leading bits of each word as a float in [0, 1): at most 24 as float32, 53 as float64."""
         n, start = _span("uniform", n, start)
         dtype = np.dtype(dtype)
         if self.xp is np:
-            out = np.empty(n, dtype) if out is None else out
+            out = np.empty(n, dtype)
             host.fill_uniform(out, dtype.itemsize, digits, self.seed, self.ticket, start)
             return out
         shift, scale = np.uint64(64 - digits), dtype.type(2.0**-digits)
@@ -93,24 +90,23 @@ class Stream:
         host.fill_below(out, UNIFORM_DIGITS[dtype.name], float(dtype.type(p)), self.seed, self.ticket, start)
         return out
 
-    def normal(
-        self, n: int, start: int = 0, dtype: Any = "float64", mean: float = 0.0, std: float = 1.0, out: Any = None
-    ) -> Any:
-        """``n`` floats of a normal distribution (Box-Muller in float64, from words 2i and 2i + 1), rounded to ``dtype``.
-
-        ``out`` is a C-contiguous array of NumPy of float32 to fill, of any shape.
-        """
+    def normal(self, n: int, start: int = 0, dtype: Any = "float64", mean: float = 0.0, std: float = 1.0) -> Any:
+        """``n`` floats of a normal distribution (Box-Muller in float64, from words 2i and 2i + 1), rounded to ``dtype``."""
         n, start = _span("normal", n, start)
         dtype = np.dtype(dtype)
         if dtype.kind != "f":
             raise ValueError(f"normal: dtype must be a float, got {dtype}")
         if self.xp is np and dtype == np.float32:
-            out = np.empty(n, dtype) if out is None else out
-            # The library's own functions have the last word where it matters.
-            for i in host.fill_normal(out, mean, std, self.seed, self.ticket, start):
-                out.reshape(-1)[i] = self._normal(1, start + i, mean, std)[0]
+            out = np.empty(n, dtype)
+            self.fill_normal(out, mean, std, start)
             return out
         return self._pieces(n, start, dtype, lambda count, first: self._normal(count, first, mean, std))
+
+    def fill_normal(self, out: Any, mean: float, std: float, start: int) -> None:
+        """Fill a C-contiguous array of NumPy of float32, of any shape, with what `normal` gives from element ``start`` on."""
+        # The library's own functions have the last word where it matters.
+        for i in host.fill_normal(out, mean, std, self.seed, self.ticket, start):
+            out.reshape(-1)[i] = self._normal(1, start + i, mean, std)[0]
 
     def _normal(self, count: int, first: int, mean: float, std: float) -> Any:
         xp = self.xp
