@@ -9,30 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metatensor as mt
+from deferring import deferred, eager, same
 from metatensor import nn
 from metatensor.nn import functional as F
 from metatensor.nn.utils import parametrizations
 from metatensor.plugins import device_types
 from metatensor.testing import check_deferred_matches
-from metatensor.testing.deferral import differences
 
 np = pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")
-
-
-def deferred(build, seed=0):
-    mt.manual_seed(seed)
-    with mt.deferred_init():
-        return build()
-
-
-def eager(build, seed=0):
-    mt.manual_seed(seed)
-    return build()
-
-
-def same(one, other):
-    assert differences(one, other) == []
 
 
 # Operators ---------------------------------------------------------------------------------------

@@ -7,23 +7,13 @@ import weakref
 import pytest
 
 import metatensor as mt
+from deferring import deferred, eager
 from metatensor import nn
 from metatensor.plugins import device_types
 from metatensor.testing import check_deferred_matches
 
 np = pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")
-
-
-def deferred(build, seed=0):
-    mt.manual_seed(seed)
-    with mt.deferred_init():
-        return build()
-
-
-def eager(build, seed=0):
-    mt.manual_seed(seed)
-    return build()
 
 
 # Values that are asked for ------------------------------------------------------------------------

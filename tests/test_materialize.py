@@ -13,32 +13,17 @@ from pathlib import Path
 import pytest
 
 import metatensor as mt
+from deferring import deferred, eager, same
 from metatensor import nn
 from metatensor.nn.utils import parametrizations, weight_norm
 from metatensor.plugins import device_types
 from metatensor.testing import check_deferred_matches
-from metatensor.testing.deferral import differences
 
 pytest.importorskip("numpy")
 pytestmark = [
     pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed"),
     pytest.mark.filterwarnings("ignore:weight_norm is deprecated", "ignore:.*the tensor has no elements"),
 ]
-
-
-def eager(build, seed=0):
-    mt.manual_seed(seed)
-    return build()
-
-
-def deferred(build, seed=0):
-    mt.manual_seed(seed)
-    with mt.deferred_init():
-        return build()
-
-
-def same(one, other):
-    assert differences(one, other) == []
 
 
 # What was lost -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ from types import FunctionType
 
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of
+from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
     DATA, K_OPERAND, K_TENSOR, K_TENSORS, MIXED, Call, Op, Overload, make_returns,
 )
@@ -47,13 +48,7 @@ cdef list flat(object result):
 
 
 cdef bint same_sizes(Tensor a, Tensor b) noexcept:
-    cdef int i
-    if a.ndim != b.ndim:
-        return False
-    for i in range(a.ndim):
-        if a.sizes[i] != b.sizes[i]:
-            return False
-    return True
+    return a.ndim == b.ndim and dims_equal(a.sizes, b.sizes, a.ndim)
 
 
 cdef int copy_values(Tensor target, Tensor source) except -1:

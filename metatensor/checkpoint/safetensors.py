@@ -213,18 +213,12 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
         "".join(names).encode("utf-8")
     except UnicodeEncodeError:
         raise CheckpointError(file, "a name in the header is not Unicode text") from None
-    bits, append = _BITS, entries.append
     for name, value in pairs:
         if name == "__metadata__":
             metadata = _check_metadata(value, file)
             continue
-        try:
-            (k0, kind), (k1, shape), (k2, (begin, end)) = value
-            if k0 != "dtype" or k1 != "shape" or k2 != "data_offsets" or type(value) is not tuple:
-                raise ValueError
-        except (TypeError, ValueError):
-            kind, shape, (begin, end) = _members(name, value, file)
-        if type(kind) is not str or kind not in bits:
+        kind, shape, (begin, end) = _members(name, value, file)
+        if type(kind) is not str or kind not in _BITS:
             raise _wrong(file, name, f"unknown dtype {_short(kind)}")
         if type(shape) is not list or len(shape) > MAX_DIMS:
             raise _wrong(file, name, f"the shape must be an array of at most {MAX_DIMS} sizes, got {_short(shape)}")
@@ -233,14 +227,14 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
                 raise _wrong(file, name, f"the size {_short(dim)} in its shape is not an integer from 0 to 2**63 - 1")
         if type(begin) is not int or type(end) is not int or not 0 <= begin <= end <= MAX_INT:
             raise _wrong(file, name, f"bad data_offsets [{_short(begin)}, {_short(end)}]: they must be 0 <= begin <= end < 2**63")
-        needed = prod(shape) * bits[kind]
-        if needed > MAX_BITS or (not needed and prod([dim for dim in shape if dim]) * bits[kind] > MAX_BITS):
+        needed = prod(shape) * _BITS[kind]
+        if needed > MAX_BITS or (not needed and prod([dim for dim in shape if dim]) * _BITS[kind] > MAX_BITS):
             raise _wrong(file, name, f"the shape {_short(shape)} of {kind} needs more than 2**63 - 1 bytes")
         if needed != (end - begin) * 8:
             raise _wrong(
                 file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, its data_offsets hold {end - begin:,}"
             )
-        append((name, kind, shape, begin, end))
+        entries.append((name, kind, shape, begin, end))
     return metadata, entries
 
 

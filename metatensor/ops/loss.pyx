@@ -2,6 +2,7 @@
 import warnings
 
 from cpython.object cimport PyObject
+from metatensor._core.compute cimport same_sizes
 from metatensor._core.dtype cimport DType, default_float, to_real
 from metatensor._core.layout cimport Layout, can_broadcast, dims_equal
 from metatensor._core.op cimport (
@@ -72,10 +73,6 @@ cdef int check_weight(Call* c, int slot, Tensor like) except -1:
     if not can_broadcast(w.ndim, w.sizes, like.ndim, like.sizes):
         fail_slot(c, slot, f"of shape {shape_str(w)} does not expand to {shape_str(like)}")
     return 0
-
-
-cdef bint same_sizes(Tensor a, Tensor b) noexcept:
-    return a.ndim == b.ndim and dims_equal(a.sizes, b.sizes, a.ndim)
 
 
 # Distances of elements ---------------------------------------------------------------------

@@ -1,4 +1,5 @@
 """Questions about tensors as functions, answered from metadata; and a diagonal filled in place."""
+from metatensor._core.compute cimport same_sizes
 from metatensor._core.device cimport backend_of
 from metatensor._core.layout cimport add_dims, mul_dims, overlap
 from metatensor._core.op cimport (
@@ -61,25 +62,15 @@ cdef object share_memory_host(Call* c):
     return t
 
 
-cdef bint _same_sizes(Tensor a, Tensor b) noexcept:
-    cdef int i
-    if a.ndim != b.ndim:
-        return False
-    for i in range(a.ndim):
-        if a.sizes[i] != b.sizes[i]:
-            return False
-    return True
-
-
 cdef object is_same_size_host(Call* c):
-    return _same_sizes(tensor_arg(c, 0), tensor_arg(c, 1))
+    return same_sizes(tensor_arg(c, 0), tensor_arg(c, 1))
 
 
 cdef object is_set_to_host(Call* c):
     """Whether two tensors show the same storage in the same way."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef int i
-    if a.storage is not b.storage or a.offset != b.offset or not _same_sizes(a, b):
+    if a.storage is not b.storage or a.offset != b.offset or not same_sizes(a, b):
         return False
     for i in range(a.ndim):
         if a.strides[i] != b.strides[i]:
