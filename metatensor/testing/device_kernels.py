@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from metatensor._core.device import backend_for
 from metatensor._core.op import registry
 from metatensor._core.tensor import Tensor
 from metatensor.devices.base import DeviceBackend
-from metatensor.testing.samples import Sample, Spec, find_samples
-from metatensor.testing.values import TOLERANCES, difference, to_values
+from metatensor.testing.samples import Sample, Spec
+from metatensor.testing.search import find_samples
+from metatensor.testing.values import TOLERANCES, difference, from_values, to_values
 
 if TYPE_CHECKING:
     from metatensor.testing.device import DeviceReport
@@ -23,13 +24,19 @@ __all__ = ["cases"]
 
 FLOATS = ("float64", "bfloat16", "float16")
 DTYPES = (*FLOATS, "int64", "int32", "uint8", "bool", "complex64")
+SHOWN = 3
 # Their results are memory as it was found.
 UNINITIALISED = ("empty", "new_empty")
 # The meta kernel has taken the arguments, so a kernel may mind their values, but not their kinds.
 NOT_OF_VALUES = (TypeError, AttributeError, KeyError, NameError, AssertionError)
 
 
-def cases(backend: DeviceBackend, reference: str, report: DeviceReport) -> Iterator[tuple[str, Callable[[], None]]]:
+@functools.lru_cache(maxsize=None)
+def _samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str) -> list[Sample]:
+    return find_samples(op, overload, dtypes, reference)
+
+
+def cases(backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None) -> Iterator[tuple[str, Callable[[], None]]]:
     """Qualified name and check of every op that the device has a kernel for and samples were found for.
 
     Those without samples, and ops without a kernel, go into the report.
@@ -43,6 +50,8 @@ def cases(backend: DeviceBackend, reference: str, report: DeviceReport) -> Itera
             if overload.is_view or overload.is_composite:
                 continue
             name = overload.qualname
+            if only is not None and name not in only:
+                continue
             if not overload.text.rpartition("->")[2].count("Tensor"):
                 continue  # what returns no tensor is answered from metadata, or by to_host
             if backend.kernel(name) is None:
@@ -52,9 +61,9 @@ def cases(backend: DeviceBackend, reference: str, report: DeviceReport) -> Itera
             else:
                 # Private ops rely on the public ones in front of them to refuse odd dtypes.
                 private = name.rpartition(".")[2].startswith("_")
-                samples = find_samples(op, overload.text, FLOATS if private else DTYPES)
+                samples = _samples(op, overload, FLOATS if private else DTYPES, reference)
                 if samples:
-                    yield name, partial(_compare, op, samples, backend.type, reference)
+                    yield name, functools.partial(_compare, op, samples, backend.type, reference)
                 else:
                     report.not_sampled.append(name)
 
@@ -73,9 +82,11 @@ def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> Non
         problem = _problem(got, expected, device)
         if problem:
             problems.append(f"({sample}): {problem}")
+            if len(problems) == SHOWN:
+                break  # the other samples would not be told
     if len(refused) == len(samples):
         raise refused[0]
-    assert not problems, "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+    assert not problems, "; ".join(problems)
 
 
 def _computable(sample: Sample, expected: Any, device: str) -> bool:
@@ -98,15 +109,26 @@ def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
     names = {name for overload in op.overloads for name in overload.argument_names}
     if "generator" in names:
         arguments["generator"] = metatensor.Generator().manual_seed(5)
+    if sample.variant == "_":
+        op = registry[op.name + "_"]
     before = {name: to_values(value).copy() for name, value in arguments.items() if isinstance(value, Tensor)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = op(**arguments)
+            result = _with_out(op, sample, arguments, device, strided) if sample.variant == "out" else op(**arguments)
     except Exception as error:
         return error
     changed = {name: to_values(arguments[name]) for name in before if _differs(before[name], to_values(arguments[name]))}
     return result, changed
+
+
+def _with_out(op: Any, sample: Sample, arguments: dict[str, Any], device: str, strided: bool) -> Any:
+    """The call with ``out=`` tensors that hold something else before, and lie in another order in memory if ``strided``."""
+    due = op(**(sample.on("meta") | ({"generator": arguments["generator"]} if "generator" in arguments else {})))
+    outs = [from_values(device, np.ones(tuple(item.shape)), item.dtype.name, strided=strided)
+            for item in (due if isinstance(due, (tuple, list)) else [due])]  # fmt: skip
+    op(**arguments, out=tuple(outs) if isinstance(due, (tuple, list)) else outs[0])
+    return tuple(outs) if isinstance(due, (tuple, list)) else outs[0]
 
 
 def _differs(a: np.ndarray, b: np.ndarray) -> bool:
