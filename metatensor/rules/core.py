@@ -19,7 +19,7 @@ CORE: frozenset[str] = frozenset("""
     sum prod amax amin argmax argmin any
     cumsum cumprod cummax cummin sort.stable
     mm bmm
-    cat flip arange gather scatter scatter_add scatter_reduce index_select _index _index_put_ nonzero
+    flip arange gather scatter scatter_add scatter_reduce index_select _index _index_put_ nonzero
     complex _fft_c2c
     linalg.cholesky_ex linalg.lu_factor_ex linalg.qr linalg.eigh linalg.eig linalg.svd linalg.solve_triangular
 """.split())

@@ -142,6 +142,17 @@ def _losses() -> dict[str, list[Sample]]:
     return found
 
 
+def _moments() -> dict[str, list[Sample]]:
+    """What only an argument by position, or one more than is needed, tells from the other schemas of the operator."""
+    found = {}
+    for name in ("var", "std", "var_mean", "std_mean"):
+        found[f"{name}.dim"] = _calls({"input": _t(2, 3), "dim": (1,), "unbiased": True}, {"input": _t(2, 3, 4), "dim": (0, 2), "unbiased": False},
+                                      {"input": _t(2, 3), "dim": (0,), "unbiased": False})
+        found[f"{name}.unbiased"] = _calls({"input": _t(2, 3), "unbiased": True}, {"input": _t(4), "unbiased": False})
+    found["polygamma.n"] = [Sample({"n": n, "input": _t(2, 3, role="positive")}, positional=("n", "input")) for n in (1, 0, 2)]
+    return found  # fmt: skip
+
+
 def _rest() -> dict[str, list[Sample]]:
     square = _t(3, 3, role="definite")
     pivots = Spec((3,), "int32", 0, "pivots")
@@ -157,6 +168,11 @@ def _rest() -> dict[str, list[Sample]]:
                                             {"input": _t(1, 2, 4, 3, 5), "grid": _t(1, 2, 3, 2, 3)}),
         "nn.functional.embedding": _calls(table), "nn.functional.embedding_bag": _calls(
             table, flat, flat | {"include_last_offset": True, "offsets": Spec((3,), "int64", 0, "all_offsets")}),
+        "nn.functional._batch_norm_eval": _calls(*({"input": _t(2, 4, *more), "running_mean": _t(4, seed=1),
+             "running_var": _t(4, role="positive", seed=2), "weight": _t(4, seed=3), "bias": _t(4, seed=4), "eps": 0.5}
+            for more in ((3,), ()))),
+        "nn.functional._instance_norm_eval": _calls({"input": _t(2, 4, 3), "running_mean": _t(4, seed=1), "eps": 0.5,
+             "running_var": _t(4, role="positive", seed=2), "weight": _t(4, seed=3), "bias": _t(4, seed=4)}),
         "native_group_norm": _calls({"input": _t(2, 4, 3), "weight": _t(4, seed=1), "bias": _t(4, seed=2), "N": 2, "C": 4, "HxW": 3,
                                      "group": 2, "eps": 0.5}),
         "nn.functional.group_norm": _calls({"input": _t(2, 4, 3), "num_groups": 2}, {"input": _t(2, 4, 3, 2), "num_groups": 4}),
@@ -174,7 +190,8 @@ def _rest() -> dict[str, list[Sample]]:
                                 {"input": _t(4, 3), "b": _t(4, 2, seed=1), "rcond": None, "driver": "gelsy"}),
         "searchsorted": _calls({"sorted_sequence": _t(5, role="sorted"), "input": _t(2, 3, role="values")},
                                {"sorted_sequence": _t(2, 5, role="sorted"), "input": _t(2, 3, role="values")}),
-        "bucketize": _calls({"input": _t(2, 3, role="values"), "boundaries": _t(5, role="sorted")}),
+        "bucketize": _calls({"input": _t(2, 3, role="values"), "boundaries": _t(5, role="sorted")},
+                            {"input": _t(4, role="ties"), "boundaries": _t(3, role="sorted")}),
         "nn.functional.scaled_dot_product_attention": _calls(
             {"query": _t(1, 4, 3, 8), "key": _t(1, 4, 5, 8, seed=1), "value": _t(1, 4, 5, 6, seed=2)},
             {"query": _t(1, 4, 3, 8), "key": _t(1, 2, 5, 8, seed=1), "value": _t(1, 2, 5, 6, seed=2), "enable_gqa": True}),
@@ -215,4 +232,4 @@ def _rest() -> dict[str, list[Sample]]:
     }  # fmt: skip
 
 
-BASES: dict[str, list[Sample]] = _pools() | _convolutions() | _recurrences() | _losses() | _rest()
+BASES: dict[str, list[Sample]] = _pools() | _convolutions() | _recurrences() | _losses() | _moments() | _rest()

@@ -47,6 +47,8 @@ class Spec(NamedTuple):
         values = np.asarray(values)
         if self.dtype.startswith("uint") and values.dtype.kind in "if" and self.role not in ("extreme", "large"):
             values = np.abs(values)
+        if self.role == "sorted":
+            values = np.sort(values, axis=-1) if values.ndim else values
         if self.dtype.startswith("complex") and values.dtype.kind != "c":
             real = values
             values = np.empty(values.shape, np.complex128)
@@ -128,8 +130,7 @@ class Spec(NamedTuple):
         return a @ a.conj().swapaxes(-1, -2) + np.eye(self.shape[-1])
 
     def _sorted(self, size: int, rng: Any) -> Any:
-        values = self._values(size, rng).reshape(self.shape)
-        return np.sort(values, axis=-1) if values.ndim else values
+        return np.asarray(self._values(size, rng)).reshape(self.shape)
 
     def _classes(self, size: int, rng: Any) -> Any:
         return np.resize([3, 1, 2, 0, 1, 3, 4, 1], size) if self.shape[-1:] != (3,) else np.resize([1, 3, 2, 2, 1, 1], size)
@@ -167,7 +168,9 @@ class Sample(NamedTuple):
     factory: bool = False
     """Whether there is a ``device`` argument to say where the result goes."""
     variant: str = ""
-    """"" for a plain call, "_" for the in-place operator, "out" for one with ``out=``."""
+    """"" for a plain call, "_" for the in-place operator, "out" for one with ``out=``, "alias" where that is the first argument."""
+    positional: tuple[str, ...] = ()
+    """Names of the arguments that are given by position: the first ones, in order."""
 
     def on(self, device: str, strided: bool = False) -> dict[str, Any]:
         """The arguments with tensors in place of Specs, all on ``device``."""
@@ -200,7 +203,7 @@ class Sample(NamedTuple):
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={_show(value)}" for name, value in self.arguments.items())
-        return shown + {"_": "; in place", "out": "; with out="}.get(self.variant, "")
+        return shown + {"_": "; in place", "out": "; with out=", "alias": "; with the first argument as out="}.get(self.variant, "")
 
 
 def _map(value: Any, name: str, function: Any) -> Any:

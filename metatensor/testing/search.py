@@ -29,15 +29,17 @@ from metatensor.testing.values import to_values
 
 __all__ = ["find_samples", "outcome"]
 
-INPLACE, OUT = 1, 2  # of OpFlag in _core/op.pxd
+INPLACE, OUT, ELEMENTWISE = 1, 2, 32  # of OpFlag in _core/op.pxd
 INDEX_NAMES = {"index", "indices", "indices1", "indices2"}
 FIRST_DTYPES = ("float32", "target alike", "int64", "bool", "complex64", "index first")
 ATTEMPTS = 600  # combinations of required arguments
 TRIALS = 160  # calls of the reference, for one option
+LENGTHS = ("size", "steps", "n", "end", "window_length", "row", "high")
 LARGEST = 4000  # elements of a tensor
 # Decompositions of matrices: their results are not unique, or not defined, for values that are not finite.
-MATRICES = ("cholesky", "eig", "svd", "qr", "lu", "solve", "inv", "det", "lstsq", "ldl", "orm", "orgqr", "matrix_exp", "house")
-# Their results are as large as the integers that they are given.
+MATRICES = frozenset("""cholesky cholesky_ex cholesky_inverse cholesky_solve eig eigh eigvals eigvalsh svd svdvals qr lu lu_factor_ex
+    lu_solve lu_unpack solve_ex solve_triangular triangular_solve inv_ex det slogdet logdet _linalg_lstsq ldl_factor_ex ldl_solve
+    ormqr orgqr geqrf householder_product matrix_exp pinv matrix_norm""".split())
 HALVES = ("float16", "bfloat16")
 COUNTS = ("bincount", "one_hot", "repeat_interleave")
 ROLES = [
@@ -64,8 +66,11 @@ def find_samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str
     found = list(bases)
     for base in bases[:3]:
         found += _dtypes(op, base, dtypes)
-    found += _options(op, schema, bases, reference)
+    options = _options(op, schema, bases, reference)
+    found += options
     found += _special(op, bases, dtypes)
+    if op.name.rpartition(".")[2] not in MATRICES:
+        found += _valid(op, (sample.with_values(role=role) for sample in options[:12] for role in ("special", "nans", "infinite")))
     found += _sizes(op, bases, found)
     found += _variants(op, overload, found)
     unique: list[Sample] = []
@@ -220,7 +225,8 @@ def _telling(op: Any, schema: Any, argument: Any, bases: list[Sample], reference
                 if trials > TRIALS:
                     return
                 got = result(sample)
-                plain = Sample({k: v for k, v in base.arguments.items() if k != argument.name or argument.required}, base.factory)
+                plain = Sample({k: v for k, v in base.arguments.items() if k != argument.name or argument.required}, base.factory,
+                               positional=base.positional)
                 mark = str(got) + "-" * _is_negative(value)  # a negative dimension does what a positive one does
                 if isinstance(got, str) or got == result(plain) or mark in seen:
                     continue
@@ -248,14 +254,14 @@ def _stages(schema: Any, argument: Any, bases: list[Sample]) -> Iterator[Iterato
 
 def _special(op: Any, bases: list[Sample], dtypes: tuple[str, ...]) -> list[Sample]:
     """The first bases with values that are special."""
-    matrices = any(word in op.name for word in MATRICES)
+    matrices = op.name.rpartition(".")[2] in MATRICES
     counts = any(word in op.name for word in COUNTS)
     found = []
     for base in bases[:2]:
         for role, dtype in ROLES:
             if dtype in dtypes or dtype in ("float32", "complex128"):
                 if not (matrices and role in ("special", "extreme", "ties", "nans", "infinite")) and not (counts and role in ("extreme", "large")) \
-                        and not (op.name == "_index_put_" and role != "special"):
+                        and not op.name.startswith("_index_put_"):
                     found.append(base.with_values(role=role, dtype=dtype))
         if matrices:
             found += [base.with_values(role="definite", dtype=dtype) for dtype in ("float32", "float64", "complex64")]
@@ -272,8 +278,13 @@ def _sizes(op: Any, bases: list[Sample], others: list[Sample]) -> list[Sample]:
     for base in bases[:2] + ranked:
         sizes = dict.fromkeys(size for _, spec in base.specs() for size in spec.shape if size > 1)
         large = (_resized(base, size, 77).with_values(role="fine") for size in sizes)
-        larger = _valid(op, (sample for sample in large if all(_count(spec) <= LARGEST for _, spec in sample.specs())))[:1]
+        larger = _valid(op, (sample for sample in large if all(_count(spec) <= LARGEST for _, spec in sample.specs())))
+        larger = sorted(larger, key=lambda sample: -_result_size(op, sample))[:1]
         found += larger + [sample.with_values(role="fine", dtype="float16") for sample in larger]
+        found += [sample.with_values(role="ties") for sample in larger]
+    for base in bases[:1] if any(base.factory for base in bases) else []:
+        numbers = {name: value for name, value in base.arguments.items() if name in LENGTHS}
+        found += [base.change(**{name: (9, 11) if isinstance(value, tuple) else 99}) for name, value in numbers.items()]
     return _valid(op, iter(found))
 
 
@@ -297,7 +308,22 @@ def _variants(op: Any, overload: Any, samples: list[Sample]) -> list[Sample]:
     if overload.flags & OUT:
         chosen = samples[:3] + sorted(samples[3:], key=lambda sample: -_result_rank(op, sample))[:6]
         found += [s._replace(variant="out") for s in chosen if not any(spec.dtype in HALVES for _, spec in s.specs())]
+        if overload.flags & ELEMENTWISE:
+            found += [s._replace(variant="alias") for s in samples[:6] if _may_alias(op, s)]
     return found
+
+
+def _may_alias(op: Any, sample: Sample) -> bool:
+    """Whether the result is like the first argument, whose memory it may then be written to."""
+    first = next(iter(sample.arguments.values()), None)
+    return isinstance(first, Spec) and on_meta(op, sample) == ((first.shape, first.dtype),)
+
+
+def _result_size(op: Any, sample: Sample) -> int:
+    """How many elements the first result has."""
+    results = on_meta(op, sample)
+    first = results[0] if results else None
+    return int(np.prod(first[0])) if isinstance(first, tuple) and isinstance(first[0], tuple) else 0
 
 
 def _result_rank(op: Any, sample: Sample) -> int:

@@ -31,7 +31,7 @@ from metatensor.testing.values import empty, from_values, to_values
 
 FLOATS = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 HALVES = {"float16", "bfloat16"}
-ELEMENTWISE = 32  # of OpFlag
+INPLACE, OUT, ELEMENTWISE = 1, 2, 32  # of OpFlag in _core/op.pxd
 # They give nothing of their argument's values.
 VALUELESS = ("empty", "new_", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", "fill", "zero",
              "bernoulli.p")  # fmt: skip
@@ -88,9 +88,9 @@ def overloads() -> Iterator[tuple[Any, Any]]:
 OF_NOTHING = {"sum", "prod", "nansum", "all", "any", "mm", "bmm", "matmul", "mv", "dot", "addmm", "baddbmm", "addbmm", "addmv", "count_nonzero",
               "linalg.vector_norm", "nn.functional.linear", "logsumexp", "mean", "nn.functional.mse_loss", "trace", "vdot",
               "linalg.vecdot", "cdist", "dist"}  # fmt: skip
-WRAPPING = {"add", "sub", "mul", "rsub", "neg", "abs", "square", "pow", "cumsum", "cumprod", "bitwise_left_shift", "addcmul", "lcm"}
+WRAPPING = {"add", "sub", "mul", "rsub", "neg", "abs", "square", "pow", "bitwise_left_shift", "addcmul", "lcm"}
 # Kinds that apply where the operator takes, or gives, such a dtype.
-BY_DTYPE = {"nan", "infinity", "negative zero", "double in single", "integers in single", "sloppy", "last lost", "half cut off"}
+BY_DTYPE = {"nan", "infinity", "negative zero", "double in single", "integers in single", "sloppy", "last lost", "half cut off", "strides"}
 # What `survives` asks: whether a mutation has made anything different.
 DIFFERENT = [0]
 
@@ -105,7 +105,7 @@ def ignoring(place: int, default: Any) -> Any:
     return change
 
 
-def with_inputs(alter: Callable[[np.ndarray], np.ndarray], kinds: set[str], mutated: set[int]) -> Any:
+def with_inputs(alter: Callable[[np.ndarray], np.ndarray], kinds: set[str], mutated: set[int], exact: bool = False) -> Any:
     """The kernel on tensors whose values are altered first."""
 
     def one(value: Any) -> Any:
@@ -120,7 +120,11 @@ def with_inputs(alter: Callable[[np.ndarray], np.ndarray], kinds: set[str], muta
         return [one(item) for item in value] if isinstance(value, list) else value
 
     def change(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-        return kernel(out, *(value if i in mutated else one(value) for i, value in enumerate(args)))
+        before = DIFFERENT[0]
+        result = kernel(out, *(value if i in mutated else one(value) for i, value in enumerate(args)))
+        if exact and not (isinstance(out, Tensor) and out.dtype.name in kinds):
+            DIFFERENT[0] = before  # the result is coarser than the loss
+        return result
 
     return change
 
@@ -132,11 +136,21 @@ def as_contiguous(tensor: Tensor) -> Tensor:
 
 
 def without_strides(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-    return kernel(out, *(as_contiguous(value) if isinstance(value, Tensor) and value.numel() else value for value in args))
+    def wrong(value: Any) -> Any:
+        if isinstance(value, list):
+            return [wrong(item) for item in value]
+        if not isinstance(value, Tensor) or not value.numel():
+            return value
+        DIFFERENT[0] += not value.is_contiguous()
+        return as_contiguous(value)
+
+    return kernel(out, *map(wrong, args))
 
 
 def out_contiguous(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-    wrong = [as_contiguous(o) if o.numel() else o for o in (out if isinstance(out, tuple) else (out,))]
+    outs = out if isinstance(out, tuple) else (out,)
+    DIFFERENT[0] += any(not o.is_contiguous() for o in outs)
+    wrong = [as_contiguous(o) if o.numel() else o for o in outs]
     return kernel(tuple(wrong) if isinstance(out, tuple) else wrong[0], *args)
 
 
@@ -148,7 +162,7 @@ def writes_first(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> 
 
 def writes_input(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
     result = kernel(out, *args)
-    for value in args:
+    for value in [item for value in args for item in (value if isinstance(value, list) else (value,))]:
         if isinstance(value, Tensor) and value.numel():
             backend.from_host(value, bytes(value.numel() * value.itemsize))
             break
@@ -297,8 +311,8 @@ def mutants(op: Any, overload: Any) -> Iterator[Mutant]:
             yield Mutant(name, "negative zero", "", with_inputs(lambda x: x + 0.0, FLOATS, mutated))
         yield Mutant(name, "strides", "", without_strides)
         yield Mutant(name, "double in single", "", with_inputs(
-            lambda x: x.astype("c8" if x.dtype.kind == "c" else "f4"), {"float64", "complex128"}, mutated))  # fmt: skip
-        yield Mutant(name, "integers in single", "", with_inputs(lambda x: x.astype("f4").astype("f8"), {"int64", "int32"}, mutated))
+            lambda x: x.astype("c8" if x.dtype.kind == "c" else "f4"), {"float64", "complex128"}, mutated, True))  # fmt: skip
+        yield Mutant(name, "integers in single", "", with_inputs(lambda x: x.astype("f4").astype("f8"), {"int64", "int32"}, mutated, True))
         if not mutated:
             yield Mutant(name, "writes its input", "", writes_input)
     returns_tensor = not overload.flags & 16 and parse(overload.text).returns and not mutated
@@ -309,7 +323,8 @@ def mutants(op: Any, overload: Any) -> Iterator[Mutant]:
         yield Mutant(name, "last lost", "", on_results(last_lost))
         if elementwise and not valueless:
             yield Mutant(name, "half cut off", "", on_results(toward_zero))
-            yield Mutant(name, "writes first", "", writes_first)
+            if overload.flags & (INPLACE | OUT):
+                yield Mutant(name, "writes first", "", writes_first)
         if name in WRAPPING:
             yield Mutant(name, "saturates", "", saturating)
         if name in OF_NOTHING:
@@ -343,6 +358,8 @@ def survives(backend: Broken, op: Any, mutant: Mutant) -> bool | None:
     finally:
         backend.mutant = None
         forget_kernels(op)
+    if mutant.kind == "out contiguous":  # without out=, results lie as the operator itself says
+        return True if DIFFERENT[0] or any(o.flags & OUT for o in op.overloads if o.qualname == mutant.op) else None
     return True if DIFFERENT[0] or mutant.kind not in BY_DTYPE else None
 
 

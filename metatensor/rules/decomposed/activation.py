@@ -22,12 +22,12 @@ def relu_function(x: Any, inplace: bool) -> Any:
 
 @decomposition("nn.functional.relu6")
 def relu6(x: Any, inplace: bool) -> Any:
-    return x.clamp(0, 6)
+    return x.clamp(0, 6).to(x.dtype)
 
 
 @decomposition("nn.functional.hardtanh")
 def hardtanh(x: Any, low: float, high: float, inplace: bool) -> Any:
-    return x.clamp(low, high)
+    return x.clamp(low, high).to(x.dtype)
 
 
 @numeric("nn.functional.leaky_relu")
@@ -66,7 +66,7 @@ def gelu(x: Any, approximate: str) -> Any:
     return x * 0.5 * (1 + (x * math.sqrt(0.5)).erf())
 
 
-@numeric("nn.functional.silu")
+@numeric("nn.functional.silu", complex=True)
 def silu(x: Any, inplace: bool) -> Any:
     return x * x.sigmoid()
 
@@ -87,14 +87,15 @@ def logsigmoid(x: Any) -> Any:
     return x.clamp_max(0) - (-x.abs()).exp().log1p()
 
 
-@numeric("nn.functional.softsign")
+@numeric("nn.functional.softsign", complex=True)
 def softsign(x: Any) -> Any:
+    x = floating(x)
     return x / (x.abs() + 1)
 
 
-@numeric("nn.functional.tanhshrink")
+@numeric("nn.functional.tanhshrink", complex=True)
 def tanhshrink(x: Any) -> Any:
-    return x - x.tanh()
+    return floating(x) - x.tanh()
 
 
 @numeric("hardshrink")
@@ -119,7 +120,7 @@ def hardsigmoid(x: Any, inplace: bool) -> Any:
 
 @numeric("nn.functional.hardswish")
 def hardswish(x: Any, inplace: bool) -> Any:
-    return x * (x + 3).clamp(0, 6) / 6
+    return x * ((x + 3).clamp(0, 6) / 6)
 
 
 @numeric("nn.functional.glu")

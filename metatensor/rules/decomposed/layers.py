@@ -10,6 +10,8 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 def _normalized(x: Any, dims: Any, eps: float) -> tuple[Any, Any, Any]:
     """The input with mean 0 and variance 1 along dimensions, the mean, and the reciprocal of the deviation."""
+    if not dims:
+        return (x - x) * mt.full_like(x, eps).rsqrt(), x, mt.full_like(x, eps).rsqrt()
     middle = x.mean(dims, True)
     centred = x - middle
     scale = ((centred * centred).mean(dims, True) + eps).rsqrt()
@@ -31,10 +33,12 @@ def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     return _affine(_normalized(x, tuple(range(-len(shape), 0)), eps)[0], weight, bias)
 
 
-@numeric("native_layer_norm")
+@decomposition("native_layer_norm")
 def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    out, middle, scale = _normalized(x, tuple(range(-len(shape), 0)), eps)
-    return _affine(out, weight, bias), middle, scale
+    """The mean and the deviation of half precision are float32."""
+    wide = x.to(mt.float32) if x.itemsize == 2 else x
+    out, middle, scale = _normalized(wide, tuple(range(-len(shape), 0)), eps)
+    return _affine(out, weight, bias).to(x.dtype), middle, scale
 
 
 @numeric("nn.functional.rms_norm")
@@ -45,7 +49,7 @@ def rms_norm(x: Any, shape: Any, weight: Any, eps: Any) -> Any:
 
 @numeric("nn.functional.group_norm")
 def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
-    out = _normalized(x.reshape(x.shape[0], groups, -1), (2,), eps)[0].reshape(x.shape)
+    out = _normalized(x.reshape(x.shape[0], groups, x.shape[1:].numel() // groups), (2,), eps)[0].reshape(x.shape)
     return _affine(out, _channels(weight, x), _channels(bias, x))
 
 
@@ -80,7 +84,7 @@ def _gates(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[
     return mt.nn.functional.linear(x, w_ih, b_ih), mt.nn.functional.linear(h, w_hh, b_hh)
 
 
-@numeric("rnn_tanh_cell")
+@numeric("rnn_tanh_cell", complex=True)
 def rnn_tanh_cell(x: Any, h: Any, *weights: Any) -> Any:
     a, b = _gates(x, h, *weights)
     return (a + b).tanh()
@@ -92,7 +96,7 @@ def rnn_relu_cell(x: Any, h: Any, *weights: Any) -> Any:
     return (a + b).relu()
 
 
-@numeric("gru_cell")
+@numeric("gru_cell", complex=True)
 def gru_cell(x: Any, h: Any, *weights: Any) -> Any:
     ours, theirs = (gates.chunk(3, -1) for gates in _gates(x, h, *weights))
     reset, update = ((ours[i] + theirs[i]).sigmoid() for i in (0, 1))
@@ -100,7 +104,7 @@ def gru_cell(x: Any, h: Any, *weights: Any) -> Any:
     return new + update * (h - new)
 
 
-@numeric("lstm_cell")
+@numeric("lstm_cell", complex=True)
 def lstm_cell(x: Any, state: Any, *weights: Any) -> Any:
     h, c = state
     a, b = _gates(x, h, *weights)
@@ -140,10 +144,13 @@ def _recurrence(cell: Any, pair: bool) -> Any:
 
 
 for _name, _cell in (("rnn_tanh", "rnn_tanh_cell"), ("rnn_relu", "rnn_relu_cell"), ("gru", "gru_cell"), ("lstm", "lstm_cell")):
-    numeric(_name)(_recurrence(lambda x, state, *weights, _cell=_cell: getattr(mt, _cell)(x, state, *weights), _name == "lstm"))
+    numeric(_name, complex=True)(_recurrence(lambda x, state, *weights, _cell=_cell: getattr(mt, _cell)(x, state, *weights), _name == "lstm"))
 
 
 @decomposition("conv_tbc")
 def conv_tbc(x: Any, weight: Any, bias: Any, pad: int) -> Any:
-    out = mt.nn.functional.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
-    return out.permute(2, 0, 1)
+    """Windows of time, each a row of a matrix."""
+    size, inputs, outputs = weight.shape
+    windows = mt.constant_pad_nd(x, (0, 0, 0, 0, pad, pad)).unfold(0, size, 1).transpose(2, 3)
+    rows = windows.reshape(windows.shape[0] * windows.shape[1], size * inputs)
+    return mt.mm(rows, weight.reshape(size * inputs, outputs)).reshape(*windows.shape[:2], outputs) + bias

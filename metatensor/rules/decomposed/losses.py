@@ -29,7 +29,7 @@ def mse_loss(x: Any, target: Any, size_average: Any, reduce: Any, reduction: str
     return reduced(loss, size_average, reduce, reduction) if weight is None else _weighted(loss, weight, reduction)
 
 
-@numeric("nn.functional.l1_loss")
+@numeric("nn.functional.l1_loss", complex=True)
 def l1_loss(x: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any) -> Any:
     loss = (x - target).abs()
     return reduced(loss, size_average, reduce, reduction) if weight is None else _weighted(loss, weight, reduction)
@@ -38,7 +38,8 @@ def l1_loss(x: Any, target: Any, size_average: Any, reduce: Any, reduction: str,
 @numeric("nn.functional.huber_loss")
 def huber_loss(x: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
     far = (x - target).abs()
-    return _weighted(mt.where(far <= delta, far * far * 0.5, delta * (far - 0.5 * delta)), weight, reduction)
+    loss = mt.where(far <= delta, far * far * 0.5, delta * (far - 0.5 * delta))
+    return reduced(loss if weight is None else loss * weight, None, None, reduction)
 
 
 @numeric("nn.functional.smooth_l1_loss")
@@ -87,10 +88,10 @@ def poisson_nll_loss(x: Any, target: Any, log_input: bool, full: bool, size_aver
 def gaussian_nll_loss(x: Any, target: Any, var: Any, full: bool, eps: float, reduction: str) -> Any:
     if not isinstance(var, mt.Tensor):
         var = mt.full((), var, dtype=x.dtype, device=x.device)
-    if var.numel() and bool((var < 0).any().item()):
-        raise ValueError("gaussian_nll_loss(): var has negative elements")
     if var.dim() and var.shape != x.shape and var.shape == x.shape[:-1]:
         var = var.unsqueeze(-1)
+    if var.numel() and bool((var.amin() < 0).item()):
+        raise ValueError("gaussian_nll_loss(): argument 'var' must not be negative")
     var = var.clamp_min(eps)
     loss = (var.log() + (x - target) * (x - target) / var) * 0.5
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, None, None, reduction)
@@ -98,7 +99,7 @@ def gaussian_nll_loss(x: Any, target: Any, var: Any, full: bool, eps: float, red
 
 @numeric("nn.functional.soft_margin_loss")
 def soft_margin_loss(x: Any, target: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
-    return reduced((-target * x).exp().log1p(), size_average, reduce, reduction)
+    return reduced(-mt.nn.functional.logsigmoid(target * x), size_average, reduce, reduction)
 
 
 @numeric("nn.functional.hinge_embedding_loss")

@@ -31,7 +31,7 @@ def floats(a: Any, b: Any) -> tuple[Any, Any]:
 _LN2, _LN10 = math.log(2), math.log(10)
 _UNARY: dict[str, Any] = {
     "rsqrt": lambda x: 1 / floating(x).sqrt(),
-    "square": lambda x: x * x,
+    "square": lambda x: x * x if x.dtype is not mt.bool else x.to(mt.int64),
     "exp2": lambda x: mt.pow(2.0, floating(x)),
     "log2": lambda x: floating(x).log() / _LN2,
     "log10": lambda x: floating(x).log() / _LN10,
@@ -47,7 +47,7 @@ _UNARY: dict[str, Any] = {
     "angle": lambda x: _angle(floating(x)),
 }
 for _name, _function in _UNARY.items():
-    numeric(_name)(_function)
+    numeric(_name, complex=not _name.startswith(("special", "frac", "erfc", "deg2rad", "rad2deg", "log")))(_function)
 
 
 def _entr(x: Any) -> Any:
@@ -59,6 +59,8 @@ def _sinc(x: Any) -> Any:
 
 
 def _angle(x: Any) -> Any:
+    if x.is_complex():
+        return mt.atan2(x.imag, x.real)
     return mt.where(x < 0, math.pi, mt.where(x.isnan(), x, mt.zeros_like(x)))
 
 
@@ -120,9 +122,9 @@ def floor_divide(a: Any, b: Any) -> Any:
 
 @decomposition("float_power")
 def float_power(a: Any, b: Any) -> Any:
-    a, b = pair(a, b)
-    dtype = mt.complex128 if a.is_complex() else mt.float64
-    return a.to(dtype).pow(b.to(dtype))
+    dtype = mt.complex128 if mt.result_type(a, b).is_complex else mt.float64
+    a, b = (x.to(dtype) if isinstance(x, mt.Tensor) else x for x in (a, b))
+    return mt.pow(a, b)
 
 
 @decomposition("max.other")
@@ -186,7 +188,7 @@ def xlog1py(a: Any, b: Any) -> Any:
     return mt.where(b.isnan(), math.nan, mt.where(a == 0, 0.0, a * b.log1p()))
 
 
-@numeric("ldexp")
+@numeric("ldexp", complex=True)
 def ldexp(a: Any, b: Any) -> Any:
     return floating(a) * mt.pow(2.0, b)
 
@@ -194,12 +196,17 @@ def ldexp(a: Any, b: Any) -> Any:
 @decomposition("heaviside")
 def heaviside(x: Any, values: Any) -> Any:
     x, values = mt.broadcast_tensors(x, values)
-    return mt.where(x == 0, values, mt.where(x.isnan(), x, (x > 0).to(x.dtype)))
+    return mt.where(x == 0, values, (x > 0).to(x.dtype))
 
 
 @numeric("lerp", complex=True)
 def lerp(start: Any, end: Any, weight: Any) -> Any:
-    return start + weight * (end - start)
+    """From the nearer end, so that both ends are exact."""
+    near = abs(weight) < 0.5
+    steps = end - start
+    if not isinstance(weight, mt.Tensor):
+        return start + weight * steps if near else end - steps * (1 - weight)
+    return mt.where(near, start + weight * steps, end - steps * (1 - weight))
 
 
 @decomposition("logical_and")

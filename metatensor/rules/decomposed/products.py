@@ -75,7 +75,7 @@ def baddbmm(x: Any, a: Any, b: Any, out_dtype: Any, beta: Any, alpha: Any) -> An
 
 @numeric("addbmm", complex=True)
 def addbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
-    return _plus(x, mt.bmm(a, b).sum(0), beta, alpha)
+    return _plus(x, mt.bmm(a, b).sum(0, dtype=x.dtype), beta, alpha)
 
 
 @numeric("addmv", complex=True)
@@ -94,7 +94,7 @@ def linear(x: Any, weight: Any, bias: Any) -> Any:
     return out if bias is None else out + bias
 
 
-@numeric("nn.functional.bilinear")
+@numeric("nn.functional.bilinear", complex=True)
 def bilinear(x1: Any, x2: Any, weight: Any, bias: Any) -> Any:
     outputs, first, second = weight.shape
     mixed = (x1.unsqueeze(-1) * x2.unsqueeze(-2)).reshape(*x1.shape[:-1], first * second)
@@ -126,7 +126,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any, dropout: float, causa
         raise NotImplementedError("scaled_dot_product_attention: without a kernel of the device there is no dropout of attention weights")
     if gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scale = (query.shape[-1] ** -0.5 if query.shape[-1] else float("inf")) if scale is None else scale
     weights = (query * scale) @ key.transpose(-2, -1)
     if causal:
         lower = mt.ones(weights.shape[-2:], dtype=mt.bool, device=query.device).tril()

@@ -26,7 +26,7 @@ def count_of(x: Any, dim: Any) -> int:
 @decomposition("all")
 def every(x: Any, dim: Any, keepdim: bool) -> Any:
     """Not any that is not; a uint8 tensor gives uint8."""
-    found = ~mt.any(x == 0, dim, keepdim) if dim is not None else ~mt.any(x == 0)
+    found = ~mt.any(x == 0, dim, keepdim)
     return found.to(mt.uint8) if x.dtype is mt.uint8 else found
 
 
@@ -44,7 +44,7 @@ def mean(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 @numeric("nansum")
 def nansum(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     x = x if dtype is None else x.to(dtype)
-    return mt.sum(mt.where(x.isnan(), 0, x) if x.is_floating_point() else x, dim, keepdim)
+    return mt.sum(mt.where(x.isnan(), 0, x) if x.is_floating_point() or x.is_complex() else x, dim, keepdim)
 
 
 @numeric("nanmean")
@@ -72,10 +72,10 @@ def _moments(number: int, root: bool) -> Any:
 
 for _name, _number, _root in (("var", 1, False), ("std", 1, True), ("var_mean", 2, False), ("std_mean", 2, True)):
     _whole = _moments(_number, _root)
-    numeric(_name, complex=_number == 1)(_whole)
-    numeric(f"{_name}.dim", complex=_number == 1)(
+    numeric(_name, complex=True)(_whole)
+    numeric(f"{_name}.dim", complex=True)(
         lambda x, dim, unbiased, keepdim, _whole=_whole: _whole(x, dim, int(unbiased), keepdim))
-    numeric(f"{_name}.unbiased", complex=_number == 1)(lambda x, unbiased, _whole=_whole: _whole(x, None, int(unbiased), False))
+    numeric(f"{_name}.unbiased", complex=True)(lambda x, unbiased, _whole=_whole: _whole(x, None, int(unbiased), False))
 
 
 @decomposition("max")
@@ -129,12 +129,13 @@ def logsumexp(x: Any, dim: Any, keepdim: bool) -> Any:
 def logcumsumexp(x: Any, dim: int) -> Any:
     if not x.numel() or not x.dim():
         return x.clone()
-    top = x.amax(dim, True)
-    top = mt.where(top.abs() == math.inf, 0.0, top)
-    return (x - top).exp().cumsum(dim).log() + top
+    steps = list(x.unbind(dim))
+    for i in range(1, len(steps)):
+        steps[i] = mt.logaddexp(steps[i - 1], steps[i])
+    return mt.stack(steps, dim)
 
 
-@numeric("linalg.vector_norm")
+@numeric("linalg.vector_norm", complex=True)
 def vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     x = (x if dtype is None else x.to(dtype)).abs()
     dims = dims_of(x, dim) or None
@@ -151,17 +152,17 @@ def vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return (x**ord).sum(dims, keepdim) ** (1.0 / ord)
 
 
-@numeric("nn.functional.normalize")
+@numeric("nn.functional.normalize", complex=True)
 def normalize(x: Any, p: float, dim: Any, eps: float) -> Any:
     return x / mt.linalg.vector_norm(x, p, dim, True).clamp_min(eps)
 
 
-@numeric("dist")
+@numeric("dist", complex=True)
 def dist(x: Any, other: Any, p: Any) -> Any:
     return mt.linalg.vector_norm(x - other, p)
 
 
-@numeric("pairwise_distance")
+@numeric("pairwise_distance", complex=True)
 def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
     return mt.linalg.vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
@@ -240,7 +241,7 @@ def cross(a: Any, b: Any, dim: Any) -> Any:
     return mt.linalg.cross(a, b, dim=dim)
 
 
-@decomposition("linalg.cross")
+@numeric("linalg.cross", complex=True)
 def linalg_cross(a: Any, b: Any, dim: int) -> Any:
     a, b = mt.broadcast_tensors(a, b)
     return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)

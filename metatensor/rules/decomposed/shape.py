@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import metatensor as mt
 from metatensor.rules.decompositions import decomposition
+
+
+@decomposition("cat")
+def cat(tensors: Any, dim: int) -> Any:
+    """Each tensor is copied to its place; those of shape [0] have none."""
+    dtype = functools.reduce(mt.promote_types, [t.dtype for t in tensors])
+    kept = [t for t in tensors if tuple(t.shape) != (0,)] or [tensors[0]]
+    shape = list(kept[0].shape)
+    shape[dim] = sum(t.shape[dim] for t in kept)
+    out = mt.empty(shape, dtype=dtype, device=kept[0].device)
+    start = 0
+    for t in kept:
+        out.narrow(dim, start, t.shape[dim]).copy_(t)
+        start += t.shape[dim]
+    return out
 
 
 @decomposition("stack")
@@ -122,8 +139,6 @@ def arange(start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: Any
 
 
 def _ceil(value: float) -> int:
-    import math
-
     return math.ceil(value)
 
 
@@ -179,6 +194,8 @@ def embedding_function(input: Any, weight: Any, padding_idx: Any, max_norm: Any,
 @decomposition("nn.functional.one_hot")
 def one_hot(x: Any, classes: int) -> Any:
     classes = int(x.max().item()) + 1 if classes == -1 else classes
+    if x.numel() and not bool(((x >= 0) & (x < classes)).all().item()):
+        raise RuntimeError(f"one_hot(): every class must lie in [0, {classes})")
     return (x.unsqueeze(-1) == mt.arange(classes, device=x.device)).to(mt.int64)
 
 
@@ -207,8 +224,10 @@ def channel_shuffle(x: Any, groups: int) -> Any:
 
 @decomposition("index_fill")
 def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
-    marked = mt.zeros((max(x.shape[dim], 0) if x.dim() else 1,), dtype=mt.bool, device=x.device)
-    marked = (mt.arange(marked.shape[0], device=x.device).unsqueeze(-1) == index.reshape(-1).remainder(max(marked.shape[0], 1))).any(1)
+    size = x.shape[dim] if x.dim() else 1
+    if index.numel() and not bool(((index >= -size) & (index < size)).all().item()):
+        raise IndexError(f"index_fill(): an index is out of bounds for dimension {dim} of size {size}")
+    marked = (mt.arange(size, device=x.device).unsqueeze(-1) == index.reshape(-1).remainder(max(size, 1))).any(1)
     shape = [1] * x.dim()
     if x.dim():
         shape[dim] = -1

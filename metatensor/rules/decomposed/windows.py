@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -31,7 +32,7 @@ def _windows(x: Any, size: Any, step: Any, dilation: Any, count: Any = None) -> 
     return x
 
 
-@numeric("convolution")
+@numeric("convolution", complex=True)
 def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
                 groups: int) -> Any:  # fmt: skip
     d = weight.dim() - 2
@@ -59,17 +60,22 @@ def _correlated(x: Any, weight: Any, stride: Any, dilation: Any, groups: int) ->
 
 
 def _transposed(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, more: Any, groups: int) -> Any:
-    """The image with zeros between its elements, correlated with the weights turned round."""
-    d = weight.dim() - 2
-    spread = [(size - 1) * step + 1 for size, step in zip(x.shape[2:], stride, strict=True)]
-    wide = mt.zeros((*x.shape[:2], *spread), dtype=x.dtype, device=x.device)
-    wide[(slice(None), slice(None), *(slice(None, None, step) for step in stride))].copy_(x)
-    border = [dilation[i] * (weight.shape[2 + i] - 1) - padding[i] for i in range(d)]
-    wide = _padded(wide, border, [border[i] + more[i] for i in range(d)], 0)
-    inputs, each = weight.shape[:2]
-    turned = weight.flip(tuple(range(2, 2 + d))).reshape(groups, inputs // groups, each, *weight.shape[2:])
-    turned = turned.transpose(1, 2).reshape(groups * each, inputs // groups, *weight.shape[2:])
-    return _correlated(wide, turned, (1,) * d, dilation, groups)
+    """Each element of the weights adds its share to the places of the result that it reaches."""
+    d, inputs, each = weight.dim() - 2, weight.shape[0], weight.shape[1]
+    batch, places, sizes = x.shape[0], tuple(x.shape[2:]), weight.shape[2:]
+    whole = [(places[i] - 1) * stride[i] + dilation[i] * (sizes[i] - 1) + 1 + max(more[i], 0) for i in range(d)]
+    out = mt.zeros((batch, groups * each, *whole), dtype=x.dtype, device=x.device)
+    rows = x.movedim(1, -1).reshape(batch * math.prod(places), groups, inputs // groups)
+    for at in itertools.product(*map(range, sizes)):
+        share = weight[(slice(None), slice(None), *at)].reshape(groups, inputs // groups, each)
+        shares = mt.cat([mt.mm(rows[:, g], share[g]) for g in range(groups)], 1)
+        starts = [at[i] * dilation[i] for i in range(d)]
+        target = out[(slice(None), slice(None), *(slice(starts[i], starts[i] + (places[i] - 1) * stride[i] + 1, stride[i])
+                                                  for i in range(d)))]  # fmt: skip
+        target.add_(shares.reshape(batch, *places, groups * each).movedim(-1, 1))
+    for i in range(d):
+        out = out.narrow(2 + i, padding[i], whole[i] - 2 * padding[i])
+    return out
 
 
 def _conv(d: int) -> None:
@@ -122,6 +128,10 @@ def _max_pool(d: int) -> None:
         # What lies outside never wins: where all are -inf, the first one inside does.
         inside = at.expand(windows.shape) >= 0
         best = mt.argmax(windows, -1, True)
+        if x.is_floating_point():  # of several NaNs the last one counts
+            lost = windows.isnan()
+            last = windows.shape[-1] - 1 - mt.argmax(lost.flip(-1).to(mt.uint8), -1, True)
+            best = mt.where(lost.any(-1, True), last, best)
         best = mt.where(inside.gather(-1, best), best, mt.argmax(inside.to(mt.uint8), -1, True))
         return windows.gather(-1, best).squeeze(-1), at.expand(windows.shape).gather(-1, best).squeeze(-1)
 
@@ -139,21 +149,23 @@ def _avg_pool(d: int) -> None:
         windows, counts = _pool_windows(x, size, step, padding, ones, ceil, 0)
         total = windows.sum(-1)
         if divisor is not None:
-            return total / divisor
+            return total / divisor if x.is_floating_point() or x.is_complex() else mt.div(total, divisor, rounding_mode="trunc")
         # How many elements each window covers: of the image, or of the image with its border.
         shape = x.shape[x.dim() - d :]
+        covered = mt.ones((), dtype=mt.int64, device=x.device)
         for i in range(d):
             low, high = (-padding[i], shape[i] + padding[i]) if include else (0, shape[i])
             starts = [c * step[i] - padding[i] for c in range(counts[i])]
-            covered = [min(s + size[i], high) - max(s, low) for s in starts]
-            total = total / mt.tensor(covered, dtype=x.dtype, device=x.device).reshape(-1, *(1,) * (d - 1 - i))
-        return total
+            each = [min(s + size[i], high) - max(s, low) for s in starts]
+            covered = covered.unsqueeze(-1) * mt.tensor(each, dtype=mt.int64, device=x.device)
+        exact = not (x.is_floating_point() or x.is_complex())
+        return mt.div(total, covered, rounding_mode="trunc") if exact else total / covered.to(total.dtype)
 
     @numeric(f"nn.functional.lp_pool{d}d")
     def lp_pool(x: Any, p: float, size: Any, stride: Any, ceil: bool) -> Any:
         step = size if stride is None or not stride else stride
-        windows, _ = _pool_windows(x, size, step, (0,) * d, (1,) * d, ceil, 0)
-        return (windows**p).sum(-1) ** (1.0 / p)
+        means = getattr(mt.nn.functional, f"avg_pool{d}d")(x**p, size, step, 0, ceil)
+        return (means * math.prod(size)) ** (1.0 / p)
 
 
 def _spans(size: int, count: int) -> list[tuple[int, int]]:
@@ -184,5 +196,5 @@ def unfold(x: Any, size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     alone = x.dim() == 3
     x = _padded(x.unsqueeze(0) if alone else x, padding, padding, 0)
     windows = _windows(x, size, stride, dilation)
-    out = windows.permute(0, 1, 4, 5, 2, 3).reshape(x.shape[0], x.shape[1] * math.prod(size), -1)
+    out = windows.permute(0, 1, 4, 5, 2, 3).reshape(x.shape[0], x.shape[1] * math.prod(size), math.prod(windows.shape[2:4]))
     return out.squeeze(0) if alone else out
