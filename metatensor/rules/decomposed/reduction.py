@@ -26,7 +26,7 @@ def count_of(x: Any, dim: Any) -> int:
 @decomposition("all")
 def every(x: Any, dim: Any, keepdim: bool) -> Any:
     """Not any that is not; a uint8 tensor gives uint8."""
-    found = ~mt.any(x == 0, dim, keepdim)
+    found = mt.any(x == 0, dim, keepdim) == 0
     return found.to(mt.uint8) if x.dtype is mt.uint8 else found
 
 
