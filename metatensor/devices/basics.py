@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metatensor.devices.base import DeviceBackend
 
-__all__ = ["NAMES", "basic_kernel"]
+__all__ = ["NAMES", "basic_kernel", "host"]
 
 _ALLOCATIONS = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _CONSTANTS = {
@@ -52,11 +52,11 @@ def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | Non
 def _random(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
     from metatensor.devices.fallback import host_kernel
 
-    return host_kernel(name, backend, _host()) if backend.type != "cpu" else None
+    return host_kernel(name, backend, host()) if backend.type != "cpu" else None
 
 
 @lru_cache(maxsize=1)
-def _host() -> Any:
+def host() -> Any:
     """The array kit over NumPy, which need not be installed as the cpu device."""
     import numpy as np
 

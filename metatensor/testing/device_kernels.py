@@ -136,7 +136,8 @@ def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
 def _invoke(op: Any, sample: Sample, arguments: dict[str, Any]) -> Any:
     """The call, by position where there are several schemas and the names alone would mean another one."""
     if sample.positional:
-        return op(*(arguments.pop(name) for name in sample.positional), **arguments)
+        first = [arguments[name] for name in sample.positional]
+        return op(*first, **{name: value for name, value in arguments.items() if name not in sample.positional})
     return op(**arguments)
 
 

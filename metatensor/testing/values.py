@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from metatensor._core.tensor import Tensor
 from metatensor.devices.array_kit.formats import formats
 from metatensor.devices.array_kit.interchange import contiguous_strides
 
-__all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "encode", "from_values", "place", "to_values"]
+__all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "encode", "from_values", "place", "to_values", "used_memory"]
 
 FORMATS = formats()
 
@@ -37,6 +39,29 @@ def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, .
         return tensor_from_storage(make_storage(device, nbytes), kind, shape, strides, offset)
     backend = backend_for(device)
     return tensor_from_storage(make_storage(device, nbytes, backend.allocate(nbytes, 0)), kind, shape, strides, offset)
+
+
+@contextmanager
+def used_memory(device: str) -> Iterator[None]:
+    """Inside, new memory of a device holds ones in all bits: what nothing writes to is NaN, -1 or the like."""
+    if device == "meta":
+        yield
+        return
+    backend = backend_for(device)
+    allocate = backend.allocate
+
+    def filled(nbytes: int, index: int = 0) -> Any:
+        handle = allocate(nbytes, index)
+        if nbytes:
+            memory = tensor_from_storage(make_storage(device, nbytes, handle), dtype_by_name("uint8"), (nbytes,), (1,), 0)
+            backend.from_host(memory, b"\xff" * nbytes)
+        return handle
+
+    backend.allocate = filled
+    try:
+        yield
+    finally:
+        del backend.allocate
 
 
 def from_values(device: str, values: Any, dtype: str | None = None, *, strided: bool = False) -> Tensor:

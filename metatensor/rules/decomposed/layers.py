@@ -77,6 +77,38 @@ def instance_norm_eval(x: Any, mean: Any, variance: Any, weight: Any, bias: Any,
     return _affine((x - _channels(mean, x)) * (_channels(variance, x) + eps).rsqrt(), _channels(weight, x), _channels(bias, x))
 
 
+# Dropout -----------------------------------------------------------------------------------------------------
+
+
+def _dropout(name: str, places: tuple[int, int, int]) -> None:
+    """What the host makes of ones, which is 0 or 1 / (1 - p), times the input."""
+    p_at, train_at, ticket_at = places
+
+    @decomposition(name)
+    def dropout(*args: Any) -> Any:
+        from metatensor._core.device import backend_for
+        from metatensor.devices.basics import host
+        from metatensor.devices.fallback import host_kernel
+
+        x = args[0]
+        if not args[train_at] or args[p_at] == 0:
+            return x.clone()
+        if args[p_at] == 1:
+            return x * 0
+        factor = mt.ones_like(x)
+        kernel = host_kernel(name, backend_for(x.device.type), host())
+        if kernel is None:
+            raise NotImplementedError(f"{name}: the host has no kernel for it either")
+        kernel(factor, factor, *args[1:])
+        return mt.where(factor == 0, mt.zeros_like(x), x * factor)
+
+
+for _name in ("dropout", "feature_dropout"):
+    _dropout(_name, (1, 2, 3))
+for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
+    _dropout(f"nn.functional.{_name}", (1, 2, 4))
+
+
 # Recurrent cells -------------------------------------------------------------------------------------------
 
 
