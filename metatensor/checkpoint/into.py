@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import metatensor as mt
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import suspended
-from metatensor._places import places
+from metatensor.deferred.places import places
 from metatensor.checkpoint.opening import Opened, path_of
 from metatensor.checkpoint.planning import Part, Plan, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for

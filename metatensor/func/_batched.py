@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 import metatensor as mt
-from metatensor import _tree
+from metatensor.func import _tree
 from metatensor._core.modes import DispatchMode
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass

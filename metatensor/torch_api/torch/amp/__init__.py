@@ -13,7 +13,7 @@ from metatensor.amp import (
     set_autocast_cache_enabled,
     set_autocast_dtype,
 )
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.amp.autocast_mode import (
     _enter_autocast,
     _exit_autocast,
