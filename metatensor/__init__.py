@@ -46,8 +46,8 @@ from metatensor._core.spec import Spec
 from metatensor._core.storage import Storage as UntypedStorage
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
-from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from metatensor._version import __version__
+from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 newaxis = None
 

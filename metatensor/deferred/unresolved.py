@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import metatensor as mt
 from metatensor._core.modes import DispatchMode
 from metatensor._core.storage import recipe_of
-from metatensor.deferred.places import places
 from metatensor.deferred import forbidden, is_deferred
+from metatensor.deferred.places import places
 from metatensor.nn.parameter import is_lazy
 
 __all__ = ["NoMaterialization", "Unresolved", "assert_materialized", "assert_no_materialization", "unresolved"]

@@ -6,9 +6,9 @@ from metatensor._core.errors import NoDataError
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import copy_storage
 from metatensor._core.tensor import Tensor
-from metatensor.interchange.dlpack import from_dlpack, taker
 from metatensor.deferred import is_deferred, materialize
 from metatensor.devices.dlpack import DLDeviceType
+from metatensor.interchange.dlpack import from_dlpack, taker
 
 
 def _need_data(tensor, what):

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from metatensor.plugins.requirements import unmet
 from metatensor._version import __version__
+from metatensor.plugins.requirements import unmet
 
 if TYPE_CHECKING:
     from metatensor.devices.base import DeviceBackend

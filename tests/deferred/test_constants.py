@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import metatensor as mt
-from metatensor.deferred.constants import bytes_on_host
 from metatensor._core.storage import recipe_of, storage_bytes
 from metatensor.deferred import steps_for
+from metatensor.deferred.constants import bytes_on_host
 from metatensor.plugins import device_types
 
 needs_cpu = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")

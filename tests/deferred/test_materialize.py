@@ -446,7 +446,7 @@ def executor(request):
         with futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
             yield pool
     else:
-        distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
+        distributed = pytest.importorskip("dask.distributed", reason="Dask's distributed is not installed")
         cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
         with cluster, distributed.Client(cluster) as client:
             yield client.get_executor()

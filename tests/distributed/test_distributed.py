@@ -6,8 +6,8 @@ import random
 import pytest
 
 import metatensor as mt
-from metatensor.torch_api.torch import distributed as dist
 from metatensor.distributed.tensor import Partial, Replicate, Shard, _utils, placement_types
+from metatensor.torch_api.torch import distributed as dist
 
 
 @pytest.fixture

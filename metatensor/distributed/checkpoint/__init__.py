@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from metatensor._core.lazy import attributes
-from metatensor.torch_api.torch._absent import functions
 from metatensor.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, StorageReader, StorageWriter
 from metatensor.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -12,6 +11,7 @@ from metatensor.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from metatensor.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
+from metatensor.torch_api.torch._absent import functions
 
 __all__ = [
     "BytesStorageMetadata", "ChunkStorageMetadata", "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner", "Metadata",
