@@ -8,6 +8,7 @@ from metatensor._core.dtype import dtype_by_name
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import set_data
 from metatensor.checkpoint.source import MAPPED_ALIGNMENT, native
+from metatensor.serialization import skips_data
 
 __all__ = ["Filler", "width_of"]
 
@@ -45,6 +46,6 @@ class Filler:
                 set_data(storage, handle)
                 return
         set_data(storage, backend.allocate(nbytes, index))
-        if nbytes:
+        if nbytes and not skips_data():
             flat = tensor_from_storage(storage, dtype_by_name("uint8"), (nbytes,), (1,))
             backend.from_host(flat, data)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from metatensor._core.device import Device as device
+from metatensor.serialization import restored
 
 __all__ = ["Places", "StoredAt"]
 
@@ -100,17 +101,24 @@ class Places:
                         f"it gave {type(answer).__name__}"
                     )
                 return device(answer if isinstance(answer, (str, device)) else answer.device)
-        elif location == "cpu":
-            import metatensor as mt
+        else:
+            answer = restored(StoredAt(nbytes), location, known=True)
+            if answer is not None:
+                return device(answer.device)
+            if location == "cpu":
+                import metatensor as mt
 
-            return mt.get_default_device()
-        return _named(location)
+                return mt.get_default_device()
+        return _named(location, nbytes)
 
 
-def _named(location: str) -> Any:
+def _named(location: str, nbytes: int) -> Any:
     try:
         return device(location)
     except (RuntimeError, TypeError, ValueError):
+        answer = restored(StoredAt(nbytes), location, known=False)
+        if answer is not None:
+            return device(answer.device)
         raise RuntimeError(
             f"load: the checkpoint was saved on {location[:60]!r}, which is no device here; map_location says where it shall go"
         ) from None
