@@ -94,7 +94,7 @@ class StoredTensors:
             return None
         storage, key = obj.storage, self.key(obj.storage)
         self.storages[key] = storage
-        location = location_tag(storage)
+        location = "cpu" if self.meta_as_cpu and storage.device.type == "meta" else location_tag(storage)
         named = Name.of("torch.storage" if obj.kind == UNTYPED else "torch", obj.kind)
         found = ("storage", named, key, location, storage.nbytes() // _ITEMSIZES[obj.kind])
         return (*found, None) if self.legacy else found

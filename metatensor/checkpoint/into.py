@@ -14,7 +14,7 @@ from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import suspended
 from metatensor._places import places
 from metatensor.checkpoint.opening import Opened, path_of
-from metatensor.checkpoint.planning import Part, Plan, quoted, state_of
+from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
 from metatensor.deferred import is_deferred
@@ -74,8 +74,7 @@ def load_into(
         raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
     with suspended(), Opened(resolved) as source:
-        names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
-        plan = Plan(model, source.checkpoint.tensors, names, device, dtype, shard)
+        plan = plan_for(model, source.checkpoint, prefix, device=device, dtype=dtype, shard=shard)
         keys = plan.keys(strict)
         others = _beside(model, plan.units)
         done = _resume(model, resolved, prefix)
