@@ -24,7 +24,9 @@ def part_alone(ghost: Ghost, steps: list[Step], view: Any, device: Any, place: A
 
     It is over what lies between the part's first and last element. ``steps`` are the ghost's.
     """
-    if not view.numel() or not steps or not _by_elements(steps, ghost) or view.dtype is not steps[-1].result.dtype:
+    if not view.numel() or not steps or not _by_elements(steps, ghost):
+        return None
+    if view.dtype is not [step.result.dtype for step in steps if step.name not in _COPIES][-1]:
         return None
     if any(step.name in _DRAWS for step in steps) and not backend_for(device).draws_parts:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -133,7 +134,8 @@ def _move_along(other: Any, target: Any, begin: int) -> None:
 
 def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[Any, list[Any]]) -> None:
     """Load the tensors of one storage, and only then put them in place."""
-    made = _made(unit)
+    with mt.FakeTensorMode() if _stays_fake(unit) else nullcontext():
+        made = _made(unit)
     before, dtype = unit[0].tensor.untyped_storage(), unit[0].tensor.dtype
     begin = min(part.tensor.storage_offset() for part in unit)
     for part, target in zip(unit, made):
@@ -146,6 +148,14 @@ def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[A
         for other in others.get(before, ()):
             if other.dtype is dtype:
                 _move_along(other, made[0], begin)
+
+
+def _stays_fake(unit: list[Part]) -> bool:
+    """Whether tensors are fake ones of a device that is not there: then names, shapes and dtypes are all that can be loaded."""
+    device = unit[0].device
+    if not unit[0].tensor.untyped_storage().is_fake or device.type == "meta":
+        return False
+    return device.type not in mt.plugins.device_types() or not mt.plugins.backend(device.type).is_available()
 
 
 def _made(unit: list[Part]) -> list[Any]:
@@ -167,7 +177,7 @@ def _made(unit: list[Part]) -> list[Any]:
 def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     """Read a part into ``target``: its bytes as they are where they can be, else by way of one tensor of its own."""
     info = part.info
-    if not target.numel() or target.is_meta:
+    if not target.numel() or target.is_meta or target.untyped_storage().is_fake:
         shown.advance(part.nbytes)
         return
     rows = part.slices is None or all(r == (0, size) for r, size in zip(part.slices[1:], info.shape[1:]))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, BinaryIO
 
+import metatensor as mt
 from metatensor._core.recorder import current_recorder, suspended
 from metatensor.checkpoint.formats import format_of
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.opening import path_of
-from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import opened
 
 __all__ = ["inspect", "load"]
@@ -70,6 +71,8 @@ def load(
         raise TypeError(f"load: unexpected arguments {', '.join(pickle_load_args)}; only with weights_only=False they go to the unpickler")
     place = Places(map_location, bool(mmap))
     recorder = current_recorder()
+    if recorder is not None and not recorder.everything:
+        place = FakePlaces(place)
     with suspended(), opened(path_of(f)) as (file, name):
         form = format_of(file, name)
         if weights_only or not hasattr(form, "unpickle"):
@@ -79,16 +82,28 @@ def load(
 
             with alias_installed():
                 found = form.unpickle(file, name, place, pickle_module, **pickle_load_args)
-    return found if recorder is None or recorder.everything else _faked(found, recorder)
+    return _faked(found, recorder, place) if isinstance(place, FakePlaces) else found
 
 
-def _faked(found: Any, mode: Any) -> Any:
-    """What was loaded, with fake tensors in the place of those that hold data."""
-    from metatensor.faithful import converted
+def _faked(found: Any, mode: Any, place: FakePlaces) -> Any:
+    """What was loaded onto meta, with fake tensors in its place, on the devices where it would have been loaded."""
     from metatensor.fake import FakeTensorMode
+    from metatensor.faithful import converted
 
     mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()
-    return converted(found, lambda leaf: mode.from_tensor(leaf) if not leaf.is_meta else leaf)
+    kept = []  # what fake tensors on one storage have in common
+
+    def fake(leaf: Any) -> Any:
+        if not isinstance(leaf, mt.Tensor) or not leaf.is_meta:
+            return leaf
+        device = place.device_of(leaf)
+        if device.type == "meta":
+            return leaf
+        made, shared = mode._faked(leaf, device)
+        kept.append(shared)
+        return made
+
+    return converted(found, fake)
 
 
 def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:

@@ -17,7 +17,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.filling import Filler
 from metatensor.checkpoint.listing import listed
 from metatensor.checkpoint.model import Checkpoint
-from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import Source
 from metatensor.checkpoint.torch_names import table
 from metatensor.checkpoint.torch_zip import MAX_PICKLE, fill_tensor
@@ -60,6 +60,8 @@ class TorchLegacy:
         return self._filled(stream, file)
 
     def _filled(self, stream: _Stream, file: BinaryIO) -> Any:
+        if isinstance(stream.place, FakePlaces):
+            stream.place.note(stream.machine.storages.values())
         filler = Filler(stream.order)
         with stream.source as source:
             for ref in stream.machine.storages.values():

@@ -17,7 +17,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.filling import Filler, width_of
 from metatensor.checkpoint.listing import listed
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import Source, mapped_for_writing, native
 from metatensor.checkpoint.torch_names import table
 from metatensor.serialization import allowed_names, default_byte_order
@@ -69,7 +69,11 @@ class TorchZip:
 
         with directory.source:
             data = io.BytesIO(directory.read(f"{archive.prefix}data.pkl", MAX_PICKLE))
-            return unpickler_for(pickle_module)(data, Trusted(directory.file, place, fill), **options).load()
+            trusted = Trusted(directory.file, place, fill)
+            value = unpickler_for(pickle_module)(data, trusted, **options).load()
+        if isinstance(place, FakePlaces):
+            place.note(trusted.storages.values())
+        return value
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that are compressed, or of the other byte order."""
@@ -98,6 +102,8 @@ def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any
 
 def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: str, place: Places) -> None:
     """Give the storages that a machine made their bytes, those of the members ``prefix`` + key."""
+    if isinstance(place, FakePlaces):
+        place.note(machine.storages.values())
     if place.fixed is not None and place.fixed.type == "meta":
         return
     waiting = [ref for ref in machine.storages.values() if ref.storage.device.type != "meta"]
