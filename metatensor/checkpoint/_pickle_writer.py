@@ -16,7 +16,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.op import Op
 from metatensor._core.tensor import Tensor
-from metatensor._typed_storage import TypedStorage
+from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.checkpoint.torch_naming import Name, name_in_torch
 from metatensor.checkpoint.torch_names import SKELETON_STATE
 from metatensor.nn.module import Module

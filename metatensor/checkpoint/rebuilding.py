@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor._typed_storage import TypedStorage
+from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.checkpoint.torch_names import SKELETON_STATE
 from metatensor.checkpoint.unsupported import UnsupportedTensor
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from metatensor._core.storage import make_storage
-from metatensor._typed_storage import TypedStorage
+from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.checkpoint._tensors import StorageType
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.places import Places

@@ -118,7 +118,7 @@ cdef object _array_of(object data):
     if described and hasattr(data, "tobytes") and hasattr(data, "strides"):
         return data
     if described or hasattr(data, "__dlpack__") or hasattr(data, "__cuda_array_interface__"):
-        from metatensor._interchange import from_array
+        from metatensor.interchange.arrays import from_array
         return from_array(data)
     return data.__array__() if hasattr(data, "__array__") else None
 
@@ -180,7 +180,7 @@ cdef bint _is_storage(object data) except -1:
 
 cdef Tensor _over_storage(object storage, DType dtype, Device device):
     """A storage as a vector, over its memory unless it has to go to another device. Its bytes are read as elements."""
-    from metatensor._storages import elements
+    from metatensor.interchange.storages import elements
     cdef Tensor t = <Tensor>elements(storage, dtype)
     return t if device is None else <Tensor>t.to(device)
 
@@ -271,7 +271,7 @@ cdef object _shareable(object data, DType dtype):
         return data
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
         return data     # an array, which knows its shape and dtype
-    from metatensor._interchange import frombuffer
+    from metatensor.interchange.arrays import frombuffer
     return frombuffer(data, dtype=dtype or default_float())
 
 

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 from typing import IO, Any, TypeAlias
 
 import metatensor as mt
-from metatensor._storages import as_bytes
+from metatensor.interchange.storages import as_bytes
 from metatensor.checkpoint.rebuilding import _get_layout  # noqa: F401
 from metatensor.checkpoint.saving import save_torch
 from metatensor.serialization import (
