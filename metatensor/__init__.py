@@ -79,7 +79,7 @@ def is_storage(obj):
 _LAZY = {
     name: (f"metatensor.{name}", None)
     for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked",
-                 "nn", "plugins", "rules", "serialization", "signal", "special", "testing")
+                 "nn", "optim", "plugins", "rules", "serialization", "signal", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),
     "load_into": ("metatensor.checkpoint", "load_into"),

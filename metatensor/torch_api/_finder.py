@@ -18,7 +18,7 @@ __all__ = ["SHARED", "TorchFinder", "target_of"]
 TREE = "metatensor.torch_api.torch"
 
 SHARED = {
-    f"torch.{name}": f"metatensor.{name}" for name in ("fft", "func", "linalg", "masked", "nn", "signal", "special")
+    f"torch.{name}": f"metatensor.{name}" for name in ("fft", "func", "linalg", "masked", "nn", "optim", "signal", "special")
 }
 """Modules of PyTorch, with all below them, that are modules of metatensor itself."""
 

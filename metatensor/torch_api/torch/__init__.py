@@ -54,10 +54,10 @@ _lazy, _names = _attributes(
         "_C", "_VF", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
         "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
         "distributed", "distributions", "export", "functional", "futures", "fx", "hub", "jit", "library", "mps", "mtia",
-        "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",
+        "multiprocessing", "nested", "onnx", "overrides", "package", "profiler", "quantization", "random",
         "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "utils", "version", "xpu",
     ),
-    {name: f"metatensor.{name}" for name in ("fft", "func", "linalg", "masked", "nn", "signal", "special")}
+    {name: f"metatensor.{name}" for name in ("fft", "func", "linalg", "masked", "nn", "optim", "signal", "special")}
     | {name: f"metatensor:{name}" for name in (
         "Generator", "default_generator", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_rng_state", "iinfo",
         "initial_seed", "manual_seed", "seed", "set_printoptions", "set_rng_state",

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch.optim.optimizer import Optimizer, _get_value
+from metatensor.optim.optimizer import Optimizer, _get_value
 
 __all__ = ["GradScaler", "OptState"]
 

@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 import metatensor as mt
-from metatensor.torch_api.torch import optim
-from metatensor.torch_api.torch.optim import lr_scheduler
+from metatensor import optim
+from metatensor.optim import lr_scheduler
 
 
 class Halving:
@@ -142,7 +142,7 @@ def test_swalr(anneal):
     torch = pytest.importorskip("torch")
     import torch.optim.swa_utils as theirs
 
-    from metatensor.torch_api.torch.optim import swa_utils as ours
+    from metatensor.optim import swa_utils as ours
 
     found, state = history(mt, optim, lambda L, o: ours.SWALR(o, [0.05, 0.02], **anneal))
     expected, their_state = history(torch, torch.optim, lambda L, o: theirs.SWALR(o, [0.05, 0.02], **anneal))
@@ -210,7 +210,7 @@ def test_averaged_model():
     torch = pytest.importorskip("torch")
     import torch.optim.swa_utils as theirs
 
-    from metatensor.torch_api.torch.optim import swa_utils as ours
+    from metatensor.optim import swa_utils as ours
 
     for make in (lambda u: {}, lambda u: {"multi_avg_fn": u.get_ema_multi_avg_fn(0.9)}, lambda u: {"avg_fn": u.get_swa_avg_fn()},
                  lambda u: {"avg_fn": u.get_ema_avg_fn(0.8), "use_buffers": True}):  # fmt: skip
@@ -231,7 +231,7 @@ def test_averaged_model():
 
 
 def test_averaged_model_on_meta():
-    from metatensor.torch_api.torch.optim import swa_utils
+    from metatensor.optim import swa_utils
 
     model = mt.nn.Linear(2, 3, device="meta")
     averaged = swa_utils.AveragedModel(model)
@@ -245,7 +245,7 @@ def test_update_bn():
     torch = pytest.importorskip("torch")
     import torch.optim.swa_utils as theirs
 
-    from metatensor.torch_api.torch.optim import swa_utils as ours
+    from metatensor.optim import swa_utils as ours
 
     data = [[[1.0, 2.0], [3.0, 5.0]], [[0.0, 2.0], [4.0, -1.0]]]
     found = []

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from metatensor.torch_api.torch.optim._lr_base import LRScheduler, group_values, update_group
+from metatensor.optim._lr_base import LRScheduler, group_values, update_group
 
 __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 

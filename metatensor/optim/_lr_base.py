@@ -11,7 +11,7 @@ from typing import Any
 from weakref import ref
 
 import metatensor as mt
-from metatensor.torch_api.torch.optim.optimizer import Optimizer
+from metatensor.optim.optimizer import Optimizer
 
 __all__ = ["LRScheduler", "group_values", "to_group", "update_group"]
 

@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch.optim._lr_base import LRScheduler, to_group
+from metatensor.optim._lr_base import LRScheduler, to_group
 
 __all__ = [
     "AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn", "update_bn",

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from metatensor.torch_api.torch.optim._lr_base import LRScheduler, functions_packed
+from metatensor.optim._lr_base import LRScheduler, functions_packed
 
 __all__ = [
     "ConstantLR", "CosineAnnealingLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR",

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from metatensor.torch_api.torch.optim._lr_base import LRScheduler, group_values, to_group, update_group
+from metatensor.optim._lr_base import LRScheduler, group_values, to_group, update_group
 
 __all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 

@@ -1,9 +1,9 @@
 """Schedules of the learning rate."""
 
-from metatensor.torch_api.torch.optim._lr_base import LRScheduler
-from metatensor.torch_api.torch.optim._lr_composed import ChainedScheduler, ReduceLROnPlateau, SequentialLR
-from metatensor.torch_api.torch.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
-from metatensor.torch_api.torch.optim._lr_plain import (
+from metatensor.optim._lr_base import LRScheduler
+from metatensor.optim._lr_composed import ChainedScheduler, ReduceLROnPlateau, SequentialLR
+from metatensor.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
+from metatensor.optim._lr_plain import (
     ConstantLR,
     CosineAnnealingLR,
     ExponentialLR,
@@ -14,7 +14,7 @@ from metatensor.torch_api.torch.optim._lr_plain import (
     PolynomialLR,
     StepLR,
 )
-from metatensor.torch_api.torch.optim.optimizer import Optimizer
+from metatensor.optim.optimizer import Optimizer
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
