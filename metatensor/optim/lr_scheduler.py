@@ -1,9 +1,7 @@
-"""Schedules of the learning rate."""
+"""Learning rate schedules."""
 
-from metatensor.optim._lr_base import LRScheduler
-from metatensor.optim._lr_composed import ChainedScheduler, ReduceLROnPlateau, SequentialLR
-from metatensor.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
-from metatensor.optim._lr_plain import (
+from metatensor.optim._composed import ChainedScheduler, SequentialLR
+from metatensor.optim._curves import (
     ConstantLR,
     CosineAnnealingLR,
     ExponentialLR,
@@ -14,6 +12,9 @@ from metatensor.optim._lr_plain import (
     PolynomialLR,
     StepLR,
 )
+from metatensor.optim._cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
+from metatensor.optim._plateau import ReduceLROnPlateau
+from metatensor.optim._schedule import LRScheduler
 from metatensor.optim.optimizer import Optimizer
 
 __all__ = [

@@ -12,17 +12,15 @@ from typing import Any, TypeAlias
 
 import metatensor as mt
 from metatensor.nn._hooks import RemovableHandle
-from metatensor.optim._third_party import (
-    _default_to_fused_or_foreach,
-    _disable_dynamo_if_unsupported,
-    _get_capturable_supported_devices,
-    _get_foreach_kernels_supported_devices,
-    _get_fused_kernels_supported_devices,
-    _get_scalar_dtype,
-    _get_value,
-    _use_grad_for_differentiable,
-    _view_as_real,
-)
+from metatensor.optim._third_party import _default_to_fused_or_foreach as _default_to_fused_or_foreach
+from metatensor.optim._third_party import _disable_dynamo_if_unsupported as _disable_dynamo_if_unsupported
+from metatensor.optim._third_party import _get_capturable_supported_devices as _get_capturable_supported_devices
+from metatensor.optim._third_party import _get_foreach_kernels_supported_devices as _get_foreach_kernels_supported_devices
+from metatensor.optim._third_party import _get_fused_kernels_supported_devices as _get_fused_kernels_supported_devices
+from metatensor.optim._third_party import _get_scalar_dtype as _get_scalar_dtype
+from metatensor.optim._third_party import _get_value as _get_value
+from metatensor.optim._third_party import _use_grad_for_differentiable as _use_grad_for_differentiable
+from metatensor.optim._third_party import _view_as_real as _view_as_real
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 

@@ -6,7 +6,6 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from metatensor.optim._ranges import NON_NEGATIVE
 from metatensor.optim._update_rule import UpdateRule, zeros
 
 __all__ = ["SparseAdam"]

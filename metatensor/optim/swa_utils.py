@@ -2,173 +2,180 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-import warnings
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 import metatensor as mt
-from metatensor.optim._lr_base import LRScheduler, to_group
+from metatensor.optim._cycles import _ANNEALING, annealing
+from metatensor.optim._schedule import LRScheduler, per_group
+from metatensor.optim._third_party import has_data
 
 __all__ = [
     "AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn", "update_bn",
 ]  # fmt: skip
 
 
+def _move_all(averages: Iterable[Any], current: Iterable[Any], share: float) -> None:
+    """Move averages in place towards current values, by a share of the distance."""
+    for average, value in zip(averages, current, strict=True):
+        if average.is_floating_point() or average.is_complex():
+            average.lerp_(value, share)
+        else:
+            average.copy_(average * (1 - share) + value * share)
+
+
+def _check_decay(function: str, decay: float) -> None:
+    if not 0.0 <= decay <= 1.0:
+        raise ValueError(f"{function}: decay must be in [0, 1], got {decay}")
+
+
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
-    """A function that moves lists of averages towards current values by the share ``1 - decay``."""
-    if decay < 0.0 or decay > 1.0:
-        raise ValueError(f"decay must be between 0 and 1, got {decay}")
-
-    @mt.no_grad()
-    def ema_update(ema_param_list: list[Any], current_param_list: list[Any], _: Any) -> None:
-        for average, current in zip(ema_param_list, current_param_list, strict=True):
-            if average.is_floating_point() or average.is_complex():
-                average.lerp_(current, 1 - decay)
-            else:
-                average.copy_(average * decay + current * (1 - decay))
-
-    return ema_update
+    """Return a function that updates a list of exponential moving averages in place."""
+    _check_decay("get_ema_multi_avg_fn", decay)
+    return mt.no_grad()(lambda averages, current, num_averaged: _move_all(averages, current, 1 - decay))  # type: ignore[no-any-return]
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
-    """A function that takes current values into lists of averages of ``num_averaged`` earlier ones."""
-
-    @mt.no_grad()
-    def swa_update(averaged_param_list: list[Any], current_param_list: list[Any], num_averaged: Any) -> None:
-        for average, current in zip(averaged_param_list, current_param_list, strict=True):
-            if average.is_floating_point() or average.is_complex():
-                average.lerp_(current, 1 / (float(num_averaged) + 1))
-            else:
-                average.add_((current - average) / (float(num_averaged) + 1))
-
-    return swa_update
+    """Return a function that updates a list of means of ``num_averaged`` values in place by one more value."""
+    return mt.no_grad()(lambda averages, current, num_averaged: _move_all(averages, current, 1 / (float(num_averaged) + 1)))  # type: ignore[no-any-return]
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
-    """A function that gives ``decay`` of an average and the rest of a current value."""
-    if decay < 0.0 or decay > 1.0:
-        raise ValueError(f"decay must be between 0 and 1, got {decay}")
-
-    @mt.no_grad()
-    def ema_update(ema_param: Any, current_param: Any, num_averaged: Any) -> Any:
-        return decay * ema_param + (1 - decay) * current_param
-
-    return ema_update
+    """Return a function that returns the next value of an exponential moving average."""
+    _check_decay("get_ema_avg_fn", decay)
+    return mt.no_grad()(lambda average, current, num_averaged: decay * average + (1 - decay) * current)  # type: ignore[no-any-return]
 
 
 def get_swa_avg_fn() -> Callable[..., Any]:
-    """A function that gives the average of ``num_averaged`` values, of which the average is known, and one more."""
-
-    @mt.no_grad()
-    def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
-        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
-
-    return swa_update
+    """Return a function that returns the mean of ``num_averaged`` values, given as their mean, and one more."""
+    return mt.no_grad()(lambda average, current, num_averaged: average + (current - average) / (num_averaged + 1))  # type: ignore[no-any-return]
 
 
 class AveragedModel(mt.nn.Module):
-    """A copy of a model whose parameters are averages: `update_parameters` takes the model's current ones in.
+    """A copy of a model whose parameters are averages of the model's.
 
-    ``use_buffers`` averages buffers too; otherwise they are copied.
+    Parameters
+    ----------
+    model
+        The model to copy and, through `update_parameters`, to average.
+    device
+        Where the copy is kept; by default where the model is.
+    avg_fn
+        ``avg_fn(average, current, num_averaged)`` returns the next average of one parameter. By default the mean.
+    multi_avg_fn
+        The same for lists of parameters, in place. Only one of the two may be given.
+    use_buffers
+        Whether buffers are averaged too, and not copied.
     """
 
     def __init__(
         self, model: Any, device: Any = None, avg_fn: Callable[..., Any] | None = None,
         multi_avg_fn: Callable[..., None] | None = None, use_buffers: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__()
-        if avg_fn is not None and multi_avg_fn is not None:
+        if avg_fn and multi_avg_fn:
             raise AssertionError("AveragedModel: give avg_fn or multi_avg_fn, not both")
-        self.module = deepcopy(model)
-        if device is not None:
-            self.module = self.module.to(device)
-        self.register_buffer("n_averaged", mt.tensor(0, dtype=mt.long, device="cpu" if device is None else device))
-        self.avg_fn = avg_fn
-        self.multi_avg_fn = multi_avg_fn
-        self.use_buffers = use_buffers
+        super().__init__()
+        copy = deepcopy(model)
+        self.module = copy if device is None else copy.to(device)
+        self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
+        self.n_averaged: Any
+        self.register_buffer("n_averaged", mt.zeros((), dtype=mt.int64, device=device or "cpu"))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged copy gives."""
+        """Call the averaged copy."""
         return self.module(*args, **kwargs)
 
+    def _averaged(self, model: Any) -> list[Any]:
+        """Return the tensors of a model that are averaged."""
+        buffers = model.buffers() if self.use_buffers else ()
+        return [tensor.detach() for tensor in chain(model.parameters(), buffers)]
+
     def update_parameters(self, model: Any) -> None:
-        """Take the current parameters of ``model`` into the averages."""
-        mine, theirs = (
-            list(itertools.chain(m.parameters(), m.buffers()) if self.use_buffers else m.parameters()) for m in (self.module, model)
-        )
-        pairs = [(a.detach(), c.detach().to(a.device)) for a, c in zip(mine, theirs, strict=True)]
-        counted = self.n_averaged.untyped_storage().data is not None
+        """Take the current parameters of ``model`` into the averages. The first time they are copied."""
+        averages = self._averaged(self.module)
+        current = [value.to(average.device) for average, value in zip(averages, self._averaged(model), strict=True)]
+        counted = has_data(self.n_averaged)
         if counted and self.n_averaged == 0:
-            for average, current in pairs:
-                average.copy_(current)
+            _copy_all(averages, current)
         elif self.avg_fn is not None:
-            for average, current in pairs:
-                average.copy_(self.avg_fn(average, current, self.n_averaged.to(average.device)))
-        elif pairs:
-            update = self.multi_avg_fn or get_swa_multi_avg_fn()
-            update([a for a, _ in pairs], [c for _, c in pairs], self.n_averaged if counted else 1)
+            count = self.n_averaged
+            _copy_all(averages, [self.avg_fn(a, c, count.to(a.device)) for a, c in zip(averages, current, strict=True)])
+        elif averages:
+            (self.multi_avg_fn or get_swa_multi_avg_fn())(averages, current, self.n_averaged if counted else 1)
         if not self.use_buffers:
-            for buffer, current in zip(self.module.buffers(), model.buffers(), strict=True):
-                buffer.detach().copy_(current.detach().to(buffer.device))
+            _copy_all(self.module.buffers(), model.buffers())
         self.n_averaged += 1
+
+
+def _copy_all(targets: Iterable[Any], sources: Iterable[Any]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.detach().copy_(source.detach())
 
 
 @mt.no_grad()
 def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
-    """Compute the running statistics of a model's batch norms anew, over the batches of ``loader``."""
-    momenta = {}
-    for module in model.modules():
-        if isinstance(module, mt.nn.modules.batchnorm._BatchNorm):
-            module.reset_running_stats()
-            momenta[module] = module.momentum
-    if not momenta:
+    """Compute the running statistics of all batch norm layers of a model again.
+
+    Parameters
+    ----------
+    loader
+        Batches: the model's argument, or a list or tuple that begins with it.
+    device
+        Where batches are moved to first.
+    """
+    norms = [module for module in model.modules() if isinstance(module, mt.nn.modules.batchnorm._BatchNorm)]
+    if not norms:
         return
-    was_training = model.training
+    momenta, training = [norm.momentum for norm in norms], model.training
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over all batches
     model.train()
-    for module in momenta:
-        module.momentum = None
     for batch in loader:
-        first = batch[0] if isinstance(batch, (list, tuple)) else batch
-        model(first if device is None else first.to(device))
-    for module, momentum in momenta.items():
-        module.momentum = momentum
-    model.train(was_training)
+        batch = batch[0] if isinstance(batch, (list, tuple)) else batch
+        model(batch.to(device) if device is not None else batch)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    model.train(training)
 
 
 class SWALR(LRScheduler):
-    """The rate to ``swa_lr`` in ``anneal_epochs`` epochs, and then that."""
+    """Move the rate to ``swa_lr`` in ``anneal_epochs`` epochs and keep it there.
+
+    Parameters
+    ----------
+    swa_lr
+        The rate, for all groups or one for each. It is stored in the groups.
+    anneal_strategy
+        "cos" or "linear".
+    """
 
     def __init__(
         self, optimizer: Any, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos", last_epoch: int = -1
     ) -> None:
-        for lr, group in zip(to_group("SWALR: swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
-            group["swa_lr"] = lr
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"SWALR: anneal_strategy must be cos or linear, got {anneal_strategy!r}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"SWALR: anneal_epochs must be an int that is not negative, got {anneal_epochs}")
-        self._anneal_strategy = anneal_strategy
-        self.anneal_epochs = anneal_epochs
+        self.anneal_epochs, self._anneal_strategy = anneal_epochs, annealing(self, anneal_strategy)
+        for lr, group in zip(per_group("SWALR: swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
+            group["swa_lr"] = lr
         super().__init__(optimizer, last_epoch)
 
     def _done(self, step: int) -> float:
-        """How much of the way is covered after ``step`` steps, from 0 to 1."""
-        t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
-        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+        """Return the share of the way that is covered after a number of steps."""
+        passed = max(0, step) / self.anneal_epochs if self.anneal_epochs else float(step > 0)
+        return _ANNEALING[self._anneal_strategy](min(1.0, passed))
 
     def get_lr(self) -> list[Any]:
-        if not self._get_lr_called_within_step:
-            warnings.warn("SWALR: use get_last_lr() for the current rates", UserWarning, stacklevel=2)
+        self._warn_outside_step()
         step = self._step_count - 1
-        if self.anneal_epochs == 0:
+        if not self.anneal_epochs:
             step = max(1, step)
-        before, now = self._done(max(0, step - 1)), self._done(step)
+        before, now = self._done(step - 1), self._done(step)
         rates = []
         for group in self.optimizer.param_groups:
-            target = group["swa_lr"]
-            first = target if before == 1 else (group["lr"] - before * target) / (1 - before)
-            rates.append(target * now + first * (1 - now))
+            rate, target = group["lr"], group["swa_lr"]
+            # the rate was first + before * (target - first), and becomes first + now * (target - first)
+            rates.append(target if before == 1 else rate + (target - rate) * (now - before) / (1 - before))
         return rates
