@@ -1,4 +1,4 @@
-"""No function and no comment of the package is PyTorch's. Compares all sources with an installed PyTorch; needs its files, not its import."""
+"""No function and no comment of the package is PyTorch's: all sources are compared with those of an installed PyTorch."""
 
 import ast
 import collections
@@ -20,13 +20,13 @@ NO_OTHER_FORM: dict[str, str] = {}
 """Functions that may be alike, as "file:qualified name", each with the reason why it has no other form."""
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
-WORD = re.compile(r"[a-z0-9_]+(?:'[a-z]+)?")
+WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?(?![a-z0-9_])|[^\s.,;:'\"-]")
 DEF = re.compile(r"^([ \t]*)def (\w+)", re.M)
 OUTSIDE = re.compile(r"\. ?([a-zA-Z_]\w*)|\b([a-zA-Z_]\w*) ?\(")
 STRING = re.compile(r'("""|\'\'\')(.*?)\1', re.S)
 COMMENT = re.compile(r"^[^\n\"'#]*#:? ?(.*)$", re.M)
-# What is no prose in a docstring: prompts, code between backquotes, links, and signatures with defaults.
-CODE = re.compile(r"^\s*(?:>>>|\.\.\. ).*$|``.*?``|`.*?`|https?://\S+|\w*\([^()]*=[^()]*\)|type: ignore\S*", re.M)
+# What is no prose in a docstring: prompts, code between backquotes, links and names. Neither are operators and parentheses.
+CODE = re.compile(r"^\s*(?:>>>|\.\.\. ).*$|``.*?``|`.*?`|https?://\S+|\w+_\w*|type: ignore\S*", re.M)
 
 
 def theirs():
@@ -112,12 +112,15 @@ def alike(ours, torch):
     enough = [0.8 * sum(names.values()) for _, _, names in ours]
     found = {}
     for file, text in sources(torch, ".py"):
-        for chunk in chunks(text):
+        for chunk in chunks(STRING.sub('"text"', text)):
+            size = len(TOKEN.findall(chunk))
+            if size < 0.7 * TOKENS:
+                continue
             shared = collections.defaultdict(int)
             for name, times in outside_names(chunk).items():
                 for i, mine in by_name.get(name, ()):
                     shared[i] += min(times, mine)
-            near = [i for i, count in shared.items() if count >= enough[i] and len(chunk) < 40 * len(ours[i][1])]
+            near = [i for i, count in shared.items() if count >= enough[i] and 0.7 * len(ours[i][1]) < size < 3 * len(ours[i][1]) + 40]
             if not near:
                 continue
             try:
@@ -148,14 +151,15 @@ def test_functions_are_our_own():
 
 
 def prose(text):
-    """The words of each docstring, and of each block of comments."""
+    """The words of each docstring and of each comment, with signs in place of what is no prose."""
     for found in STRING.finditer(text):
-        yield WORD.findall(CODE.sub(" . ", found[2]).lower())
-    yield from (WORD.findall(CODE.sub(" . ", found[1]).lower()) for found in COMMENT.finditer(text))
+        yield WORD.findall(CODE.sub(" | ", found[2]).lower())
+    yield from (WORD.findall(CODE.sub(" | ", found[1]).lower()) for found in COMMENT.finditer(text))
 
 
 def runs(words):
-    return zip(*(words[i:] for i in range(WORDS)), strict=False)
+    """All runs of `WORDS` words without a sign between them."""
+    return [run for run in zip(*(words[i:] for i in range(WORDS)), strict=False) if all(word[0].isalnum() for word in run)]
 
 
 def test_prose_is_our_own():
@@ -193,5 +197,5 @@ def test_a_renamed_copy_is_found(tmp_path):
 
 def test_words_of_signatures_and_code_do_not_count():
     (words,) = prose('"""Do ``a b c d e f g h`` with Linear(in_features, out_features, bias=True)\n>>> one two three\n"""')
-    assert words == ["do", "with"]
-    assert list(runs("a b c d e f g h".split()))[1] == tuple("bcdefgh")
+    assert words == ["do", "|", "with", "linear", "(", "|", "|", "bias", "=", "true", ")", "|"]
+    assert runs("a b c d e f g h | j k l m n o".split()) == [tuple("abcdefg"), tuple("bcdefgh")]
