@@ -101,7 +101,7 @@ def is_storage(obj):
 _LAZY = {
     name: (f"metatensor.{name}", None)
     for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed", "fft", "func",
-                 "interchange", "library", "linalg", "masked", "nn", "plugins", "program", "rules", "serialization", "signal",
+                 "interchange", "library", "linalg", "masked", "nn", "optim", "plugins", "program", "rules", "serialization", "signal",
                  "special", "testing", "utils")
 } | {
     "load": ("metatensor.checkpoint", "load"),

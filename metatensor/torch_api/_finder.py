@@ -19,7 +19,7 @@ TREE = "metatensor.torch_api.torch"
 
 SHARED = {
     f"torch.{name}": f"metatensor.{name}"
-    for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "signal", "special", "utils")
+    for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "optim", "signal", "special", "utils")
 } | {
     "torch.futures": "metatensor.distributed.futures",
     "torch.fx": "metatensor.program.fx",

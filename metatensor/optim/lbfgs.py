@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch.optim._one_by_one import checked
-from metatensor.torch_api.torch.optim.optimizer import Optimizer, _get_value
+from metatensor.optim._ranges import NON_NEGATIVE, check_range, check_scalar
+from metatensor.optim._third_party import _get_value
+from metatensor.optim.optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
@@ -113,10 +114,8 @@ class LBFGS(Optimizer):
         self, params: Any, lr: Any = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
         tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: str | None = None,
     ) -> None:  # fmt: skip
-        if isinstance(lr, mt.Tensor):
-            checked("lr", lr.numel(), lr.numel() == 1, self, "number of elements")
-        else:
-            checked("lr", lr, lr >= 0.0, self)
+        check_range(self, "lr", lr, NON_NEGATIVE)
+        check_scalar(self, "lr", lr)
         super().__init__(
             params,
             {

@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 import metatensor as mt
-from metatensor.torch_api.torch import optim
-from metatensor.torch_api.torch.optim import lr_scheduler
+from metatensor import optim
+from metatensor.optim import lr_scheduler
 
 
 class Halving:
@@ -137,12 +137,73 @@ def test_plateau(options):
     assert found == plain(expected)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", [n for n in SCHEDULES if not n.startswith("onecycle")])
+def test_two_hundred_steps_with_rates_changed_by_hand(name):
+    torch = pytest.importorskip("torch")
+
+    def run(t, optim_):
+        optimizer = optimizer_of(t, optim_)
+        schedule = SCHEDULES[name](optim_.lr_scheduler, optimizer)
+        rates = []
+        for i in range(200):
+            optimizer.step()
+            schedule.step()
+            if i % 37 == 5:
+                for group in optimizer.param_groups:
+                    group["lr"] = 0.25 + i / 1000
+            rates.append([group["lr"] for group in optimizer.param_groups])
+        return rates
+
+    assert run(mt, optim) == plain(run(torch, torch.optim))
+
+
+RESUMABLE = {
+    "step": lambda L, o, e: L.StepLR(o, 3, last_epoch=e),
+    "multistep": lambda L, o, e: L.MultiStepLR(o, [0, 3, 3, 5], last_epoch=e),
+    "constant": lambda L, o, e: L.ConstantLR(o, 0.5, 3, last_epoch=e),
+    "constant_none": lambda L, o, e: L.ConstantLR(o, 0.5, 0, last_epoch=e),
+    "linear": lambda L, o, e: L.LinearLR(o, 0.25, 1.0, 4, last_epoch=e),
+    "linear_none": lambda L, o, e: L.LinearLR(o, 0.25, 1.0, 0, last_epoch=e),
+    "exponential": lambda L, o, e: L.ExponentialLR(o, 0.9, last_epoch=e),
+    "polynomial": lambda L, o, e: L.PolynomialLR(o, 4, 2.0, last_epoch=e),
+    "polynomial_none": lambda L, o, e: L.PolynomialLR(o, 0, last_epoch=e),
+    "cosine": lambda L, o, e: L.CosineAnnealingLR(o, 4, 0.01, last_epoch=e),
+    "lambda": lambda L, o, e: L.LambdaLR(o, lambda t: 0.5**t, last_epoch=e),
+    "multiplicative": lambda L, o, e: L.MultiplicativeLR(o, lambda t: 0.5, last_epoch=e),
+    "cyclic": lambda L, o, e: L.CyclicLR(o, 0.01, 0.1, 3, last_epoch=e),
+    "onecycle": lambda L, o, e: L.OneCycleLR(o, 0.5, 20, last_epoch=e),
+    "restarts": lambda L, o, e: L.CosineAnnealingWarmRestarts(o, 3, 2, last_epoch=e),
+}
+
+
+@pytest.mark.parametrize("epoch", [-1, 2, 3, 9])
+@pytest.mark.parametrize("name", RESUMABLE)
+def test_resuming_at_an_epoch(name, epoch):
+    torch = pytest.importorskip("torch")
+
+    def run(t, optim_):
+        optimizer = optimizer_of(t, optim_)
+        if epoch != -1:
+            for group in optimizer.param_groups:
+                group.update(initial_lr=0.3, max_lr=0.5, min_lr=0.01, max_momentum=0.9, base_momentum=0.8)
+        schedule = RESUMABLE[name](optim_.lr_scheduler, optimizer, epoch)
+        rates = [schedule.get_last_lr()]
+        for _ in range(7):
+            optimizer.step()
+            schedule.step()
+            rates.append(schedule.get_last_lr())
+        return rates
+
+    assert run(mt, optim) == plain(run(torch, torch.optim))
+
+
 @pytest.mark.parametrize("anneal", [{}, {"anneal_strategy": "linear", "anneal_epochs": 4}, {"anneal_epochs": 0}])
 def test_swalr(anneal):
     torch = pytest.importorskip("torch")
     import torch.optim.swa_utils as theirs
 
-    from metatensor.torch_api.torch.optim import swa_utils as ours
+    from metatensor.optim import swa_utils as ours
 
     found, state = history(mt, optim, lambda L, o: ours.SWALR(o, [0.05, 0.02], **anneal))
     expected, their_state = history(torch, torch.optim, lambda L, o: theirs.SWALR(o, [0.05, 0.02], **anneal))
@@ -210,7 +271,7 @@ def test_averaged_model():
     torch = pytest.importorskip("torch")
     import torch.optim.swa_utils as theirs
 
-    from metatensor.torch_api.torch.optim import swa_utils as ours
+    from metatensor.optim import swa_utils as ours
 
     for make in (lambda u: {}, lambda u: {"multi_avg_fn": u.get_ema_multi_avg_fn(0.9)}, lambda u: {"avg_fn": u.get_swa_avg_fn()},
                  lambda u: {"avg_fn": u.get_ema_avg_fn(0.8), "use_buffers": True}):  # fmt: skip
@@ -231,7 +292,7 @@ def test_averaged_model():
 
 
 def test_averaged_model_on_meta():
-    from metatensor.torch_api.torch.optim import swa_utils
+    from metatensor.optim import swa_utils
 
     model = mt.nn.Linear(2, 3, device="meta")
     averaged = swa_utils.AveragedModel(model)
@@ -245,7 +306,7 @@ def test_update_bn():
     torch = pytest.importorskip("torch")
     import torch.optim.swa_utils as theirs
 
-    from metatensor.torch_api.torch.optim import swa_utils as ours
+    from metatensor.optim import swa_utils as ours
 
     data = [[[1.0, 2.0], [3.0, 5.0]], [[0.0, 2.0], [4.0, -1.0]]]
     found = []

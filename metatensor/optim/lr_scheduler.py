@@ -1,9 +1,7 @@
-"""Schedules of the learning rate."""
+"""Learning rate schedules."""
 
-from metatensor.torch_api.torch.optim._lr_base import LRScheduler
-from metatensor.torch_api.torch.optim._lr_composed import ChainedScheduler, ReduceLROnPlateau, SequentialLR
-from metatensor.torch_api.torch.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
-from metatensor.torch_api.torch.optim._lr_plain import (
+from metatensor.optim._composed import ChainedScheduler, SequentialLR
+from metatensor.optim._curves import (
     ConstantLR,
     CosineAnnealingLR,
     ExponentialLR,
@@ -14,7 +12,10 @@ from metatensor.torch_api.torch.optim._lr_plain import (
     PolynomialLR,
     StepLR,
 )
-from metatensor.torch_api.torch.optim.optimizer import Optimizer
+from metatensor.optim._cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
+from metatensor.optim._plateau import ReduceLROnPlateau
+from metatensor.optim._schedule import LRScheduler
+from metatensor.optim.optimizer import Optimizer
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
