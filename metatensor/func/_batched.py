@@ -129,6 +129,7 @@ class Batched(Tensor):
     value: Any
     level: Level
     _picks_by_operator = True
+    _overrides_operators_only = True
 
     @classmethod
     def __torch_function__(

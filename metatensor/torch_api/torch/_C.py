@@ -8,9 +8,14 @@ from typing import Any
 from metatensor._core.random import Generator
 from metatensor._core.size import Size
 from metatensor._core.tensor import Tensor as TensorBase
-from metatensor._core.thread import DisableTorchFunctionSubclass
+from metatensor._core.methods import _disabled_torch_dispatch_impl
+from metatensor._core.tensor import _disabled_torch_function_impl
+from metatensor._core.thread import DisableTorchFunctionSubclass, _DisableTorchDispatch
 
-__all__ = ["DisableTorchFunctionSubclass", "DispatchKey", "Generator", "Graph", "Node", "Size", "TensorBase", "Value"]
+__all__ = [
+    "DisableTorchFunctionSubclass", "DispatchKey", "Generator", "Graph", "Node", "Size", "TensorBase", "Value",
+    "_DisableTorchDispatch", "_disabled_torch_dispatch_impl", "_disabled_torch_function_impl",
+]  # fmt: skip
 
 _has_cuda = _has_mps = _has_xpu = _has_mkldnn = has_cuda = False
 
@@ -82,7 +87,7 @@ class DisableTorchFunction:
         from metatensor._core.modes import _disable_modes
 
         self._subclass.__enter__()
-        self._level = _disable_modes()
+        self._level = _disable_modes(functions_only=True)
 
     def __exit__(self, *error: Any) -> None:
         from metatensor._core.modes import _restore_modes

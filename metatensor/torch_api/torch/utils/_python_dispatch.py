@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from metatensor._core.modes import DispatchMode, _disable_modes, _restore_modes, current_modes
+from metatensor._core.modes import TorchDispatchMode as Mode
+from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
 
 __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass"]
 
 
-class TorchDispatchMode(DispatchMode):
+class TorchDispatchMode(Mode):
     """A context manager inside which ``__torch_dispatch__`` of the instance gets every operator, composites in their parts."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: define __torch_dispatch__(self, func, types, args, kwargs)")
-
-    def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What the dispatcher calls."""
-        return self.__torch_dispatch__(op, (), args, kwargs)
 
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
