@@ -46,8 +46,8 @@ from metatensor._core.spec import Spec
 from metatensor._core.storage import Storage as UntypedStorage
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
-from metatensor._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from metatensor._version import __version__
+from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 newaxis = None
 
@@ -78,33 +78,34 @@ def is_storage(obj):
 # What is loaded when first asked for: name -> (module, attribute or None for the module).
 _LAZY = {
     name: (f"metatensor.{name}", None)
-    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked",
-                 "nn", "plugins", "rules", "serialization", "signal", "special", "testing")
+    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed", "fft", "func",
+                 "interchange", "library", "linalg", "masked", "nn", "plugins", "program", "rules", "serialization", "signal",
+                 "special", "testing", "utils")
 } | {
     "load": ("metatensor.checkpoint", "load"),
     "load_into": ("metatensor.checkpoint", "load_into"),
     "save": ("metatensor.checkpoint", "save"),
-    "FakeTensorMode": ("metatensor.fake", "FakeTensorMode"),
-    "to_meta": ("metatensor.faithful", "to_meta"),
+    "autocast": ("metatensor.amp", "autocast"),
+    "vmap": ("metatensor.func", "vmap"),
+    "FakeTensorMode": ("metatensor.deferred.fake", "FakeTensorMode"),
+    "to_meta": ("metatensor.deferred.faithful", "to_meta"),
 } | {
     name: ("metatensor.deferred", name)
     for name in ("deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice")
 } | {
-    name: ("metatensor.unresolved", name) for name in ("assert_materialized", "assert_no_materialization")
+    name: ("metatensor.deferred.unresolved", name) for name in ("assert_materialized", "assert_no_materialization")
 } | {
     "op": ("metatensor.library", "op"),
-    "finfo": ("metatensor._limits", "finfo"),
-    "iinfo": ("metatensor._limits", "iinfo"),
-    "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
-    "from_dlpack": ("metatensor._dlpack", "from_dlpack"),
-    "from_numpy": ("metatensor._interchange", "from_numpy"),
-    "frombuffer": ("metatensor._interchange", "frombuffer"),
+    "finfo": ("metatensor._core.limits", "finfo"),
+    "iinfo": ("metatensor._core.limits", "iinfo"),
+    "set_printoptions": ("metatensor._core.tensor_str", "set_printoptions"),
+    "from_dlpack": ("metatensor.interchange.dlpack", "from_dlpack"),
+    "from_numpy": ("metatensor.interchange.arrays", "from_numpy"),
+    "frombuffer": ("metatensor.interchange.arrays", "frombuffer"),
 } | {
     name: ("metatensor._core.random", name)
     for name in ("Generator", "manual_seed", "seed", "initial_seed", "default_generator",
                  "get_rng_state", "set_rng_state")
-} | {
-    "func": ("metatensor.func", None),
 }
 
 

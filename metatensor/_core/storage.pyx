@@ -64,12 +64,12 @@ cdef class Storage:
     @staticmethod
     def from_file(filename, shared=False, nbytes=0):
         """A storage on cpu over the first `nbytes` bytes of a file; writes reach the file where `shared` is true."""
-        from metatensor._storages import from_file
+        from metatensor.interchange.storages import from_file
         return from_file(filename, shared, nbytes)
 
     def __getitem__(self, index):
         """A byte, or for a slice a storage over the same memory."""
-        from metatensor._storages import item
+        from metatensor.interchange.storages import item
         return item(self, index)
 
     def tolist(self):
@@ -82,7 +82,7 @@ cdef class Storage:
 
     def cpu(self):
         """The bytes on cpu: this storage where it is there."""
-        from metatensor._storages import on_cpu
+        from metatensor.interchange.storages import on_cpu
         return on_cpu(self)
 
     def untyped(self):
@@ -96,7 +96,7 @@ cdef class Storage:
     def __reduce__(self):
         """Pickled with its bytes, or how they come about; tensors that share it share it again afterwards."""
         if self.data is None and self.recipe is not None:
-            from metatensor._recipes import reduce_storage
+            from metatensor.deferred.recipes import reduce_storage
             return reduce_storage(self)
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))

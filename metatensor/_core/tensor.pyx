@@ -240,7 +240,7 @@ cdef object _foreign(int slot, object a, object b):
         return getattr(Tensor, op.__name__, op)(a, b)
     if not hasattr(other, "__array_interface__"):
         return NotImplemented
-    from metatensor._interchange import operand
+    from metatensor.interchange.arrays import operand
     other = operand(other, b if reflected else a)
     if not _operand(other) or (slot == S_MATMUL and not isinstance(other, Tensor)):
         return NotImplemented
@@ -268,7 +268,7 @@ cdef class Tensor:
             return      # made whole by a factory or by a subclass's __new__
         self.flags &= ~T_FRESH
         if args or kwargs:
-            from metatensor._construct import legacy_tensor
+            from metatensor.interchange.legacy_constructor import legacy_tensor
             detach_from(self, legacy_tensor(*args, **kwargs))
 
     # Metadata
@@ -418,7 +418,7 @@ cdef class Tensor:
         return <Py_hash_t>(<Py_ssize_t><PyObject*>self >> 4)
 
     def __repr__(self):
-        from metatensor._tensor_str import tensor_str
+        from metatensor._core.tensor_str import tensor_str
         return tensor_str(self)
 
     def __format__(self, spec):

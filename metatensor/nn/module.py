@@ -93,7 +93,7 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
 
         `metatensor.assert_materialized` raises where there is one.
         """
-        from metatensor.unresolved import unresolved
+        from metatensor.deferred.unresolved import unresolved
 
         return unresolved(self)
 

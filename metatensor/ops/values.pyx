@@ -129,7 +129,7 @@ cdef object _array_of(object data):
     if described and hasattr(data, "tobytes") and hasattr(data, "strides"):
         return data
     if described or hasattr(data, "__dlpack__") or hasattr(data, "__cuda_array_interface__"):
-        from metatensor._interchange import from_array
+        from metatensor.interchange.arrays import from_array
         return from_array(data)
     return data.__array__() if hasattr(data, "__array__") else None
 
@@ -262,13 +262,13 @@ cdef object as_tensor_body(Call* c):
 cdef object _shareable(object data, DType dtype):
     """`data`, or a tensor over the memory that it has but other functions do not look for: storages and buffers."""
     if isinstance(data, Storage):
-        from metatensor._storages import as_bytes
+        from metatensor.interchange.storages import as_bytes
         return as_bytes(data)
     if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data):
         return data
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
         return data     # an array, which knows its shape and dtype
-    from metatensor._interchange import frombuffer
+    from metatensor.interchange.arrays import frombuffer
     return frombuffer(data, dtype=dtype or default_float())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch._absent import functions
 from metatensor.torch_api.torch.compiler import cudagraph_mark_step_begin
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch._absent import functions, kind
 
 __all__ = ["ExportOptions", "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TensorProtoDataType", "TrainingMode",
