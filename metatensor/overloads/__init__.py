@@ -14,6 +14,7 @@ from metatensor._core.op import registry
 from metatensor.overloads import calls
 from metatensor.overloads.names import aten_names, registry_names
 from metatensor.overloads.schema import FunctionSchema
+from metatensor.overloads.tags import tags_of
 
 __all__ = ["OpOverload", "OpOverloadPacket", "overload_call", "packet", "schemas"]
 
@@ -40,7 +41,11 @@ class OpOverload:
         self.__name__ = f"{packet.__name__}.{overload}"
         self.__qualname__ = str(self)
         self.__module__ = f"torch._ops.{packet.namespace}"
-        self.tags: list[Any] = []
+
+    @property
+    def tags(self) -> list[Any]:
+        """The properties of the operator that metatensor knows, see `metatensor.overloads.tags`."""
+        return tags_of(self.op)
 
     @property
     def overloadpacket(self) -> OpOverloadPacket:

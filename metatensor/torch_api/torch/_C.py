@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Any
 
+from metatensor._core.methods import _disabled_torch_dispatch_impl
 from metatensor._core.random import Generator
 from metatensor._core.size import Size
 from metatensor._core.tensor import Tensor as TensorBase
-from metatensor._core.methods import _disabled_torch_dispatch_impl
 from metatensor._core.tensor import _disabled_torch_function_impl
 from metatensor._core.thread import DisableTorchFunctionSubclass, _DisableTorchDispatch
 
@@ -59,21 +60,33 @@ class DispatchKeySet:
         """Whether a key is in it."""
         return key in self._keys
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._keys)
+
     def __or__(self, other: Any) -> DispatchKeySet:
         return DispatchKeySet(*self._keys, *other._keys)
 
 
 class _ExcludeDispatchKeyGuard:
-    """A context without effect: there are no keys to leave out."""
+    """Leave dispatch keys out for as long as the object lives: Python's, which is ``__torch_dispatch__``.
+
+    NotImplementedError for any other key.
+    """
 
     def __init__(self, keys: Any) -> None:
         self.keys = keys
+        self._guard: Any = None
+        names = {key.name for key in keys}
+        if not names <= {"Python", "PythonTLSSnapshot"}:
+            raise NotImplementedError(f"torch._C._ExcludeDispatchKeyGuard: metatensor cannot leave out {', '.join(sorted(names))}")
+        if names:
+            self._guard = _DisableTorchDispatch()
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *_: Any) -> None:
-        return None
+        self._guard = None
 
 
 class DisableTorchFunction:
