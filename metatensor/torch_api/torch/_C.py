@@ -18,6 +18,20 @@ __all__ = [
     "_DisableTorchDispatch", "_disabled_torch_dispatch_impl", "_disabled_torch_function_impl",
 ]  # fmt: skip
 
+_TensorMeta = type(TensorBase)
+
+
+class _nn:
+    """The compiled functions of modules that libraries call."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """Return (device, dtype, non_blocking, memory_format) of the arguments of `Module.to`."""
+        from metatensor.nn._conversion import _parse_to
+
+        return _parse_to(*args, **kwargs)
+
+
 _has_cuda = _has_mps = _has_xpu = _has_mkldnn = has_cuda = False
 
 

@@ -76,7 +76,10 @@ def is_tensor_like(inp: Any) -> bool:
 def _tensor_attributes() -> dict[str, Any]:
     """Return what of Tensor can be overridden, by name: methods, and ``__get__`` of properties."""
     found: dict[str, Any] = {}
-    attributes = {name: value for name, value in vars(mt.Tensor).items() if isinstance(value, (OpMethod, OpProperty))}
+    # Of several names of one operator the first: functions are called with that one.
+    attributes = {
+        name: value for name, value in vars(mt.Tensor).items() if isinstance(value, (OpMethod, OpProperty)) and value.op.__name__ == name
+    }
     for name, value in {**attributes, **overridable_attributes()}.items():
         if isinstance(value, OpProperty) or hasattr(type(value), "__set__"):
             found[f"{name}.__get__"] = getattr(value, "__get__")  # noqa: B009
@@ -104,10 +107,10 @@ def _names() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
     functions: dict[Any, list[Any]] = {}
     names: dict[Any, str] = {}
     for prefix, module, public in places:
-        for name, value in public:
+        for name, value in public:  # of several names of one operator, its own
             if isinstance(value, Op) and value not in names and _takes_tensors(value):
                 functions.setdefault(module, []).append(value)
-                names[value] = f"{prefix}.{name}"
+                names[value] = f"{prefix}.{name}" if prefix == "torch.functional" else f"torch.{value.name}"
     for name, value in _tensor_attributes().items():
         functions.setdefault(mt.Tensor, []).append(value)
         names.setdefault(value, f"torch.Tensor.{name}")
