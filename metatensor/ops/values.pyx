@@ -10,6 +10,7 @@ from metatensor._core.op cimport (
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.storage cimport Storage
+from metatensor._core.modes cimport intercepts
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
@@ -18,6 +19,7 @@ from metatensor._core.types cimport (
 from metatensor.ops.view cimport dims_tuple
 
 from metatensor._core.dtype import dtype_by_name
+from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.errors import data_dependent
 from metatensor._core.late import later
 
@@ -64,16 +66,25 @@ cdef Op TOLIST = define("tolist(Tensor input) -> any", tolist_host, HOST | METHO
                         "The elements as nested lists of Python numbers. Without data: DataDependentError.")
 
 
-cdef object _item_hook(Tensor t):
+cdef object _unseen(Op op, Tensor t):
+    """Call an op on behalf of metatensor itself: modes of functions do not see it."""
     cdef PyObject* args[1]
     args[0] = <PyObject*>t
-    return hooks.invoke(<PyObject*>ITEM, args, 1)
+    if not (hints.modes and intercepts()):
+        return hooks.invoke(<PyObject*>op, args, 1)
+    level = _disable_modes(True)
+    try:
+        return hooks.invoke(<PyObject*>op, args, 1)
+    finally:
+        _restore_modes(level)
+
+
+cdef object _item_hook(Tensor t):
+    return _unseen(ITEM, t)
 
 
 cdef object _tolist_hook(Tensor t):
-    cdef PyObject* args[1]
-    args[0] = <PyObject*>t
-    return hooks.invoke(<PyObject*>TOLIST, args, 1)
+    return _unseen(TOLIST, t)
 
 
 hooks.item = _item_hook
