@@ -371,7 +371,8 @@ cdef inline object _enter(Op op, PyObject** args, Py_ssize_t n, PyObject* kwname
     c.variant = op.variant
     try:
         if not bind(op.first, &c, args, n, kwnames, &m):
-            _try_others(op, &c, args, n, kwnames)
+            if not _try_others(op, &c, args, n, kwnames):
+                return _older_form(op, args, n, kwnames)
         return dispatch(&c)
     finally:
         Py_XDECREF(c.keep)
@@ -387,8 +388,22 @@ cdef int _try_others(Op op, Call* c, PyObject** args, Py_ssize_t n, PyObject* kw
             return 1
     Py_XDECREF(c.keep)
     c.keep = NULL
-    _misfit(op, args, n, kwnames)
     return 0
+
+
+cdef object _older_form(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames):
+    """A call that fits no schema: an older order of arguments that PyTorch still takes, else a TypeError."""
+    from metatensor._core.older_forms import reordered
+    cdef Py_ssize_t k
+    given = [<object>args[k] for k in range(n)]
+    kwargs = {}
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            kwargs[<object>PyTuple_GET_ITEM(kwnames, k)] = <object>args[n + k]
+    found = reordered(op.name, given, kwargs)
+    if found is None:
+        _misfit(op, args, n, kwnames)
+    return op(*found[0], **found[1])
 
 
 cdef object dispatch(Call* c):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ def _classes_last(array: Any) -> Any:
     """(N, C, ...) as (samples, C); (C,) as (1, C)."""
     if array.ndim == 1:
         return array[None]
-    last = array.swapaxes(1, -1) if array.ndim == 2 else array.transpose(0, *range(2, array.ndim), 1)
-    return (array if array.ndim == 2 else last).reshape(-1, array.shape[1])
+    last = array if array.ndim == 2 else array.transpose(0, *range(2, array.ndim), 1)
+    return last.reshape(math.prod(last.shape[:-1]), array.shape[1])
 
 
 def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Exception] = IndexError) -> tuple[Any, Any]:
@@ -73,16 +74,21 @@ def cross_entropy(
 # Margins -------------------------------------------------------------------------------------
 
 
+def _excess(xp: Any, array: Any) -> Any:
+    """What is above 0; NaN is not."""
+    return xp.where(array > 0, array, array.dtype.type(0))
+
+
 @kernel("nn.functional.multi_margin_loss")
 def multi_margin_loss(
     kit: Any, out: Any, input: Any, target: Any, p: int, margin: float, weight: Any, average: Any, reduce: Any,
     reduction: str,
 ) -> Any:  # fmt: skip
     xp = kit.xp
-    scores = input.reshape(-1, input.shape[-1] if input.ndim else 1)
+    scores = input if input.ndim == 2 else input.reshape(1, input.size)
     index, _ = _indices(xp, target, scores.shape[1], -1 << 62, RuntimeError)
     rows = xp.arange(len(scores))
-    excess = xp.maximum(margin - scores[rows, index][:, None] + scores, 0) ** p
+    excess = _excess(xp, margin - scores[rows, index][:, None] + scores) ** p
     if weight is not None:
         excess = excess * weight[index][:, None]
     excess[rows, index] = 0
@@ -93,16 +99,16 @@ def multi_margin_loss(
 @kernel("nn.functional.multilabel_margin_loss")
 def multilabel_margin_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, reduce: Any, reduction: str) -> Any:
     xp = kit.xp
-    classes = input.shape[-1] if input.ndim else 1
-    scores, labels = input.reshape(-1, classes), target.reshape(-1, classes)
+    scores, labels = (x if x.ndim == 2 else x.reshape(1, x.size) for x in (input, target))
+    classes = scores.shape[1]
     valid = xp.cumsum(labels < 0, axis=1) == 0
     labels = xp.where(valid, labels, 0)
     if labels.size and int(labels.max()) >= classes:
         raise RuntimeError(f"multilabel_margin_loss(): targets must lie in [0, {classes}), got {int(labels.max())}")
     among = (xp.where(valid, labels, -1)[:, :, None] == xp.arange(classes)).any(axis=1)
     chosen = xp.take_along_axis(scores, labels, 1)
-    excess = xp.maximum(1 - chosen[:, :, None] + scores[:, None, :], 0)
-    loss = (excess * (valid[:, :, None] & ~among[:, None, :])).sum(axis=(1, 2)) / classes
+    excess = _excess(xp, 1 - chosen[:, :, None] + scores[:, None, :])
+    loss = xp.where(valid[:, :, None] & ~among[:, None, :], excess, 0).sum(axis=(1, 2)) / classes
     return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
 
 
