@@ -9,11 +9,7 @@ import numpy as np
 
 from metatensor.devices.array_kit.loss import reduced
 from metatensor.devices.array_kit.registry import kernel
-
-
-def log_softmax(xp: Any, scores: Any, axis: int) -> Any:
-    shifted = scores - scores.max(axis=axis, keepdims=True)
-    return shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))
+from metatensor.devices.array_kit.softmax import log_softmax_of
 
 
 def _classes_last(array: Any) -> Any:
@@ -29,7 +25,7 @@ def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Except
     flat = target.reshape(-1).astype(np.int64)
     counted = flat != ignore
     index = xp.where(counted, flat, 0)
-    if index.size and (int(index.min()) < 0 or int(index.max()) >= classes):
+    if bool(counted.any()) and (int(index.min()) < 0 or int(index.max()) >= classes):
         raise error(f"targets must lie in [0, {classes}), got {int(index.min())} to {int(index.max())}")
     return index, counted
 
@@ -39,7 +35,8 @@ def _by_index(kit: Any, out: Any, log: Any, target: Any, weight: Any, ignore: in
     xp, classes = kit.xp, log.shape[1]
     index, counted = _indices(xp, target, classes, ignore)
     each = xp.where(counted, 1 if weight is None else weight[index], 0).astype(out.dtype)
-    loss = xp.where(counted, -log[xp.arange(len(index)), index] * each, 0)
+    chosen = log[xp.arange(len(index)), index] if classes else xp.zeros(len(index), log.dtype)    # all are ignored
+    loss = xp.where(counted, -chosen * each, 0)
     if smoothing:
         spread = -(log if weight is None else log * weight).sum(axis=1)
         loss = (1 - smoothing) * loss + smoothing / classes * xp.where(counted, spread, 0)
@@ -61,13 +58,15 @@ def cross_entropy(
     kit: Any, out: Any, input: Any, target: Any, weight: Any, average: Any, ignore_index: int, reduce: Any,
     reduction: str, label_smoothing: float,
 ) -> Any:  # fmt: skip
-    log = log_softmax(kit.xp, _classes_last(input), 1)
+    log = log_softmax_of(kit.xp, _classes_last(input), 1)
     if input.shape != target.shape:
         return _by_index(kit, out, log, target, weight, ignore_index, reduction, label_smoothing)
     target = _classes_last(target)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / log.shape[1]
     loss = -(log * target if weight is None else log * target * weight).sum(axis=1)
+    if not log.size and reduction == "mean":        # of no probabilities
+        return loss.dtype.type(math.nan)
     return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
 
 
