@@ -13,6 +13,7 @@ from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
+from metatensor._core.late import later
 
 # Making tensors -------------------------------------------------------------------
 
@@ -266,7 +267,7 @@ cdef object _foreign(int slot, object a, object b):
     cdef object other = a if reflected else b
     if not hasattr(other, "__array_interface__"):
         return NotImplemented
-    from metatensor.interchange.arrays import operand
+    operand = later("operand")
     other = operand(other, b if reflected else a)
     if not _operand(other) or (slot == S_MATMUL and not isinstance(other, Tensor)):
         return NotImplemented
@@ -294,7 +295,7 @@ cdef class Tensor:
             return      # made whole by a factory or by a subclass's __new__
         self.flags &= ~T_FRESH
         if args or kwargs:
-            from metatensor.interchange.legacy_constructor import legacy_tensor
+            legacy_tensor = later("legacy_tensor")
             detach_from(self, legacy_tensor(*args, **kwargs))
 
     # Metadata

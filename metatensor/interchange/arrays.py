@@ -5,6 +5,7 @@ import warnings
 from metatensor import plugins
 from metatensor._core.device import backend_for
 from metatensor._core.errors import NoDataError
+from metatensor._core.late import later
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import copy_storage
 from metatensor._core.tensor import Tensor
@@ -185,7 +186,7 @@ def from_array(data):
 
 def array_namespace(version=None):
     """`metatensor.array_api`. ValueError for a version of the standard that it does not follow."""
-    from metatensor import array_api
+    array_api = later("array_api")
 
     known = ("2021.12", "2022.12", "2023.12", array_api.__array_api_version__)
     if version is not None and version not in known:

@@ -21,6 +21,7 @@ SHARED = {
     f"torch.{name}": f"metatensor.{name}"
     for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "signal", "special", "utils")
 } | {
+    "torch.futures": "metatensor.distributed.futures",
     "torch.fx": "metatensor.program.fx",
     "torch.utils.data": "metatensor.data",
 }

@@ -54,7 +54,7 @@ _lazy, _names = _attributes(
     (
         "_C", "_VF", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
         "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
-        "distributions", "export", "functional", "futures", "hub", "jit", "library", "mps", "mtia",
+        "distributions", "export", "functional", "hub", "jit", "library", "mps", "mtia",
         "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",
         "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "version", "xpu",
     ),
