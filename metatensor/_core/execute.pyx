@@ -169,13 +169,15 @@ cdef object finish(Call* c, object result):
         return _with_out(c, ov, result)
     if ov.flags & (HOST | COMPOSITE):
         return result
+    if result is <object>c.args[0] and not ov.mutates:
+        return result           # the kernel found nothing to do
     grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
     if ov.mutates:
         _before_mutation(c, ov, grad)
     if not ov.flags & VIEW and <object>c.device is not META:
         result = compute(c, ov, result)
     if ov.mutates:
-        _after_mutation(c, ov)
+        _after_mutation(c, ov, grad)
     if grad:
         _mark(result)
     return result
@@ -227,14 +229,18 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
     return 0
 
 
-cdef int _after_mutation(Call* c, Overload ov) except -1:
+cdef int _after_mutation(Call* c, Overload ov, bint grad) except -1:
     cdef int i
+    cdef Tensor target
     for i in range(ov.nslots):
         if ov.slots[i].mutated and ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
             for t in <object>c.args[i]:
                 mark_changed(<Tensor>t)
         elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
-            mark_changed(<Tensor>c.args[i])
+            target = <Tensor>c.args[i]
+            mark_changed(target)
+            if grad and target.base is not None:
+                _mark(target.base)
     return 0
 
 

@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
     ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
     KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
 )
-from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, alias, new_contiguous
+from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, new_contiguous
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, elementwise_like, fail, refuse, ruled, unary,
@@ -46,9 +46,9 @@ cdef object positive(Call* c):
 
 
 cdef object conjugate(Call* c):
-    """Of a real tensor an alias; in place there is nothing to do."""
+    """Of a real tensor there is nothing to do."""
     if tensor_arg(c, 0).dtype.kind != KIND_COMPLEX and c.variant != WITH_OUT:
-        return alias(tensor_arg(c, 0)) if c.variant == FUNCTIONAL else tensor_arg(c, 0)
+        return tensor_arg(c, 0)
     return unary(c)
 
 

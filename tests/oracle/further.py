@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from metatensor._core import op as ops
+from metatensor._core.op import registry
 from metatensor.testing.samples import Spec, find_samples
 
 from . import database
@@ -30,14 +30,15 @@ class Entry:
     variant_test_name = "further"
     decorators = skips = ()
 
-    def __init__(self, name, function, found):
-        self.name, self.op, self._samples = name, function, found
+    def __init__(self, name, function):
+        self.name, self.op = name, function
 
     def supported_dtypes(self, device):
         return {torch.float32}
 
     def sample_inputs(self, device, dtype, requires_grad=False):
-        for sample in self._samples:
+        op = registry[self.name]
+        for sample in find_samples(op, op.schemas[0], ())[:3]:
             arguments = {name: tree_map(_tensor, value) for name, value in sample.arguments.items()}
             if arguments:
                 yield Sample(arguments.pop("input" if "input" in arguments else next(iter(arguments))), (), arguments)
@@ -46,27 +47,25 @@ class Entry:
 def _tensor(x):
     if isinstance(x, Spec):
         return torch.from_numpy(x.array()).to(getattr(torch, x.dtype))
-    return x if not type(x).__module__.startswith("metatensor") else getattr(torch, str(x).rpartition(".")[2])
+    return getattr(torch, str(x).rpartition(".")[2]) if type(x).__module__.startswith("metatensor") else x
 
 
 @functools.cache
-def _found():
-    known = {entry.name for entry in database.entries()} | {entry.op for entry in database.entries()}
-    aliases = {alias.name for entry in database.entries() for alias in entry.aliases}
+def _all():
+    """Functions that the database has under no name. In-place ones are left to those that they are named after."""
+    known = {name for entry in database.entries() for name in (entry.name, *(alias.name for alias in entry.aliases))}
+    functions = {entry.op for entry in database.entries()}
     made = []
-    for name, op in sorted(ops.registry.items()):
-        base = name.removesuffix("_") if not name.endswith("__") else name
-        if _OWN.search(name) or {name, base} & (known | aliases) or "." in name and name.partition(".")[0] not in ("nn", "special", "linalg", "fft"):
+    for name in sorted(registry):
+        space = name.rpartition(".")[0]
+        if _OWN.search(name) or name in known or name.endswith("_") or space not in ("", "nn.functional", "special", "linalg", "fft"):
             continue
         function = database._lookup(name) or getattr(torch.Tensor, name, None)
-        if not callable(function) or function in known:
-            continue
-        found = find_samples(op, op.schemas[0], ("float32",))
-        if found and not name.endswith("_"):
-            made.append(Entry(name, function, found[:3]))
+        if callable(function) and function not in functions:
+            made.append(Entry(name, function))
     return made
 
 
 def further_entries(names=None):
-    """Entries for the operators of the registry that PyTorch's database leaves out."""
-    return [entry for entry in _found() if names is None or entry.name in names]
+    """Entries for the operators of the registry that PyTorch's database leaves out; only those of the given names."""
+    return [entry for entry in _all() if names is None or entry.name in names]

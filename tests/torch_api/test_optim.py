@@ -219,7 +219,7 @@ def test_state_dict_goes_to_another_optimizer():
     other.load_state_dict(optimizer.state_dict())
     assert other.param_groups[0]["lr"] == 0.3
     for one, two in zip(optimizer.state.values(), other.state.values(), strict=True):
-        assert one["exp_avg"] is not two["exp_avg"] or True
+        assert one["exp_avg"] is two["exp_avg"]  # taken over, not copied, as in PyTorch
         assert one["exp_avg"].tolist() == two["exp_avg"].tolist() and two["step"].item() == 1
 
 
