@@ -3,8 +3,8 @@
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
-    Tensor, TensorExtra, detach_from, detached, extra_of, instance_of, set_layout, set_requires_grad,
-    shape_str,
+    Tensor, TensorExtra, VersionCounter, detach_from, detached, extra_of, instance_of, own_versions, set_layout,
+    set_requires_grad, shape_str,
 )
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
@@ -222,7 +222,9 @@ def backward(Tensor self not None, gradient=None, retain_graph=None, create_grap
 
 
 def _get_data(Tensor self not None):
-    return detached(self)
+    cdef Tensor t = detached(self)
+    extra_of(t).versions = VersionCounter.__new__(VersionCounter)
+    return t
 
 
 def _set_data(Tensor self not None, value):
@@ -230,6 +232,7 @@ def _set_data(Tensor self not None, value):
         raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
     if self.flags & T_REQUIRES_GRAD and (<Tensor>value).dtype.kind not in (KIND_FLOAT, KIND_COMPLEX):
         raise RuntimeError(f"data: a tensor that requires grad cannot become {(<Tensor>value).dtype.name}")
+    own_versions(self)
     detach_from(self, <Tensor>value)
 
 
@@ -315,9 +318,13 @@ def __reduce_ex__(self, protocol):
     return later("reduce_tensor")(self)
 
 
-def new(self, *args, device=None):
-    """An uninitialised tensor of this dtype, on this device, of sizes; or one with the values of a sequence."""
+def new(self, *args, size=None, device=None):
+    """Return an uninitialised tensor of the given sizes, or one with the values of a sequence, of this dtype and device."""
     from metatensor._core import more_methods
+    if size is not None:
+        if args:
+            raise TypeError("new(): takes sizes by position or as 'size', not both")
+        args = tuple(size)
     return more_methods.new(self, args, device)
 
 

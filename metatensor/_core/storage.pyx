@@ -133,6 +133,7 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
         s.data = backend.resize(s.data, s.size_bytes, nbytes, s.device.number)
     s.size_bytes = nbytes
     s.version += 1
+    s.uncounted += 1
     if s.recipe is not None:
         s.recipe.grow(nbytes)
     if s.token is not None:

@@ -1,5 +1,7 @@
 """Tensors out of and into metatensor: NumPy and what describes memory as it does, copies of whole objects, pickles."""
 
+import warnings
+
 from metatensor import plugins
 from metatensor._core.device import backend_for
 from metatensor._core.errors import NoDataError
@@ -45,7 +47,8 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     n = left // dtype.itemsize if count < 0 else count
     if n * dtype.itemsize > left:
         raise ValueError(f"frombuffer(): {n} elements of {dtype.name} need more than the {left} bytes after the offset")
-    return from_numpy(data[offset : offset + n * dtype.itemsize]).view(dtype).requires_grad_(requires_grad)
+    made = _adopt(data[offset : offset + n * dtype.itemsize], "frombuffer")
+    return made.view(dtype).requires_grad_(requires_grad)
 
 
 def to_numpy(tensor, force=False):
@@ -108,6 +111,14 @@ def from_numpy(array):
 
     if not isinstance(array, numpy.ndarray):
         raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {type(array).__name__}")
+    return _adopt(array, "from_numpy")
+
+
+def _adopt(array, what):
+    """A cpu tensor over the memory of an array, with a warning if that is read-only."""
+    if not array.flags.writeable:
+        warnings.warn(f"{what}(): the memory is read-only, but tensors can be written to; what writing does is undefined. "
+                      "Copy it first, or do not write", stacklevel=3)
     return backend_for("cpu").adopt(array)
 
 

@@ -233,3 +233,10 @@ def test_data_ptr_without_data_is_the_offset(device):
         t = mt.empty(3, device=device)
     assert (t.data_ptr(), t[1:].data_ptr(), t[3:].data_ptr(), mt.empty(4, dtype=mt.float64, device="meta")[2:].data_ptr()) == (0, 4, 0, 16)
     assert t[1:].untyped_storage().data_ptr() == 0 and t.untyped_storage().nbytes() == 12
+
+
+def test_new_by_size():
+    x = mt.ones(2, dtype=mt.float64)
+    assert x.new(size=(2, 3)).shape == x.new(size=mt.Size([2, 3])).shape == (2, 3) and x.new(size=(1,)).dtype is mt.float64
+    with pytest.raises(TypeError):
+        x.new(2, size=(2,))
