@@ -78,7 +78,7 @@ def is_storage(obj):
 # What is loaded when first asked for: name -> (module, attribute or None for the module).
 _LAZY = {
     name: (f"metatensor.{name}", None)
-    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked",
+    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "devices", "distributions", "fft", "library", "linalg", "masked",
                  "nn", "plugins", "rules", "serialization", "signal", "special", "testing")
 } | {
     "load": ("metatensor.checkpoint", "load"),

@@ -86,7 +86,7 @@ FOURIER = """
     _fft_c2c _fft_c2r _fft_r2c _overlap_add
 """
 RANDOM = """
-    bernoulli binomial dropout multinomial native_dropout normal poisson rand rand_like randint randint_like randn
+    _sample_dirichlet _standard_gamma bernoulli binomial dropout multinomial native_dropout normal poisson rand rand_like randint randint_like randn
     randn_like randperm
 """
 LOSS = """

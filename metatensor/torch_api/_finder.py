@@ -18,7 +18,7 @@ __all__ = ["SHARED", "TorchFinder", "target_of"]
 TREE = "metatensor.torch_api.torch"
 
 SHARED = {
-    f"torch.{name}": f"metatensor.{name}" for name in ("fft", "func", "linalg", "masked", "nn", "signal", "special")
+    f"torch.{name}": f"metatensor.{name}" for name in ("distributions", "fft", "func", "linalg", "masked", "nn", "signal", "special")
 }
 """Modules of PyTorch, with all below them, that are modules of metatensor itself."""
 
@@ -29,6 +29,20 @@ def target_of(name: str) -> str:
     if head in SHARED:
         return SHARED[head] + name[len(head) :]
     return TREE + name[len("torch") :]
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # what is above it is no package
+        return None
+
+
+def _offered_as(name: str) -> str | None:
+    """Return the name of the module that a package of ours offers as an attribute under PyTorch's name for it, or None."""
+    package, _, last = name.rpartition(".")
+    module = getattr(sys.modules.get(package), last, None)
+    return module.__name__ if isinstance(module, ModuleType) else None
 
 
 class _Alias:
@@ -51,10 +65,10 @@ class TorchFinder:
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         ours = target_of(fullname)
-        try:
-            found = importlib.util.find_spec(ours)
-        except ModuleNotFoundError:  # what is above it is no package
-            found = None
+        found = _spec_of(ours)
+        if found is None:
+            ours = _offered_as(ours)
+            found = _spec_of(ours) if ours else None
         if found is None:
             return None
         spec = ModuleSpec(fullname, _Alias(ours), origin=found.origin)  # type: ignore[arg-type]
