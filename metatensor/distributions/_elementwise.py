@@ -43,14 +43,15 @@ class SigmoidTransform(_Increasing):
 
     codomain = constraints.unit_interval
 
+    @staticmethod
+    def _inside(y: Any) -> Any:
+        return y.clamp(mt.finfo(y.dtype).tiny, 1 - mt.finfo(y.dtype).eps)
+
     def _call(self, x: Any) -> Any:
-        limits = mt.finfo(x.dtype)
-        return x.sigmoid().clamp(limits.tiny, 1 - limits.eps)
+        return self._inside(x.sigmoid())
 
     def _inverse(self, y: Any) -> Any:
-        limits = mt.finfo(y.dtype)
-        inner = y.clamp(limits.tiny, 1 - limits.eps)
-        return inner.log() - (-inner).log1p()
+        return self._inside(y).logit()
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         return -softplus(x) - softplus(-x)

@@ -172,8 +172,8 @@ def _laplaces(p: Any, q: Any) -> Any:
 
 @register_kl(Cauchy, Cauchy)
 def _cauchys(p: Any, q: Any) -> Any:
-    width = (p.scale + q.scale).square() + (p.loc - q.loc).square()
-    return (width / (4 * p.scale * q.scale)).log()
+    apart = mt.hypot(p.scale - q.scale, p.loc - q.loc)
+    return (apart.square() / (4 * p.scale * q.scale)).log1p()
 
 
 # Discrete families -----------------------------------------------------------------------------------------

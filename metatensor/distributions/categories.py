@@ -57,7 +57,7 @@ class Categorical(_Categories):
         return constraints.integer_interval(0, self._num_events - 1)
 
     def _undefined(self) -> Any:
-        return mt.full(self.batch_shape, math.nan, dtype=self._param.dtype, device=self._param.device)
+        return mt.full_like(self._param[..., 0], math.nan)
 
     @property
     def mean(self) -> Any:

@@ -155,7 +155,8 @@ class NegativeBinomial(BinaryPair):
 
     @property
     def mode(self) -> Any:
-        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
+        before_last = (self.total_count - 1).clamp(min=0.0)
+        return (before_last * self.logits.exp()).floor()
 
     @property
     def variance(self) -> Any:

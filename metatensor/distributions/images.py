@@ -13,7 +13,7 @@ from metatensor.distributions._of_arrays import StickBreakingTransform
 from metatensor.distributions.gammas import Exponential, Gamma
 from metatensor.distributions.location_scale import Cauchy, LocationScale, Normal, Uniform
 from metatensor.distributions.transformed_distribution import TransformedDistribution
-from metatensor.distributions.utils import euler_constant, log_beta, noise
+from metatensor.distributions.utils import broadcast_all, euler_constant, log_beta, noise
 
 __all__ = [
     "Gumbel", "HalfCauchy", "HalfNormal", "InverseGamma", "Kumaraswamy", "LogNormal", "LogisticNormal", "Pareto", "Weibull",
@@ -338,13 +338,11 @@ class InverseGamma(_Image):
 
     @property
     def variance(self) -> Any:
-        finite = (self.rate / (self.concentration - 1)).square() / (self.concentration - 2)
-        return mt.where(self.concentration > 2, finite, math.inf)
+        return mt.where(self.concentration > 2, self.mean.square() / (self.concentration - 2), math.inf)
 
     def entropy(self) -> Any:
-        """Return the entropy."""
-        a = self.concentration
-        return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()
+        """Return the entropy: that of the gamma variable x, and the mean of the log slope, -2 log(x)."""
+        return self.base_dist.entropy() - 2 * self.base_dist._mean_statistics[0]
 
 
 class LogisticNormal(_Image):
@@ -361,10 +359,8 @@ class LogisticNormal(_Image):
     has_rsample = True  # type: ignore[assignment]
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        base = Normal(loc, scale, validate_args=validate_args)
-        if not base.batch_shape:
-            base = base.expand((1,))
-        TransformedDistribution.__init__(self, base, StickBreakingTransform(), validate_args=validate_args)
+        vectors = [mt.atleast_1d(parameter) for parameter in broadcast_all(loc, scale)]
+        TransformedDistribution.__init__(self, Normal(*vectors, validate_args), StickBreakingTransform(), validate_args)
 
     @property
     def loc(self) -> Any:

@@ -30,10 +30,6 @@ class Wishart(ScaleTriple, ExponentialFamily):
     has_rsample = True
     _mean_carrier_measure = 0.0
 
-    @classmethod
-    def _event_dim(cls, name: str) -> int:
-        return 0 if name == "df" else 2
-
     def __init__(
         self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
         validate_args: bool | None = None,
@@ -49,10 +45,7 @@ class Wishart(ScaleTriple, ExponentialFamily):
 
     @property
     def arg_constraints(self) -> Any:  # type: ignore[override]
-        return {
-            "covariance_matrix": constraints.positive_definite, "precision_matrix": constraints.positive_definite,
-            "scale_tril": constraints.lower_cholesky, "df": constraints.greater_than(self._event_shape[-1] - 1),
-        }  # fmt: skip
+        return {**ScaleTriple.arg_constraints, "df": constraints.greater_than(self._d - 1)}
 
     @property
     def _d(self) -> int:

@@ -62,6 +62,11 @@ def factor_of_inverse(precision: Any) -> Any:
 class ScaleTriple(Parametric):
     """Base class: a positive definite matrix, given by itself, by its inverse, or by its lower Cholesky factor."""
 
+    arg_constraints: ClassVar[Any] = {
+        "covariance_matrix": constraints.positive_definite, "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }  # fmt: skip
+
     def _set_scale(
         self, validate_args: bool | None, event_shape: Any, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any, **others: Any
     ) -> None:
@@ -158,10 +163,7 @@ class MultivariateNormal(ScaleTriple, _Gaussian):
         Covariance, its inverse, or its lower Cholesky factor: a tensor of shape (..., d, d). Give one of them.
     """
 
-    arg_constraints: ClassVar[Any] = {
-        "loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,
-        "precision_matrix": constraints.positive_definite, "scale_tril": constraints.lower_cholesky,
-    }  # fmt: skip
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real_vector, **ScaleTriple.arg_constraints}
 
     def __init__(
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,

@@ -58,6 +58,7 @@ class VonMises(Parametric):
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
         # For small concentrations the difference cancels; its series begins with kappa.
         r = mt.where(kappa < 1e-5, 1 / kappa + kappa, (1 + rho.square()) / (2 * rho))
+        side = mt.where(noise("uniform", shape, kappa) < 0.5, -1.0, 1.0)
         cosine, waiting = mt.ones_like(kappa), mt.ones_like(kappa, dtype=mt.bool)
         for _ in range(ATTEMPTS):
             z = (math.pi * noise("uniform", shape, kappa)).cos()
@@ -68,6 +69,5 @@ class VonMises(Parametric):
             waiting = waiting & ~fits
             if has_data(waiting) and not bool(waiting.any()):
                 break
-        side = mt.where(noise("uniform", shape, kappa) < 0.5, -1.0, 1.0)
         angle = side * cosine.clamp(-1.0, 1.0).acos() + self.loc.double()
         return ((angle + math.pi) % (2 * math.pi) - math.pi).to(self.loc.dtype)
