@@ -2,8 +2,6 @@
 
 import pytest
 
-import metatensor as mt
-
 POSITIVE = [0.3, 1.0, 2.5, 4.0]
 REAL = [-1.5, 0.0, 0.7, 2.0]
 UNIT = [0.1, 0.35, 0.5, 0.9]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import metatensor as mt
 from metatensor.distributions.constraints import _IndependentConstraint
@@ -26,6 +26,10 @@ class Parametric(Distribution):
 
     _parameters: dict[str, int]
     """How many event dimensions each parameter has, for the parameters that were given."""
+
+    if TYPE_CHECKING:  # the parameters are attributes
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
     def _event_dim(cls, name: str) -> int:

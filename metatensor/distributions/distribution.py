@@ -136,7 +136,8 @@ class Distribution:
             mt.broadcast_shapes(value.shape, self._extended_shape())
         except RuntimeError:
             raise ValueError(
-                f"{name}: a value of shape {tuple(value.shape)} does not broadcast with the shape {tuple(self._extended_shape())} of one sample"
+                f"{name}: a value of shape {tuple(value.shape)} does not broadcast with one sample, which has the shape "
+                f"{tuple(self._extended_shape())}"
             ) from None
         if not has_data(value):
             return

@@ -359,8 +359,8 @@ class LogisticNormal(_Image):
     has_rsample = True  # type: ignore[assignment]
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        vectors = [mt.atleast_1d(parameter) for parameter in broadcast_all(loc, scale)]
-        TransformedDistribution.__init__(self, Normal(*vectors, validate_args), StickBreakingTransform(), validate_args)
+        loc, scale = (p if p.ndim else p.unsqueeze(0) for p in broadcast_all(loc, scale))
+        TransformedDistribution.__init__(self, Normal(loc, scale, validate_args), StickBreakingTransform(), validate_args)
 
     @property
     def loc(self) -> Any:

@@ -41,7 +41,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
     return decorate
 
 
-@functools.cache
+@functools.lru_cache(maxsize=512)
 def _formula_for(type_p: type, type_q: type) -> Any:
     """Return the formula of the most specific pair of classes, or None.
 
@@ -79,7 +79,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Any:
     NotImplementedError
         If there is no formula for the two families.
     """
-    formula = _formula_for(type(p), type(q))
+    formula = _formula_for(type(p), type(q))  # type: ignore[arg-type]
     if formula is None:
         raise NotImplementedError(f"kl_divergence(): no formula is registered for {type(p).__name__} and {type(q).__name__}")
     return formula(p, q)

@@ -66,7 +66,7 @@ class MixtureSameFamily(Parametric):
 
     def _over_events(self, weights: Any) -> Any:
         """Give weights of shape (..., k) the event dimensions of values."""
-        return weights[(..., *(None for _ in self.event_shape))]
+        return weights.reshape((*weights.shape, *(1 for _ in self.event_shape)))
 
     def _average(self, values: Any) -> Any:
         """Average over the components, which lie in front of the event dimensions."""

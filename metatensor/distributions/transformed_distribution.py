@@ -28,6 +28,7 @@ class TransformedDistribution(Parametric):
     """
 
     arg_constraints: ClassVar[Any] = {}
+    base_dist: Any
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
         self.transforms = [transforms] if isinstance(transforms, Transform) else transforms

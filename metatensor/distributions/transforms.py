@@ -24,7 +24,6 @@ from metatensor.distributions._transform import (
     ComposeTransform,
     IndependentTransform,
     Transform,
-    _InverseTransform,
     identity_transform,
 )
 

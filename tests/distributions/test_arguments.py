@@ -3,9 +3,9 @@
 import inspect
 
 import pytest
-from distribution_cases import maker
 
 import metatensor as mt
+from distribution_cases import maker
 from metatensor import distributions as ours
 
 

@@ -3,10 +3,11 @@
 import math
 
 import pytest
-from distribution_cases import assert_close, maker, plain
 
 import metatensor as mt
+from distribution_cases import assert_close, maker, plain
 from metatensor import distributions as ours
+
 
 def constraint_cases(c, x):
     matrices = [[[1.0, 0.0], [0.5, 2.0]], [[1.0, 0.5], [0.5, 2.0]], [[1.0, 3.0], [3.0, 1.0]], [[1.0, 0.0], [0.6, 0.8]]]

@@ -5,10 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-from distribution_cases import assert_close, maker, plain
 
 import metatensor as mt
+from distribution_cases import assert_close, maker, plain
 from metatensor import distributions as ours
+
 
 def pairs():
     makers = {

@@ -1,9 +1,9 @@
 """Densities, moments, shapes and samples of every distribution, beside PyTorch's and on meta."""
 
 import pytest
-from distribution_cases import CASES, NUMBERS, UNIT, assert_close, maker, outcome, plain
 
 import metatensor as mt
+from distribution_cases import CASES, NUMBERS, UNIT, assert_close, maker, outcome, plain
 from metatensor import distributions as ours
 
 HEAVY = {  # with parameters for which the fourth moment exists

@@ -3,9 +3,9 @@
 import pickle
 
 import pytest
-from distribution_cases import POSITIVE, REAL, UNIT, assert_close, maker, outcome, plain
 
 import metatensor as mt
+from distribution_cases import POSITIVE, REAL, UNIT, assert_close, maker, outcome, plain
 from metatensor import distributions as ours
 
 TRANSFORMS = {

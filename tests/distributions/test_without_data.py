@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from distribution_cases import CASES, NUMBERS, maker
 
 import metatensor as mt
+from distribution_cases import CASES, NUMBERS, maker
 from metatensor import distributions as ours
 
 
