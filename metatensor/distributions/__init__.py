@@ -20,23 +20,14 @@ from metatensor.distributions.counts import Binomial, Geometric, NegativeBinomia
 from metatensor.distributions.distribution import Distribution
 from metatensor.distributions.exp_family import ExponentialFamily
 from metatensor.distributions.gammas import Beta, Chi2, Dirichlet, Exponential, FisherSnedecor, Gamma
-from metatensor.distributions.images import (
-    Gumbel,
-    HalfCauchy,
-    HalfNormal,
-    InverseGamma,
-    Kumaraswamy,
-    LogisticNormal,
-    LogNormal,
-    Pareto,
-    Weibull,
-)
+from metatensor.distributions.images import Gumbel, HalfCauchy, HalfNormal, LogisticNormal, LogNormal
 from metatensor.distributions.independent import Independent
 from metatensor.distributions.kl import kl_divergence, register_kl
 from metatensor.distributions.location_scale import Cauchy, GeneralizedPareto, Laplace, Normal, StudentT, Uniform
 from metatensor.distributions.matrices import LKJCholesky, Wishart
 from metatensor.distributions.mixture_same_family import MixtureSameFamily
 from metatensor.distributions.multivariate_normal import LowRankMultivariateNormal, MultivariateNormal
+from metatensor.distributions.powers import InverseGamma, Kumaraswamy, Pareto, Weibull
 from metatensor.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from metatensor.distributions.transformed_distribution import TransformedDistribution
 from metatensor.distributions.transforms import *  # noqa: F403
@@ -59,10 +50,11 @@ _FAMILIES = {
     "categories": "categorical multinomial one_hot_categorical",
     "counts": "binomial geometric negative_binomial poisson",
     "gammas": "beta chi2 dirichlet exponential fishersnedecor gamma",
-    "images": "gumbel half_cauchy half_normal inverse_gamma kumaraswamy log_normal logistic_normal pareto weibull",
+    "images": "gumbel half_cauchy half_normal log_normal logistic_normal",
     "location_scale": "cauchy generalized_pareto laplace normal studentT uniform",
     "matrices": "lkj_cholesky wishart",
     "multivariate_normal": "lowrank_multivariate_normal",
+    "powers": "inverse_gamma kumaraswamy pareto weibull",
     "relaxed": "relaxed_bernoulli relaxed_categorical",
 }
 _MODULES = {name: family for family, names in _FAMILIES.items() for name in names.split()}

@@ -15,12 +15,13 @@ from metatensor.distributions.binary import Bernoulli, ContinuousBernoulli
 from metatensor.distributions.categories import Categorical, OneHotCategorical
 from metatensor.distributions.counts import Binomial, Geometric, Poisson
 from metatensor.distributions.exp_family import ExponentialFamily, bregman
-from metatensor.distributions.gammas import Beta, Exponential, Gamma
-from metatensor.distributions.images import Gumbel, Pareto
+from metatensor.distributions.gammas import Beta, Dirichlet, Exponential, Gamma
+from metatensor.distributions.images import Gumbel
 from metatensor.distributions.independent import Independent
 from metatensor.distributions.kl import kl_divergence, register_kl
 from metatensor.distributions.location_scale import Cauchy, Laplace, Normal, Uniform
 from metatensor.distributions.multivariate_normal import LowRankMultivariateNormal, MultivariateNormal
+from metatensor.distributions.powers import Pareto
 from metatensor.distributions.transformed_distribution import TransformedDistribution
 from metatensor.distributions.utils import HALF_LOG_2PI, _sum_rightmost, euler_constant, has_data, log_beta
 
@@ -154,7 +155,7 @@ def _exponential_families(p: Any, q: Any) -> Any:
     return bregman(p, q)
 
 
-for _family in (Beta, ContinuousBernoulli, Exponential, Gamma):  # with their subclasses
+for _family in (Beta, ContinuousBernoulli, Dirichlet, Exponential, Gamma):  # with their subclasses
     register_kl(_family, _family)(bregman)
 
 

@@ -73,7 +73,7 @@ class _Dependent(Constraint):
 class _DependentProperty(property, _Dependent):
     """Decorator: a property that returns the constraint of an instance, and is a dependent constraint on the class.
 
-    `@dependent_property(is_discrete=False, event_dim=0)` says what holds for all instances.
+    Its arguments, as in `@dependent_property(is_discrete=False)`, say what holds for all instances.
     """
 
     def __init__(self, fn: Any = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
@@ -282,7 +282,7 @@ class _IndependentConstraint(Constraint):
         if isinstance(base_constraint, _DependentProperty) or not isinstance(base_constraint, Constraint):
             raise TypeError(f"independent(): expected a constraint, got {base_constraint!r}")
         if not isinstance(reinterpreted_batch_ndims, int) or reinterpreted_batch_ndims < 0:
-            raise ValueError(f"independent(): reinterpreted_batch_ndims must be an int from 0 on, got {reinterpreted_batch_ndims!r}")
+            raise ValueError(f"independent(): reinterpreted_batch_ndims is to be an int from 0 on, got {reinterpreted_batch_ndims!r}")
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
 
     @property

@@ -347,7 +347,7 @@ class GeneralizedPareto(LocationScale):
     @property
     def _z_mean(self) -> Any:
         k = self.concentration
-        return mt.where(k < 1, 1 / (1 - k), math.inf)
+        return mt.where(k < 1, 1 / (1 - k), math.nan)
 
     @property
     def _z_variance(self) -> Any:

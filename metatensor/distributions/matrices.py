@@ -107,7 +107,7 @@ class Wishart(ScaleTriple, ExponentialFamily):
 class LKJCholesky(Parametric):
     """The LKJ distribution of correlation matrices, given as their lower Cholesky factors.
 
-    The density of a correlation matrix is proportional to its determinant to the power ``concentration - 1``.
+    A correlation matrix has a density that goes with its determinant to the power ``concentration - 1``.
 
     Parameters
     ----------
@@ -122,6 +122,8 @@ class LKJCholesky(Parametric):
     _settings = ("dim",)
 
     def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None) -> None:
+        if not isinstance(dim, int):
+            raise TypeError(f"LKJCholesky(): dim must be an int, got {type(dim).__name__}")
         if dim < 2:
             raise ValueError(f"LKJCholesky(): dim must be at least 2, got {dim}")
         self.dim = dim

@@ -1,5 +1,8 @@
 """Distributions of users, written as for PyTorch."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 import metatensor as mt
@@ -149,3 +152,11 @@ def test_an_exponential_family_outside():
     assert Geometricish(rate).entropy().tolist() == pytest.approx(ours.Exponential(rate).entropy().tolist())
     found = ours.kl_divergence(Geometricish(rate), Geometricish(rate + 1))
     assert found.tolist() == pytest.approx(ours.kl_divergence(ours.Exponential(rate), ours.Exponential(rate + 1)).tolist())
+
+
+def test_the_page_on_writing_a_distribution():
+    page = (Path(__file__).parents[2] / "docs" / "distributions.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "docs/distributions.md", "exec"), {"__name__": "page"})
