@@ -70,9 +70,15 @@ class Parametric(Distribution):
 
     # Expanding
 
+    @classmethod
+    def _declaring_class(cls) -> type:
+        """Return the class whose constructor sets the parameters: one of this package, or one derived from a base class of it."""
+        constructors = [c for c in cls.__mro__ if "__init__" in c.__dict__ and c not in (Distribution, object)]
+        ours = [c for c in constructors if c.__module__.startswith(f"{__package__}.")]
+        return (ours or constructors[-1:] or [cls])[0]
+
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        home = next(c for c in type(self).__mro__ if c.__module__.startswith(f"{__package__}."))
-        new = self._get_checked_instance(home, _instance)
+        new = self._get_checked_instance(self._declaring_class(), _instance)
         self._expand_into(new, mt.Size(batch_shape))
         new._batch_shape, new._event_shape = mt.Size(batch_shape), self._event_shape
         new._validate_args = self._validate_args

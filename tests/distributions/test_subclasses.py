@@ -7,6 +7,7 @@ import pytest
 
 import metatensor as mt
 from metatensor import distributions as ours
+from metatensor.distributions._parametric import Parametric
 
 
 def test_a_subclass_outside():
@@ -107,6 +108,31 @@ def test_a_plain_subclass_expands():
 
     d = Renamed(mt.ones(3), 2.0).expand((2, 3))
     assert type(d) is Renamed and d.rate.shape == (2, 3) and d.sample().shape == (2, 3)
+
+
+def test_a_declared_family_and_one_derived_from_it():
+    class Angle(Parametric):
+        arg_constraints = {"loc": ours.constraints.real}
+
+        def __init__(self, loc):
+            self._set_parameters(None, loc=loc)
+
+        def _draw(self, shape):
+            return self.loc.expand(shape)
+
+    class Named(Angle):
+        def __init__(self, name):
+            super().__init__(mt.zeros(2))
+            self.name = name
+
+    assert Angle(mt.zeros(2)).expand((3, 2)).sample().shape == (3, 2)
+    with pytest.raises(NotImplementedError, match="Named has a constructor of its own"):
+        Named("a").expand((3, 2))
+    for absent in ("rsample", "entropy"):
+        with pytest.raises(NotImplementedError, match=absent):
+            getattr(Angle(0.0), absent)()
+    with pytest.raises(NotImplementedError, match="icdf"):
+        Angle(0.0).icdf(mt.tensor(0.5))
 
 
 def test_a_transformed_family():
