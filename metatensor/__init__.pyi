@@ -14,6 +14,7 @@ from metatensor import (
     deferred as deferred,
     devices as devices,
     distributed as distributed,
+    distributions as distributions,
     fft as fft,
     func as func,
     interchange as interchange,
