@@ -9,7 +9,7 @@ from metatensor._core.op import registry
 from metatensor.devices.base import DeviceBackend
 from metatensor.library import find_kernel
 from metatensor.rules.core import CORE
-from metatensor.rules.decompositions import load
+from metatensor.rules.decompositions import decompositions
 
 __all__ = ["Coverage", "coverage"]
 
@@ -32,19 +32,19 @@ def coverage(backend: DeviceBackend) -> list[Coverage]:
     Left out is what needs no kernel: views, ops that are made of others, and those that metadata answer.
     """
     found = {}
-    decompositions = load()
+    table = decompositions()
     for op in list(registry.values()):
         for overload in op.functional.overloads:
             if overload.is_view or overload.is_composite or overload.is_host:
                 continue
             name = overload.qualname
             if name not in found:
-                found[name] = _how(name, backend, decompositions)
+                found[name] = _how(name, backend, table)
     return [Coverage(name, how, name in CORE) for name, how in sorted(found.items())]
 
 
-def _how(name: str, backend: DeviceBackend, decompositions: Mapping[str, Any]) -> str:
+def _how(name: str, backend: DeviceBackend, table: Mapping[str, Any]) -> str:
     kernel = find_kernel(name, backend.type, backend)
     if kernel is None:
-        return "decomposition" if name in decompositions else "missing"
+        return "decomposition" if name in table else "missing"
     return "fallback" if getattr(kernel, "is_fallback", False) else "kernel"

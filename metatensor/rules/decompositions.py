@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["TABLE", "decomposition", "load", "numeric"]
+__all__ = ["TABLE", "decomposition", "decompositions", "numeric"]
 
 TABLE: dict[str, Callable[..., Any]] = {}
 _lock = threading.RLock()
 _loaded = False
 
 
-def load() -> dict[str, Callable[..., Any]]:
+def decompositions() -> dict[str, Callable[..., Any]]:
     """`TABLE`, with all that metatensor itself has."""
     global _loaded
     with _lock:

@@ -6,11 +6,11 @@ import pytest
 from metatensor import plugins
 from metatensor._core.op import registry
 from metatensor.rules.core import CORE
-from metatensor.rules.decompositions import load
+from metatensor.rules.decompositions import decompositions
 from metatensor.testing import device_kernels
 
 pytest.importorskip("metatensor_cpu")
-TABLE = load()
+TABLE = decompositions()
 # They move memory: `check_device` looks at them.
 BASIC = {"clone", "_to_copy", "_to_copy.move", "copy_"}
 KNOWN = {overload.qualname for op in list(registry.values()) for overload in op.functional.overloads}
