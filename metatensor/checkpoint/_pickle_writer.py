@@ -81,6 +81,8 @@ class StoredTensors:
         kind = STORAGES.get(dtype.name, UNTYPED) if dtype is not None else UNTYPED
         if kind != UNTYPED and storage.nbytes() % dtype.itemsize:
             kind = UNTYPED
+        if self.legacy and kind == UNTYPED:  # which PyTorch does not read in that format
+            kind = STORAGES["uint8"]
         return self.kinds.setdefault(self.key(storage), kind)
 
     def persistent_id(self, obj: Any) -> Any:
