@@ -103,17 +103,14 @@ def save(obj: Any, f: str | os.PathLike[str] | Any, pickle_module: Any = pickle,
 
 def default_restore_location(storage: Any, location: str) -> Any:
     """Return a storage on the device that a file calls ``location``. RuntimeError where no device is known by that name."""
-    found = restored(storage, location, known=True)
+    found = restored(storage, location)
     if found is not None:
         return found
     try:
         device = mt.device(location)
-    except (RuntimeError, TypeError, ValueError):
-        found = restored(storage, location, known=False)
-        if found is None:
-            raise RuntimeError(f"default_restore_location: no device is known by the name {location!r}") from None
-        return found
-    return storage if storage.device == device else as_bytes(storage).to(device).untyped_storage()
+        return storage if storage.device == device else as_bytes(storage).to(device).untyped_storage()
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise RuntimeError(f"default_restore_location: {location!r} is no device here: {error}") from None
 
 
 def normalize_storage_type(storage_type: Any) -> Any:
