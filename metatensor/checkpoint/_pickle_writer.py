@@ -16,9 +16,9 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.op import Op
 from metatensor._core.tensor import Tensor
-from metatensor.interchange.typed_storage import TypedStorage
-from metatensor.checkpoint.torch_naming import Name, name_in_torch
 from metatensor.checkpoint.torch_names import SKELETON_STATE
+from metatensor.checkpoint.torch_naming import Name, name_in_torch
+from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.nn.module import Module
 from metatensor.nn.parameter import Parameter
 from metatensor.serialization import location_tag
@@ -252,7 +252,7 @@ def pickler_for(pickle_module: Any = None) -> Any:
         # The compiled pickler imports each name that it writes, and nothing here may import PyTorch.
         base = theirs if issubclass(theirs, pickle._Pickler) else _following(theirs)  # type: ignore[attr-defined]
         found = _picklers[theirs] = type("Pickler", (_Names, base), {})
-        saving = {kind: _Names.save_global for kind in _BY_NAME}
+        saving = dict.fromkeys(_BY_NAME, _Names.save_global)
         found.dispatch = {**base.dispatch, **saving, **{kind: _named_first(base.dispatch[kind]) for kind in (type, FunctionType)}}
     return found
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from metatensor._core.storage import make_storage
-from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.checkpoint._tensors import StorageType
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.torch_names import QUANTISATION, table
 from metatensor.checkpoint.torch_naming import find
+from metatensor.interchange.typed_storage import TypedStorage
 
 __all__ = ["Trusted", "alias_installed", "unpickler_for"]
 
@@ -73,7 +73,7 @@ class Trusted:
         elif found.nbytes != nbytes:
             raise CheckpointError(self.file, f"storage {str(key)[:40]!r} is {nbytes:,} bytes here, and was {found.nbytes:,} before")
         if view and view[0] is not None:
-            raise CheckpointError(self.file, "it has a view of a storage as a value, as PyTorch wrote before 0.4: load it with weights_only=True")
+            raise CheckpointError(self.file, "it has views of storages, as PyTorch wrote before 0.4: load it with weights_only=True")
         return found.storage if dtype is None else TypedStorage(wrap_storage=found.storage, dtype=dtype)
 
 

@@ -90,7 +90,8 @@ def hook(module, args):
 Point = collections.namedtuple("Point", "x y")
 OBJECTS = [
     argparse.Namespace(lr=0.1, betas=(0.9, 0.99)), pathlib.PurePosixPath("/data/run"), datetime.datetime(2026, 1, 2, 3, 4),
-    datetime.timedelta(hours=2), Settings(3, pathlib.PurePosixPath("x")), Slotted(1, "x"), Reduced([1, 2]), Point(1, 2), range(3), slice(1, 2),
+    datetime.timedelta(hours=2),
+    Settings(3, pathlib.PurePosixPath("x")), Slotted(1, "x"), Reduced([1, 2]), Point(1, 2), range(3), slice(1, 2),
     frozenset([1]), {1, 2}, 3 + 4j, b"bytes", bytearray(b"more"), 2**2000, None, ..., float("inf"), "\ud800", {"nested": [(), {}, set()]},
     collections.defaultdict(list, a=[1]), collections.Counter("aab"), collections.deque([1]), types.SimpleNamespace(a=1), ValueError("x"),
 ]  # fmt: skip
@@ -205,7 +206,8 @@ def test_classes_of_tensors_cycles_and_what_is_named():
     cycle["self"] = [cycle]
     found = load(saved(cycle), weights_only=False)
     assert found["self"][0] is found and type(found["mine"]) is Labelled and found["mine"].label == "a"
-    assert found["functions"][:3] == [mt.relu, nn.functional.linear, nn.init.normal_] and found["functions"][4:] == [nn.Linear, mt.Tensor, save]
+    assert found["functions"][:3] == [mt.relu, nn.functional.linear, nn.init.normal_]
+    assert found["functions"][4:] == [nn.Linear, mt.Tensor, save]
     with pytest.raises(CheckpointError, match="contains itself"):
         a = []
         a.append(a)

@@ -191,7 +191,7 @@ def test_what_has_no_counterpart_leaves_the_rest(old, weights_only, tmp_path):
     for name, word in (("sparse", "sparse_coo"), ("rows", "sparse_csr"), ("quantised", "quantised"), ("channels", "quantised"), ("nested", "nested")):
         entry = found[name]
         assert isinstance(entry, mt.checkpoint.UnsupportedTensor) and word in repr(entry)
-        for use in (lambda: entry + 1, lambda: entry.shape, lambda: mt.add(entry, 1), lambda: len(entry), lambda: mt.save(entry, io.BytesIO())):  # noqa: B023
+        for use in (lambda: entry + 1, lambda: entry.shape, lambda: mt.add(entry, 1), lambda: len(entry), lambda: mt.save(entry, io.BytesIO())):
             with pytest.raises(NotImplementedError, match=word):
                 use()
     listed = inspect(path)

@@ -147,8 +147,8 @@ def test_layers_fold_across_shards(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     state = {}
     for i in range(6):
-        state |= {f"layers.{i}.attention.q.weight": mt.ones(8, 8, device="cpu"), f"layers.{i}.attention.k.weight": mt.ones(8, 8, device="cpu"),
-                  f"layers.{i}.bias": mt.zeros(8, device="cpu")}  # fmt: skip
+        for name, shape in (("attention.q.weight", (8, 8)), ("attention.k.weight", (8, 8)), ("bias", (8,))):
+            state[f"layers.{i}.{name}"] = mt.ones(shape, device="cpu")
     mt.save(state, tmp_path / "model.safetensors", max_shard_size=700)
     result = run("inspect", "model.safetensors.index.json", "--tree")
     assert "6 alike" in result.stdout and "0-5" in result.stdout

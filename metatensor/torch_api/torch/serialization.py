@@ -10,9 +10,9 @@ from tempfile import mkdtemp
 from typing import IO, Any, TypeAlias
 
 import metatensor as mt
-from metatensor.interchange.storages import as_bytes
 from metatensor.checkpoint.rebuilding import _get_layout  # noqa: F401
 from metatensor.checkpoint.saving import save_torch
+from metatensor.interchange.storages import as_bytes
 from metatensor.serialization import (
     LoadEndianness,
     add_safe_globals,
@@ -144,7 +144,7 @@ def _index(location: str, kind: str) -> int:
 
 
 def check_module_version_greater_or_equal(module: Any, req_version_tuple: tuple[Any, ...], error_if_malformed: bool = True) -> bool:
-    """Return whether the version of a module is at least this one. For a version that is no numbers: RuntimeError, or a warning and True."""
+    """Return whether the version of a module is at least this one. RuntimeError, or a warning and True, for one without numbers."""
     try:
         found = tuple(type(wanted)(part) for wanted, part in zip(req_version_tuple, module.__version__.partition("+")[0].split(".")))
     except (AttributeError, ValueError) as error:
