@@ -128,8 +128,7 @@ def fill_one(ref: Any, directory: Directory, prefix: str, filler: Filler) -> Non
     if not directory.is_stored(member):
         filler.fill(ref.storage, directory.read(member), ref.dtype)
         return
-    begin, nbytes = directory.place_of(member)
-    filler.fill(ref.storage, directory.source.at(begin, begin + nbytes) if nbytes else None, ref.dtype, begin)
+    filler.fill_from(directory.source, ref.storage, directory.place_of(member)[0], ref.dtype)
 
 
 def part_of_member(directory: Directory, member: str, info: TensorInfo, order: str) -> Any:

@@ -2,7 +2,10 @@
 
 Every op takes one ticket from its generator; values are made of (seed, ticket, index of the element) alone.
 """
+import warnings
+
 from cpython.object cimport PyObject
+from libc.float cimport DBL_MAX, FLT_MAX
 from metatensor._core.dtype cimport (
     BF16, C32, C64, F16, F32, F64, I64, DType, by_code, default_float,
 )
@@ -97,6 +100,14 @@ cdef object beyond(DType d):
     return (one << (24 if code == F32 else 53 if code == F64 else 11 if code == F16 else 8)) + 1
 
 
+cdef object largest(DType d):
+    """The largest finite number of a floating-point dtype."""
+    cdef int code = d.code
+    if code == F16:
+        return 65504
+    return DBL_MAX if code == F64 else FLT_MAX if code == F32 else (2 - 2.0 ** -7) * 2.0 ** 127
+
+
 cdef int need_integers(Call* c, DType d) except -1:
     if d.kind != KIND_INT and d.kind != KIND_BOOL and not is_float(d):
         raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
@@ -112,6 +123,17 @@ cdef bint in_range(DType d, object value) except -1:
     return -beyond(d) < value < beyond(d)
 
 
+cdef bint holds_about(Call* c, DType d, object value) except -1:
+    """Whether `value` is within the range of a dtype. A float may have to round it, which is a warning."""
+    if in_range(d, value):
+        return True
+    if d.kind == KIND_BOOL or d.kind == KIND_INT or not -largest(d) <= value <= largest(d):
+        return False
+    warnings.warn(f"{op_name(c)}(): {d.name} does not hold all integers up to {value} exactly; the numbers drawn are rounded",
+                  stacklevel=2)
+    return True
+
+
 cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
     """low <= x < high, all of which `d` holds."""
     if d.code == I64 and type(low) is int and type(high) is int and low < high:
@@ -121,9 +143,9 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
     if low >= high:
         fail(c, f"'low' must be less than 'high', got {low} and {high}")
     need_integers(c, d)
-    if not in_range(d, low):
+    if not holds_about(c, d, low):
         fail(c, f"low={low} is out of the range of {d.name}")
-    if not in_range(d, high - 1):
+    if not holds_about(c, d, high - 1):
         fail(c, f"high={high} is out of the range of {d.name}")
     return 0
 
@@ -349,10 +371,20 @@ cdef object multinomial(Call* c):
 
 
 cdef object poisson(Call* c):
+    """One value for each parameter: `poisson` and `_standard_gamma`."""
     cdef Tensor t = tensor_arg(c, 0)
     need_floats(c, t.dtype, False)
     take_ticket(c, 1)
     return elementwise_like(t, t.dtype, result_device(c))
+
+
+cdef object sample_dirichlet(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_floats(c, t.dtype, False)
+    if t.ndim == 0:
+        fail(c, "expected concentrations along the last dimension, got a tensor of no dimensions")
+    take_ticket(c, 1)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 cdef object binomial(Call* c):
@@ -446,6 +478,10 @@ define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {
        RANDOM | OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
 define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
        "Poisson, with the rate in each element.")
+define("_standard_gamma(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
+       "Draw from the gamma distribution of rate 1, with the shape parameter in each element.")
+define("_sample_dirichlet(Tensor input, generator? generator=None) -> Tensor", sample_dirichlet, FUNCTION_ONLY | RANDOM,
+       "Draw from the Dirichlet distribution whose concentrations lie along the last dimension.")
 define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
        "Successes in `count` trials of probability `prob`.")
 define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1, *, "

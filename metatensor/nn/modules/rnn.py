@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import warnings
 from typing import Any
@@ -119,9 +118,7 @@ class RNNBase(Module):
 
     def reset_parameters(self) -> None:
         """Draw the initial values again."""
-        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
+        init._uniform_within_(self.parameters(), self.hidden_size)
 
     def check_input(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> None:
         """ValueError for an input of another dtype than the weights', RuntimeError for wrong dimensions or features."""
