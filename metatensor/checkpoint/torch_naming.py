@@ -11,6 +11,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.op import Op
+from metatensor.interchange.torch_modules import name_of, target_of
 
 __all__ = ["Name", "find", "name_in_torch"]
 
@@ -40,8 +41,6 @@ def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
 
     ``name`` is the name within its module where the object's ``__reduce__`` gave one.
     """
-    from metatensor.torch_api._finder import name_of
-
     kind = type(obj)
     if kind is Name:
         return obj.module, obj.name
@@ -85,8 +84,8 @@ HOMES = {
     "torch.nn.modules.linear_cross_entropy": ("torch.nn.modules.loss",),
     "torch.nn.modules.attention": ("torch.nn.modules.activation",),
     "torch.nn.modules.parameters": ("torch.nn.modules.container",),
-    "torch.optim._lr": ("torch.optim.lr_scheduler",),
-    "torch.distributions._transform": ("torch.distributions.transforms",),
+    "torch.optim._": ("torch.optim.lr_scheduler",),
+    "torch.distributions._": ("torch.distributions.transforms",),
     "torch": ("torch.autograd.grad_mode", "torch.storage"),
 }
 """By the beginning of a module's alias: the modules where PyTorch defines what is defined there."""
@@ -119,8 +118,6 @@ _MOVED: dict[tuple[str, str], Callable[[], Any]] = {
 
 def find(module: str, name: str) -> Any:
     """Return what PyTorch's ``module`` has under ``name`` here. ImportError or AttributeError where there is nothing."""
-    from metatensor.torch_api._finder import target_of
-
     moved = _MOVED.get((module, name))
     if moved is not None:
         return moved()

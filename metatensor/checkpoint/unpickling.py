@@ -9,6 +9,7 @@ import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from metatensor._core.storage import make_storage
@@ -17,6 +18,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.torch_names import QUANTISATION, table
 from metatensor.checkpoint.torch_naming import find
+from metatensor.interchange.torch_modules import ALIAS
 from metatensor.interchange.typed_storage import TypedStorage
 
 __all__ = ["Trusted", "alias_installed", "unpickler_for"]
@@ -102,8 +104,7 @@ def unpickler_for(pickle_module: Any = None) -> Any:
 @contextmanager
 def alias_installed() -> Iterator[None]:
     """Inside, ``import torch`` finds this package, unless PyTorch itself is imported already: modules of a file's classes may need it."""
-    from metatensor import torch_api
-
+    torch_api = import_module(ALIAS)
     if torch_api.is_installed() or "torch" in sys.modules:
         yield
         return

@@ -19,8 +19,8 @@ import pytest
 import metatensor as mt
 from metatensor import nn
 from metatensor.checkpoint import CheckpointError, inspect, load, save
+from metatensor.interchange.torch_modules import target_of
 from metatensor.plugins import device_types
-from metatensor.torch_api._finder import target_of
 
 np = pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")
