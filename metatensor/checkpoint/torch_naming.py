@@ -17,7 +17,7 @@ __all__ = ["Name", "find", "name_in_torch"]
 
 
 class Name:
-    """Stands in a pickle for what PyTorch has under a name. There is one for each name, so that it is written once."""
+    """A name of PyTorch's in a pickle. There is one object for each name, so that the pickler writes it once."""
 
     __slots__ = ("module", "name")
 
@@ -32,7 +32,7 @@ class Name:
         return Name(module, name)
 
     def __call__(self, *args: Any) -> Any:
-        """Picklers want what they write as a function to be callable; this one is called by those who read it."""
+        """Raise TypeError. Picklers only write functions that are callable; who reads the pickle calls what has the name."""
         raise TypeError(f"{self.module}.{self.name} is a name in a pickle, and no function")
 
 
@@ -62,7 +62,7 @@ def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
 
 
 def _homes(theirs: str | None) -> Iterator[str]:
-    """Modules of PyTorch where something may be defined that is of a module of ours with this alias, the likeliest first."""
+    """Yield the modules where PyTorch may define what is in the module of ours with the alias ``theirs``, the likeliest first."""
     yield from (home for prefix, homes in HOMES.items() if (theirs or "torch").startswith(prefix) for home in homes)
     if theirs is None:
         yield "torch"

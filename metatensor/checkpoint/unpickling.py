@@ -35,7 +35,7 @@ class Stored(NamedTuple):
 
 
 class Trusted:
-    """What one run of an unpickler makes of persistent ids: storages, by key.
+    """Makes the storages that the persistent ids of one pickle name.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Trusted:
         self._views: dict[tuple[str, str], Any] = {}
 
     def persistent_load(self, id: Any) -> Any:
-        """Return the storage for a persistent id, as a storage of elements where its class says which; for a module's, its class."""
+        """Return the storage that a persistent id names: a typed one if its class has a dtype. A module's id gives its class."""
         if type(id) is tuple and len(id) == 4 and id[0] == "module":  # (class, file, source) of the older format
             return id[1]
         if type(id) is not tuple or not 5 <= len(id) <= 6 or id[0] != "storage" or not isinstance(id[1], StorageType):
@@ -103,7 +103,7 @@ def unpickler_for(pickle_module: Any = None) -> Any:
 
 @contextmanager
 def alias_installed() -> Iterator[None]:
-    """Inside, ``import torch`` finds this package, unless PyTorch itself is imported already: modules of a file's classes may need it."""
+    """Let ``import torch`` find this package inside the block, for modules that a file names. PyTorch, if it is imported, stays."""
     torch_api = import_module(ALIAS)
     if torch_api.is_installed() or "torch" in sys.modules:
         yield
