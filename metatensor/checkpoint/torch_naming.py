@@ -85,7 +85,7 @@ HOMES = {
     "torch.nn.modules.attention": ("torch.nn.modules.activation",),
     "torch.nn.modules.parameters": ("torch.nn.modules.container",),
     "torch.optim._": ("torch.optim.lr_scheduler",),
-    "torch.distributions._": ("torch.distributions.transforms",),
+    "torch.distributions": ("torch.distributions",),
     "torch": ("torch.autograd.grad_mode", "torch.storage"),
 }
 """By the beginning of a module's alias: the modules where PyTorch defines what is defined there."""
@@ -126,7 +126,18 @@ def find(module: str, name: str) -> Any:
         value: Any = import_module(f"metatensor.{space}")
         return getattr(value, re.sub(f"^{space}_", "", name))
     target = target_of(module)
-    value = sys.modules.get(target) or import_module(target)
+    value = sys.modules.get(target) or _module(target)
     for part in name.split("."):
         value = getattr(value, part)
     return value
+
+
+def _module(name: str) -> Any:
+    """Import a module of ours. A package may offer it under a name of PyTorch's that is no file's."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        package, _, last = name.rpartition(".")
+        if not package:
+            raise
+        return getattr(_module(package), last)

@@ -81,7 +81,7 @@ class Trusted:
 
 def unpickler_for(pickle_module: Any = None) -> Any:
     """Return a class of unpicklers: called with a file and a `Trusted`, it has `load`."""
-    base = (pickle if pickle_module is None else pickle_module).Unpickler
+    base = getattr(pickle_module, "Unpickler", pickle.Unpickler)  # cloudpickle has none of its own
 
     class Unpickler(base):  # type: ignore[misc, valid-type]
         def __init__(self, file: Any, trusted: Trusted, **options: Any) -> None:
