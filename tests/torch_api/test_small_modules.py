@@ -9,8 +9,8 @@ from importlib import import_module
 import pytest
 
 import metatensor as mt
-from metatensor.torch_api import torch as ours
 from metatensor.torch_api import torch as mtorch
+from metatensor.torch_api import torch as ours
 from metatensor.torch_api.torch import export, futures, monitor, multiprocessing, onnx, profiler, return_types
 
 
