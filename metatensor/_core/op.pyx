@@ -14,7 +14,9 @@ from metatensor._core.structseq cimport bind_method, make_structseq, new_structs
 from metatensor._core.tensor cimport N_SLOTS, Tensor, hooks, slot_ops
 from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, SET_DIMS, dim_t
 
+from metatensor._core.dtype import spelling
 from metatensor._core.schema import parse
+from metatensor._core.late import later
 
 cdef extern from "Python.h":
     Py_ssize_t PySequence_Fast_GET_SIZE(object o) noexcept
@@ -60,8 +62,7 @@ cdef class Overload:
 
 
 cdef object _library():
-    from metatensor import library
-    return library
+    return later("library")
 
 
 @cython.final
@@ -350,8 +351,7 @@ def missing_slots():
 def op_by_name(str name not None):
     """The op called `name`, from a plugin where it has a namespace of its own. Raises AttributeError for an unknown one."""
     if name not in _registry and "::" in name:
-        from metatensor import plugins
-        plugins.load_ops(name.partition("::")[0])
+        later("plugins").load_ops(name.partition("::")[0])
     if name not in _registry:
         raise AttributeError(f"there is no op {name!r}")
     return _registry[name]
@@ -468,7 +468,7 @@ cdef object make_returns(Call* c, tuple values):
     if ov.returns is None:
         return values
     if ov.return_type is None:
-        name = f"metatensor.return_types.{ov.op.__name__}"
+        name = f"{spelling()}.return_types.{ov.op.__name__}"
         ov.return_type = make_structseq(name.encode(), ov.returns)
     seq = new_structseq(ov.return_type)
     for i in range(len(values)):

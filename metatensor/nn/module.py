@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from metatensor._core.late import later
 from metatensor.nn._base import InstanceDict, ModuleBase, install, module_getattr
 from metatensor.nn._conversion import Conversion
 from metatensor.nn._hooks import Hooks, call_with_hooks
@@ -14,9 +15,26 @@ from metatensor.nn._register import add_module, module_delattr, module_setattr, 
 from metatensor.nn._state_dict import StateDict
 
 if TYPE_CHECKING:
+    import inspect
+
     from typing_extensions import Self
 
 __all__ = ["Module"]
+
+
+class _CallSignature:
+    """The signature of a module as a function, as `inspect.signature` asks for it. Classes keep that of their constructor."""
+
+    def __get__(self, module: Any, cls: type | None = None) -> inspect.Signature:
+        if module is None:
+            raise AttributeError("__signature__")
+        import inspect  # slow to import, and seldom needed
+
+        call = type(module).__call__
+        if call is not Module.__call__:
+            return inspect.signature(call.__get__(module))
+        kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        return inspect.Signature([inspect.Parameter(name, kind) for name, kind in zip(("args", "kwargs"), kinds, strict=True)])
 
 
 class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
@@ -27,6 +45,8 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
     assigns any. Calling a module runs its hooks and `forward`; an exception that leaves it carries, as a note and as
     ``exc.module_path``, the dotted path of the module in which it arose.
     """
+
+    __signature__ = _CallSignature()
 
     training: bool
     """Whether the module is in training mode (`train`, `eval`)."""
@@ -93,9 +113,7 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
 
         `metatensor.assert_materialized` raises where there is one.
         """
-        from metatensor.deferred.unresolved import unresolved
-
-        return unresolved(self)
+        return later("unresolved")(self)
 
     def extra_repr(self) -> str:
         """What stands between the brackets of this module's repr; several lines are indented."""

@@ -112,6 +112,7 @@ class UninitializedTensorMixin:
 
     __slots__ = ()
     cls_to_become: Any = None
+    _overrides_operators_only = True
     _allowed = frozenset({"copy_", "to", "_to_copy", "cpu", "cuda", "is_complex", "is_floating_point", "size", "get_device"})
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:

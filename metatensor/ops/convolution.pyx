@@ -140,7 +140,7 @@ cdef int transposed_sizes(Call* c, Image* x, Tensor w, Slots* at, dim_t* sizes) 
     read_steps(c, at.dilation, x.n, dilation, 1)
     read_steps(c, at.output_padding, x.n, extra, 0)
     for i in range(x.n):
-        if extra[i] >= stride[i] and extra[i] >= dilation[i]:
+        if extra[i] >= stride[i] and extra[i] >= dilation[i] and x.sizes[0]:    # PyTorch takes any for an empty batch
             fail_slot(c, at.output_padding, f"must be smaller than stride or dilation, got {dims_str(x.n, extra)} with "
                                             f"stride {dims_str(x.n, stride)} and dilation {dims_str(x.n, dilation)}")
         size = add_dims(mul_dims(x.sizes[i + 2] - 1, stride[i]), reach(w.sizes[i + 2], dilation[i]))

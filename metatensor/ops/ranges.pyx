@@ -2,7 +2,7 @@
 from libc.math cimport ceil, floor, isfinite
 from metatensor._core.dtype cimport BOOL, I64, DType, by_code, default_complex, default_float, number_kind
 from metatensor._core.layout cimport add_dims, mul_dims
-from metatensor._core.op cimport MIXED, OUT, Call, arg, define, int_arg, is_none, op_name, result_device
+from metatensor._core.op cimport MIXED, NO_GRAD, OUT, Call, arg, define, int_arg, is_none, op_name, result_device
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
 from metatensor.ops.factory cimport option_device, option_dtype, with_options
@@ -145,10 +145,10 @@ cdef object logspace_meta(Call* c):
     return _spaced(c, 4)
 
 
-define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, OUT | MIXED,
+define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, OUT | MIXED | NO_GRAD,
        "`steps` numbers at even distances from start to end, both included.")
 define(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
-       logspace_meta, OUT | MIXED, "base to the powers of linspace(start, end, steps).")
+       logspace_meta, OUT | MIXED | NO_GRAD, "base to the powers of linspace(start, end, steps).")
 
 
 # Matrices ---------------------------------------------------------------------------------------

@@ -251,6 +251,7 @@ def test_state_dict_goes_to_another_optimizer():
     assert other.param_groups[0]["lr"] == 0.3
     for one, two in zip(optimizer.state.values(), other.state.values(), strict=True):
         assert one is not two
+        assert one["exp_avg"] is two["exp_avg"]  # taken over, not copied, as in PyTorch
         assert one["exp_avg"].tolist() == two["exp_avg"].tolist() and two["step"].item() == 1
 
 

@@ -92,6 +92,9 @@ class RNNBase(Module):
                 self._all_weights.append(list(names))
         self.reset_parameters()
 
+    _kept_in_torch = ("_flat_weights_names", "_flat_weights")
+    """Properties that are entries of the state that PyTorch pickles, see `checkpoint._pickle_writer`."""
+
     @property
     def _flat_weights_names(self) -> list[str]:
         return [name for names in self._all_weights for name in names]
@@ -105,6 +108,10 @@ class RNNBase(Module):
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters of each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # PyTorch keeps lists of the parameters and of their names, which are properties here.
+        super().__setstate__({name: value for name, value in state.items() if not name.startswith("_flat_weight")})
 
     def flatten_parameters(self) -> None:
         """Nothing: the parameters need no particular place in memory here."""
