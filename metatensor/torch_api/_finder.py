@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from metatensor.torch_api import _children
+
 __all__ = ["SHARED", "TorchFinder", "target_of"]
 
 TREE = "metatensor.torch_api.torch"
@@ -54,6 +56,8 @@ class TorchFinder:
     """Finds torch and everything below it. (The base class of finders takes 10 ms to import, and offers nothing here.)"""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname in _children.MODULES:
+            return _children.find(fullname, path)
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         ours = target_of(fullname)

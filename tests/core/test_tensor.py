@@ -233,3 +233,22 @@ def test_data_ptr_without_data_is_the_offset(device):
         t = mt.empty(3, device=device)
     assert (t.data_ptr(), t[1:].data_ptr(), t[3:].data_ptr(), mt.empty(4, dtype=mt.float64, device="meta")[2:].data_ptr()) == (0, 4, 0, 16)
     assert t[1:].untyped_storage().data_ptr() == 0 and t.untyped_storage().nbytes() == 12
+
+
+def test_attributes_of_the_class_may_be_set():
+    cuda = mt.Tensor.cuda
+    try:
+        mt.Tensor.cuda = lambda self, *args: "mine"
+        mt.Tensor.described = property(lambda self: list(self.shape))
+        x = mt.empty(2, device="meta")
+        assert x.cuda() == "mine" and x.described == [2] and mt.nn.Parameter(x).described == [2]
+    finally:
+        mt.Tensor.cuda = cuda
+        del mt.Tensor.described
+    assert not hasattr(x, "described") and mt.Tensor.cuda is cuda
+
+
+def test_module_load():
+    x, y = mt.zeros(2), mt.ones(2)
+    assert x.module_load(y, assign=True).data_ptr() == y.data_ptr()
+    assert x.module_load(y).data_ptr() == x.data_ptr() and x.tolist() == [1, 1]

@@ -236,7 +236,7 @@ def test_overloads_and_arguments_like_pytorch():
     def seen(t, base):
         class Mode(base):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                calls.append((str(func), texts(args), {name: str(value) for name, value in (kwargs or {}).items()}))
+                calls.append((str(func), texts(args), {name: str(value).rpartition(".")[2] for name, value in (kwargs or {}).items()}))
                 return func(*args, **(kwargs or {}))
 
         def texts(value):
