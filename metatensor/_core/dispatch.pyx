@@ -19,6 +19,7 @@ from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core import errors
+from metatensor._core.older_forms import reordered
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject* o) noexcept
@@ -342,7 +343,10 @@ cdef str _reason(Overload ov, PyObject** args, Py_ssize_t n, PyObject* kwnames, 
 
 
 cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int how):
-    """Let objects that override functions carry out a call that no overload takes; TypeError where there are none."""
+    """Carry out a call that no overload takes: by objects that override functions, or in an older order of arguments.
+
+    Raises TypeError if neither can.
+    """
     cdef Call c
     cdef Misfit m
     cdef Py_ssize_t k
@@ -356,6 +360,9 @@ cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int
         result = intercept(public_function(&c), [*given, *kwargs.values()], tuple(given), kwargs)
         if result is not ABSENT:
             return result
+    older = reordered(op.name, given, kwargs)
+    if older is not None:
+        return op(*older[0], **older[1])
     reasons = []
     for ov in op.overloads:
         c.keep = NULL

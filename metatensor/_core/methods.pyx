@@ -3,13 +3,14 @@
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
-    Tensor, TensorExtra, detach_from, detached, extra_of, instance_of, set_layout, set_requires_grad,
-    shape_str,
+    Tensor, TensorExtra, VersionCounter, detach_from, detached, extra_of, instance_of, own_versions, set_layout,
+    set_requires_grad, shape_str,
 )
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW, dim_t,
 )
+from metatensor._core.late import later
 
 
 # Subclasses ---------------------------------------------------------------------------------
@@ -198,8 +199,7 @@ def _del_grad(Tensor self not None):
 def _grad_fn(Tensor self not None):
     if self.flags & T_NONLEAF == 0:
         return None
-    from metatensor.autograd.node import Node
-    return Node.of(self)
+    return later("Node").of(self)
 
 
 def _retains_grad(Tensor self not None):
@@ -222,7 +222,9 @@ def backward(Tensor self not None, gradient=None, retain_graph=None, create_grap
 
 
 def _get_data(Tensor self not None):
-    return detached(self)
+    cdef Tensor t = detached(self)
+    extra_of(t).versions = VersionCounter.__new__(VersionCounter)
+    return t
 
 
 def _set_data(Tensor self not None, value):
@@ -230,6 +232,7 @@ def _set_data(Tensor self not None, value):
         raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
     if self.flags & T_REQUIRES_GRAD and (<Tensor>value).dtype.kind not in (KIND_FLOAT, KIND_COMPLEX):
         raise RuntimeError(f"data: a tensor that requires grad cannot become {(<Tensor>value).dtype.name}")
+    own_versions(self)
     detach_from(self, <Tensor>value)
 
 
@@ -259,18 +262,15 @@ def __reversed__(Tensor self not None):
 
 def numpy(self, *, force=False):
     """A NumPy array over the same memory, for a tensor on cpu; ``force=True`` copies where it must."""
-    from metatensor.interchange.arrays import to_numpy
-    return to_numpy(self, force)
+    return later("to_numpy")(self, force)
 
 
 def __array__(self, dtype=None, copy=None):
-    from metatensor.interchange.arrays import to_array
-    return to_array(self, dtype, copy)
+    return later("to_array")(self, dtype, copy)
 
 
 def __array_wrap__(self, array, context=None, return_scalar=False):
-    from metatensor.interchange.arrays import array_wrap
-    return array_wrap(self, array)
+    return later("array_wrap")(self, array)
 
 
 def __bytes__(self):
@@ -280,19 +280,16 @@ def __bytes__(self):
 
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     """A DLPack capsule of the tensor's memory, for `from_dlpack` of any library. BufferError where there can be none."""
-    from metatensor.interchange.dlpack import to_dlpack
-    return to_dlpack(self, stream, max_version, dl_device, copy)
+    return later("to_dlpack")(self, stream, max_version, dl_device, copy)
 
 
 def __dlpack_device__(self):
-    from metatensor.interchange.dlpack import dlpack_device
-    return dlpack_device(self)
+    return later("dlpack_device")(self)
 
 
 def __array_namespace__(self, /, *, api_version=None):
     """`metatensor.array_api`, for version 2024.12 of the standard and those before it; else ValueError."""
-    from metatensor.interchange.arrays import array_namespace
-    return array_namespace(api_version)
+    return later("array_namespace")(api_version)
 
 
 def to_device(self, device, /, *, stream=None):
@@ -301,34 +298,33 @@ def to_device(self, device, /, *, stream=None):
 
 
 def _array_interface(self):
-    from metatensor.interchange.arrays import array_interface
-    return array_interface(self)
+    return later("array_interface")(self)
 
 
 def _cuda_array_interface(self):
-    from metatensor.interchange.arrays import cuda_array_interface
-    return cuda_array_interface(self)
+    return later("cuda_array_interface")(self)
 
 
 cdef object _buffer_of(object self):
     """The array over the same memory, whose buffer is the tensor's."""
-    from metatensor.interchange.arrays import buffer_of
-    return buffer_of(self)
+    return later("buffer_of")(self)
 
 
 def __deepcopy__(self, memo):
-    from metatensor.interchange.arrays import deep_copy
-    return deep_copy(self, memo)
+    return later("deep_copy")(self, memo)
 
 
 def __reduce_ex__(self, protocol):
-    from metatensor.interchange.arrays import reduce_tensor
-    return reduce_tensor(self)
+    return later("reduce_tensor")(self)
 
 
-def new(self, *args, device=None):
-    """An uninitialised tensor of this dtype, on this device, of sizes; or one with the values of a sequence."""
+def new(self, *args, size=None, device=None):
+    """Return an uninitialised tensor of the given sizes, or one with the values of a sequence, of this dtype and device."""
     from metatensor._core import more_methods
+    if size is not None:
+        if args:
+            raise TypeError("new(): takes sizes by position or as 'size', not both")
+        args = tuple(size)
     return more_methods.new(self, args, device)
 
 
@@ -372,14 +368,12 @@ def to_dense(self, dtype=None, *, masked_grad=None):
 
 def storage(self):
     """The storage as a sequence of elements of this dtype (deprecated in PyTorch)."""
-    from metatensor.interchange.typed_storage import TypedStorage
-    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+    return later("TypedStorage")(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 
 def storage_type(self):
     """The class of what `storage` gives."""
-    from metatensor.interchange.typed_storage import TypedStorage
-    return TypedStorage
+    return later("TypedStorage")
 
 
 def _typed_storage(self):

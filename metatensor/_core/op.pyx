@@ -16,6 +16,7 @@ from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, SET_DIMS, dim_t
 
 from metatensor._core.dtype import spelling
 from metatensor._core.schema import parse
+from metatensor._core.late import later
 
 cdef extern from "Python.h":
     Py_ssize_t PySequence_Fast_GET_SIZE(object o) noexcept
@@ -61,8 +62,7 @@ cdef class Overload:
 
 
 cdef object _library():
-    from metatensor import library
-    return library
+    return later("library")
 
 
 @cython.final
@@ -351,8 +351,7 @@ def missing_slots():
 def op_by_name(str name not None):
     """The op called `name`, from a plugin where it has a namespace of its own. Raises AttributeError for an unknown one."""
     if name not in _registry and "::" in name:
-        from metatensor import plugins
-        plugins.load_ops(name.partition("::")[0])
+        later("plugins").load_ops(name.partition("::")[0])
     if name not in _registry:
         raise AttributeError(f"there is no op {name!r}")
     return _registry[name]

@@ -12,6 +12,7 @@ from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
+from metatensor._core.late import later
 
 # Making tensors -------------------------------------------------------------------
 
@@ -175,6 +176,12 @@ cdef class TensorExtra:
     pass
 
 
+@cython.final
+@cython.no_gc
+cdef class VersionCounter:
+    pass
+
+
 def _disabled_torch_function_impl(cls, func, types, args=(), kwargs=None):
     """The marker of a subclass that leaves dispatch alone (``__torch_function__ = ...``)."""
     return NotImplemented
@@ -199,8 +206,30 @@ cdef int wrap_dim(Tensor t, object dim, str op) except -1:
 
 cdef Tensor detached(Tensor t):
     cdef Tensor d = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
+    cdef VersionCounter versions
     d.flags |= t.flags & (T_CONJ | T_NEG)
+    if t.extra is not None or t.base is not None:
+        versions = shared_versions(t)
+        if versions is not None:
+            extra_of(d).versions = versions
     return d
+
+
+cdef unsigned long long version_of(Tensor t) noexcept:
+    cdef VersionCounter versions = shared_versions(t)
+    return t.storage.version - t.storage.uncounted if versions is None else versions.count
+
+
+cdef VersionCounter own_versions(Tensor t):
+    """Give `t`, with its base, a counter that goes on from its version and stays when the storage is exchanged."""
+    cdef Tensor owner = t if t.base is None else <Tensor>t.base
+    cdef TensorExtra extra = extra_of(owner)
+    cdef VersionCounter versions
+    if extra.versions is None:
+        versions = VersionCounter.__new__(VersionCounter)
+        versions.count = version_of(t)
+        extra.versions = versions
+    return extra.versions
 
 
 cdef int set_requires_grad(Tensor t, object value) except -1:
@@ -240,7 +269,7 @@ cdef object _foreign(int slot, object a, object b):
         return getattr(Tensor, op.__name__, op)(a, b)
     if not hasattr(other, "__array_interface__"):
         return NotImplemented
-    from metatensor.interchange.arrays import operand
+    operand = later("operand")
     other = operand(other, b if reflected else a)
     if not _operand(other) or (slot == S_MATMUL and not isinstance(other, Tensor)):
         return NotImplemented
@@ -268,7 +297,7 @@ cdef class Tensor:
             return      # made whole by a factory or by a subclass's __new__
         self.flags &= ~T_FRESH
         if args or kwargs:
-            from metatensor.interchange.legacy_constructor import legacy_tensor
+            legacy_tensor = later("legacy_tensor")
             detach_from(self, legacy_tensor(*args, **kwargs))
 
     # Metadata
@@ -344,7 +373,10 @@ cdef class Tensor:
 
     @property
     def _version(self):
-        return self.storage.version
+        """How many in-place changes there were of this tensor, its views and what `detach()` made of it."""
+        if self.flags & T_INFERENCE:
+            raise RuntimeError("_version: an inference tensor does not count its changes")
+        return version_of(self)
 
     # Gradients
     @property

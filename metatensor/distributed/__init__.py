@@ -6,6 +6,8 @@ whose collectives do what they do there; larger worlds are a NotImplementedError
 
 from __future__ import annotations
 
+from metatensor._core.absent import function as _function
+from metatensor._core.absent import kind as _kind
 from metatensor._core.lazy import attributes
 from metatensor.distributed._collectives import (
     P2POp,
@@ -66,8 +68,6 @@ from metatensor.distributed._group import (
     new_subgroups_by_enumeration,
     supports_complex,
 )
-from metatensor.torch_api.torch._absent import function as _function
-from metatensor.torch_api.torch._absent import kind as _kind
 
 __all__ = [
     "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "P2POp", "ProcessGroup",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.absent import kind
 from metatensor.distributed._group import member, only_this_process
-from metatensor.torch_api.torch._absent import kind
 
 __all__ = ["AsyncCollectiveTensor", "all_gather_tensor", "all_reduce", "all_to_all_single", "all_to_all_single_autograd",
            "broadcast", "permute_tensor", "reduce_scatter_tensor", "wait_tensor"]  # fmt: skip

@@ -146,7 +146,7 @@ class Work:
 
     def get_future(self) -> Any:
         """A future with these tensors."""
-        from metatensor.torch_api.torch.futures import Future
+        from metatensor.distributed.futures import Future
 
         future: Any = Future()
         future.set_result(self._result)

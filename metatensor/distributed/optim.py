@@ -1,6 +1,6 @@
 """Optimizers whose state is cut over processes."""
 
-from metatensor.torch_api.torch._absent import kind
+from metatensor._core.absent import kind
 
 __all__ = ["ZeroRedundancyOptimizer"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metatensor.torch_api.torch._absent import functions, kind
+from metatensor._core.absent import functions, kind
 
 __all__ = ["RRef", "init_rpc", "is_available", "remote", "rpc_async", "rpc_sync", "shutdown"]
 

@@ -66,9 +66,10 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     """Sizes in which None stands for the last of the defaults. ValueError where there are not more defaults than sizes."""
     if isinstance(out_size, int):
         return out_size
-    if len(defaults) <= len(out_size):
+    batch = len(defaults) - len(out_size)
+    if batch < 1:
         raise ValueError(f"expected more than {len(out_size)} sizes of the input, got {len(defaults)}")
-    return [default if size is None else size for size, default in zip(out_size, defaults[-len(out_size) :], strict=True)]
+    return [defaults[batch + i] if size is None else size for i, size in enumerate(out_size)]
 
 
 def _verify_batch_size(size: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from metatensor._core.layout cimport Layout, add_dims, mul_dims
 from metatensor._core.op cimport Op, call, find
 from metatensor._core.storage cimport has_values
 from metatensor._core.modes cimport intercept, intercepts
-from metatensor._core.tensor cimport Tensor, hooks
+from metatensor._core.tensor cimport Tensor, hooks, mark_changed
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
@@ -195,7 +195,7 @@ cdef int _set_picked(Tensor t, Steps* s, IndexTensors found, object value) excep
     cdef Tensor part = _by_ops(t, s, found)
     if isinstance(value, Tensor):
         call("copy_", (part, _without_leading_ones(<Tensor>value) if (<Tensor>value).ndim > part.ndim else value))
-    t.storage.version += 1
+    mark_changed(t)
     return _note_grad(t, value)
 
 

@@ -21,6 +21,7 @@ from metatensor.ops.view cimport dims_tuple
 from metatensor._core.dtype import dtype_by_name
 from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.errors import data_dependent
+from metatensor._core.late import later
 
 
 # Out of a tensor -----------------------------------------------------------------------------
@@ -30,8 +31,7 @@ cdef object _host_bytes(Call* c, Tensor t):
     if t.storage.data is None:
         if t.storage.recipe is None:
             raise data_dependent(op_name(c), t.storage.device, t.shape, t)
-        from metatensor.deferred import bytes_of
-        return bytes_of(t)
+        return later("bytes_of")(t)
     return backend_of(t.storage.device).to_host(t)
 
 
@@ -129,8 +129,7 @@ cdef object _array_of(object data):
     if described and hasattr(data, "tobytes") and hasattr(data, "strides"):
         return data
     if described or hasattr(data, "__dlpack__") or hasattr(data, "__cuda_array_interface__"):
-        from metatensor.interchange.arrays import from_array
-        return from_array(data)
+        return later("from_array")(data)
     return data.__array__() if hasattr(data, "__array__") else None
 
 
@@ -185,6 +184,17 @@ cdef Tensor _from_array(object array, DType dtype, Device device):
     return t if dtype is None or dtype is own else <Tensor>t.to(dtype)
 
 
+cdef bint _is_storage(object data) except -1:
+    return isinstance(data, Storage) or isinstance(getattr(data, "_untyped_storage", None), Storage)
+
+
+cdef Tensor _over_storage(object storage, DType dtype, Device device):
+    """A storage as a vector, over its memory unless it has to go to another device. Its bytes are read as elements."""
+    elements = later("elements")
+    cdef Tensor t = <Tensor>elements(storage, dtype)
+    return t if device is None else <Tensor>t.to(device)
+
+
 cdef Tensor tensor_of(object data, DType dtype, Device device):
     """A new tensor with the values of `data`: a number, nested sequences, an array, or a tensor."""
     cdef dim_t sizes[MAX_DIMS]
@@ -193,6 +203,8 @@ cdef Tensor tensor_of(object data, DType dtype, Device device):
     if isinstance(data, Tensor):
         return <Tensor>data.detach().to(device or (<Tensor>data).storage.device, dtype or (<Tensor>data).dtype, copy=True)
     if not _plain(data):
+        if _is_storage(data):
+            return _over_storage(data, dtype, device)
         array = _array_of(data)
         if isinstance(array, Tensor):
             return <Tensor>array.to(_place(<Tensor>array, device), dtype or (<Tensor>array).dtype, copy=True)
@@ -244,6 +256,8 @@ cdef Tensor _converted(object data, DType dtype, Device device):
         t = <Tensor>data
         return <Tensor>t.to(device or t.storage.device, dtype or t.dtype)
     if not _plain(data):
+        if _is_storage(data):
+            return _over_storage(data, dtype, device)
         array = _array_of(data)
         if isinstance(array, Tensor):
             t = <Tensor>array
@@ -260,16 +274,14 @@ cdef object as_tensor_body(Call* c):
 
 
 cdef object _shareable(object data, DType dtype):
-    """`data`, or a tensor over the memory that it has but other functions do not look for: storages and buffers."""
-    if isinstance(data, Storage):
-        from metatensor.interchange.storages import as_bytes
-        return as_bytes(data)
+    """`data`, or a tensor over the memory that it has but other functions do not look for: that of buffers."""
+    if _is_storage(data):
+        return _over_storage(data, dtype, None)
     if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data):
         return data
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
         return data     # an array, which knows its shape and dtype
-    from metatensor.interchange.arrays import frombuffer
-    return frombuffer(data, dtype=dtype or default_float())
+    return later("frombuffer")(data, dtype=dtype or default_float())
 
 
 cdef bint _shares(Tensor t, object data) except -1:

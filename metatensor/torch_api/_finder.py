@@ -15,14 +15,15 @@ from typing import Any
 
 from metatensor.torch_api import _children
 
-__all__ = ["SHARED", "TorchFinder", "target_of"]
+__all__ = ["SHARED", "TorchFinder", "name_of", "target_of"]
 
 TREE = "metatensor.torch_api.torch"
 
 SHARED = {
     f"torch.{name}": f"metatensor.{name}"
-    for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "signal", "special", "utils")
+    for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "optim", "signal", "special", "utils")
 } | {
+    "torch.futures": "metatensor.distributed.futures",
     "torch.fx": "metatensor.program.fx",
     "torch.utils.data": "metatensor.data",
 }
@@ -37,6 +38,16 @@ def target_of(name: str) -> str:
         if head in SHARED:
             return SHARED[head] + name[len(head) :]
     return TREE + name[len("torch") :]
+
+
+def name_of(target: str) -> str | None:
+    """The name that a module of ours answers to: ``"metatensor.nn.init"`` gives ``"torch.nn.init"``; None where it has none."""
+    if target == TREE or target.startswith(TREE + "."):
+        return "torch" + target[len(TREE) :]
+    for theirs, ours in SHARED.items():
+        if target == ours or target.startswith(ours + "."):
+            return theirs + target[len(ours) :]
+    return None
 
 
 class _Alias:

@@ -278,13 +278,13 @@ class FlopCounterMode:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self.mode is None:
+        mode, self.mode = self.mode, None
+        if mode is None:
             raise AssertionError("FlopCounterMode: left without having been entered")
-        self.mode.__exit__(*error)
-        self.mode = None
-        self.mod_tracker.__exit__(*error)
+        for part in (mode, self.mod_tracker):
+            part.__exit__(*error)
         if self.display:
-            print(self.get_table(self.depth))
+            print(self.get_table())
 
     def _count(self, op: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         products = PRODUCTS.get(op.name)

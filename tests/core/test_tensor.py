@@ -252,3 +252,10 @@ def test_module_load():
     x, y = mt.zeros(2), mt.ones(2)
     assert x.module_load(y, assign=True).data_ptr() == y.data_ptr()
     assert x.module_load(y).data_ptr() == x.data_ptr() and x.tolist() == [1, 1]
+
+
+def test_new_by_size():
+    x = mt.ones(2, dtype=mt.float64)
+    assert x.new(size=(2, 3)).shape == x.new(size=mt.Size([2, 3])).shape == (2, 3) and x.new(size=(1,)).dtype is mt.float64
+    with pytest.raises(TypeError):
+        x.new(2, size=(2,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metatensor._core.absent import functions
 from metatensor._core.lazy import attributes
 from metatensor.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, StorageReader, StorageWriter
 from metatensor.distributed.checkpoint.metadata import (
@@ -11,7 +12,6 @@ from metatensor.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from metatensor.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
-from metatensor.torch_api.torch._absent import functions
 
 __all__ = [
     "BytesStorageMetadata", "ChunkStorageMetadata", "FileSystemReader", "FileSystemWriter", "LoadPlan", "LoadPlanner", "Metadata",

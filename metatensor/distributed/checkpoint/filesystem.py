@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from metatensor._core.absent import kind
 from metatensor.distributed.checkpoint.metadata import MetadataIndex
-from metatensor.torch_api.torch._absent import kind
 
 __all__ = ["FileSystemReader", "FileSystemWriter", "StorageReader", "StorageWriter", "WriteResult"]
 

@@ -1,6 +1,6 @@
 """States of optimizers in sharded checkpoints."""
 
-from metatensor.torch_api.torch._absent import function
+from metatensor._core.absent import function
 
 __all__ = ["load_sharded_optimizer_state_dict"]
 

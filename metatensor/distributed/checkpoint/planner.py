@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from metatensor._core.absent import kind
 from metatensor.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
-from metatensor.torch_api.torch._absent import kind
 
 __all__ = ["BytesIOWriteData", "DefaultLoadPlanner", "DefaultSavePlanner", "LoadItemType", "LoadPlan", "LoadPlanner", "ReadItem",
            "SavePlan", "SavePlanner", "TensorWriteData", "WriteItem", "WriteItemType"]  # fmt: skip

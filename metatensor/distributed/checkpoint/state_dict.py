@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch._absent import functions
+from metatensor._core.absent import functions
 
 __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict",
            "set_optimizer_state_dict", "set_state_dict"]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metatensor._core.absent import functions, kind
 from metatensor._core.lazy import attributes
 from metatensor.distributed.fsdp._fully_sharded import FullyShardedDataParallel
 from metatensor.distributed.fsdp.api import (
@@ -24,7 +25,6 @@ from metatensor.distributed.fsdp.api import (
     StateDictSettings,
     StateDictType,
 )
-from metatensor.torch_api.torch._absent import functions, kind
 
 __all__ = [
     "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "FSDPModule", "FullOptimStateDictConfig", "FullStateDictConfig",

@@ -1,6 +1,6 @@
 """The flattened parameters of `FullyShardedDataParallel`. There are none."""
 
-from metatensor.torch_api.torch._absent import kinds
+from metatensor._core.absent import kinds
 
 __all__ = ["FlatParamHandle", "FlatParameter"]
 

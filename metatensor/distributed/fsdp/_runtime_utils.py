@@ -1,6 +1,6 @@
 """The workings of `FullyShardedDataParallel`, which metatensor does not have."""
 
-from metatensor.torch_api.torch._absent import function
+from metatensor._core.absent import function
 
 __all__ = ["_lazy_init"]
 

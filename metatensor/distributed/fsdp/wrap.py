@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch._absent import function
+from metatensor._core.absent import function
 
 __all__ = ["CustomPolicy", "ModuleWrapPolicy", "always_wrap_policy", "enable_wrap", "lambda_auto_wrap_policy",
            "size_based_auto_wrap_policy", "transformer_auto_wrap_policy", "wrap"]  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from metatensor._core.absent import function as _function
 from metatensor._core.lazy import attributes
 from metatensor.program.fx._wrapped import wrap
-from metatensor.torch_api.torch._absent import function as _function
 
 __all__ = ["Graph", "GraphModule", "Interpreter", "Node", "PH", "Proxy", "ProxyableClassMeta", "Tracer", "Transformer", "has_side_effect",
            "map_arg", "replace_pattern", "symbolic_trace", "wrap"]  # fmt: skip

@@ -52,10 +52,10 @@ for _module in (_foreach, _functions, _settings, _typed):
 _lazy, _names = _attributes(
     __name__,
     (
-        "_C", "_VF", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
-        "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
-        "distributions", "export", "functional", "futures", "hub", "jit", "library", "monitor", "mps", "mtia",
-        "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",
+        "_C", "_VF", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common",
+        "_subclasses", "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
+        "distributions", "export", "functional", "hub", "jit", "library", "monitor", "mps", "mtia",
+        "multiprocessing", "nested", "onnx", "overrides", "package", "profiler", "quantization", "random",
         "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "version", "xpu",
     ),
     {name: target_of(f"torch.{name}") for name in {name.split(".")[1] for name in SHARED}}

@@ -1,7 +1,7 @@
 """The older class of tensors that are cut over processes. There are none."""
 
+from metatensor._core.absent import kind
 from metatensor.distributed._shard.metadata import ShardMetadata
-from metatensor.torch_api.torch._absent import kind
 
 __all__ = ["Shard", "ShardMetadata", "ShardedTensor"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metatensor.torch_api.torch._absent import function
+from metatensor._core.absent import function
 
 __all__ = ["get_proxy_mode", "make_fx"]
 
