@@ -105,7 +105,7 @@ class Stat:
         """Return the statistics of the current window."""
         values = self._values
         if not values:
-            return {one: 0.0 for one in self._aggregations}
+            return dict.fromkeys(self._aggregations, 0.0)
         known = {
             VALUE: values[-1], MEAN: sum(values) / len(values), COUNT: float(len(values)), SUM: sum(values), MAX: max(values),
             MIN: min(values),
