@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
 from builtins import complex as _complex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeAlias
 from typing_extensions import Self
 
