@@ -102,9 +102,9 @@ def is_storage(obj):
 # What is loaded when first asked for: name -> (module, attribute or None for the module).
 _LAZY = {
     name: (f"metatensor.{name}", None)
-    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed", "fft", "func",
-                 "interchange", "library", "linalg", "masked", "nn", "optim", "plugins", "program", "rules", "serialization", "signal",
-                 "special", "testing", "utils")
+    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed",
+                 "distributions", "fft", "func", "interchange", "library", "linalg", "masked", "nn", "optim", "plugins", "program",
+                 "rules", "serialization", "signal", "special", "testing", "utils")
 } | {
     "load": ("metatensor.checkpoint", "load"),
     "load_into": ("metatensor.checkpoint", "load_into"),

@@ -3,6 +3,7 @@
 A name that is neither is an AttributeError.
 """
 
+from os import listdir as _listdir
 from types import ModuleType as _ModuleType
 
 import metatensor as _mt
@@ -51,14 +52,7 @@ for _module in (_foreach, _functions, _settings, _typed):
 
 _lazy, _names = _attributes(
     __name__,
-    (
-        "_C", "_VF", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common",
-        "_subclasses", "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler",
-        "cpu", "cuda",
-        "distributions", "export", "functional", "hub", "jit", "library", "monitor", "mps", "mtia",
-        "multiprocessing", "nested", "onnx", "overrides", "package", "profiler", "quantization", "random",
-        "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "version", "xpu",
-    ),
+    {file.partition(".")[0] for file in _listdir(__path__[0]) if not file.startswith(("__init__", "__pycache__"))},
     {name: target_of(f"torch.{name}") for name in {name.split(".")[1] for name in SHARED}}
     | {name: f"metatensor:{name}" for name in (
         "Generator", "default_generator", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_rng_state", "iinfo",
