@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from metatensor.interchange.torch_modules import target_of
+from metatensor.torch_api import _children
 
 __all__ = ["TorchFinder"]
 
@@ -50,6 +51,8 @@ class TorchFinder:
     """Finds torch and everything below it. (The base class of finders takes 10 ms to import, and offers nothing here.)"""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname in _children.MODULES:
+            return _children.find(fullname, path)
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         ours = target_of(fullname)
