@@ -15,7 +15,7 @@ from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
 from metatensor._core.tensor cimport (
-    Tensor, detach_from, new_contiguous, new_strided, set_layout, shape_str,
+    Tensor, detach_from, mark_changed, new_contiguous, new_strided, set_layout, shape_str,
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
@@ -59,8 +59,8 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         if found is None:
             found = d
         elif found is not d:
-            are_guests = later("are_guests")
-            if not are_guests(op_name(c), tensors_in(c, ov)):
+            only_indices_on_cpu = later("only_indices_on_cpu")
+            if not only_indices_on_cpu(op_name(c), tensors_in(c, ov)):
                 raise errors.different_devices(op_name(c), (found, d), tensors_in(c, ov))
             found = META
             break
@@ -169,13 +169,15 @@ cdef object finish(Call* c, object result):
         return _with_out(c, ov, result)
     if ov.flags & (HOST | COMPOSITE):
         return result
+    if result is <object>c.args[0] and not ov.mutates:
+        return result           # the kernel found nothing to do
     grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
     if ov.mutates:
         _before_mutation(c, ov, grad)
     if not ov.flags & VIEW and <object>c.device is not META:
         result = compute(c, ov, result)
     if ov.mutates:
-        _after_mutation(c, ov)
+        _after_mutation(c, ov, grad)
     if grad:
         _mark(result)
     return result
@@ -227,14 +229,18 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
     return 0
 
 
-cdef int _after_mutation(Call* c, Overload ov) except -1:
+cdef int _after_mutation(Call* c, Overload ov, bint grad) except -1:
     cdef int i
+    cdef Tensor target
     for i in range(ov.nslots):
         if ov.slots[i].mutated and ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
             for t in <object>c.args[i]:
-                (<Tensor>t).storage.version += 1
+                mark_changed(<Tensor>t)
         elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
-            (<Tensor>c.args[i]).storage.version += 1
+            target = <Tensor>c.args[i]
+            mark_changed(target)
+            if grad and target.base is not None:
+                _mark(target.base)
     return 0
 
 
@@ -288,6 +294,12 @@ cdef int _ranges(Tensor a, Tensor b) except -1:
     return 3
 
 
+cdef bint _one_value(Call* c, Overload ov) noexcept:
+    """Whether what is written, the last argument, is one value: a number, or with a mask also a 0-d tensor."""
+    cdef object value = <object>c.args[ov.nslots - 1]
+    return ov.nslots == 1 or not isinstance(value, Tensor) or (ov.nslots > 2 and (<Tensor>value).ndim == 0)
+
+
 cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) except -1:
     """Errors of writing `result` into `target`; returns whether a kernel may write there directly."""
     cdef int i
@@ -297,7 +309,7 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
                                                                     or can_cast_to(result.dtype, target.dtype)):
             raise errors.cannot_cast(op_name(c), result.dtype, target.dtype)
     if overlap(target.ndim, target.sizes, target.strides) \
-            and not (ov.flags & ONE_VALUE and (ov.nslots == 1 or not isinstance(<object>c.args[1], Tensor))):
+            and not (ov.flags & ONE_VALUE and _one_value(c, ov)):
         raise errors.written_overlap(op_name(c), target, "several of its elements share one place in memory")
     for i in range(ov.nslots):
         if ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
@@ -337,24 +349,27 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
 
 cdef object _in_place(Call* c, Overload ov, object result):
     cdef Tensor target, made
-    cdef bint direct, grad
+    cdef bint direct, grad, unchanged
     target = <Tensor>c.args[0]
     made = <Tensor>result
     if ov.flags & VIEW:
         if made is not target:
             _check_leaf(c, target)
             detach_from(target, made)
-        target.storage.version += 1
+        mark_changed(target)
         return target
     if not same_sizes(target, made):
         raise errors.inplace_shape(op_name(c), target, made)
     if made.storage.device is not target.storage.device:
         raise errors.different_devices(op_name(c), (target.storage.device, made.storage.device))
-    direct = _check_target(c, ov, target, made)
+    # A kernel that gives back the target itself has nothing to write.
+    unchanged = made is target and not ov.flags & COMPOSITE
+    direct = unchanged or _check_target(c, ov, target, made)
     _check_leaf(c, target)
     grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
-    _store(c, ov, target, made, direct)
-    target.storage.version += 1
+    if not unchanged:
+        _store(c, ov, target, made, direct)
+    mark_changed(target)
     if grad:
         _mark(target)
         if target.base is not None:
@@ -376,7 +391,7 @@ cdef bint _check_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
 
 cdef int _one_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
     _store(c, ov, out, spec, _check_out(c, ov, out, spec))
-    out.storage.version += 1
+    mark_changed(out)
     return 0
 
 
@@ -412,7 +427,7 @@ cdef object _with_out(Call* c, Overload ov, object result):
         for i in range(len(outs)):
             copy_values(<Tensor>outs[i], <Tensor>made[i])
     for i in range(len(outs)):
-        (<Tensor>outs[i]).storage.version += 1
+        mark_changed(<Tensor>outs[i])
     return make_returns(c, tuple(outs))
 
 

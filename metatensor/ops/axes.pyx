@@ -293,12 +293,17 @@ define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY, 
 define("imag(Tensor(a) input) -> Tensor", imag_body, COMPOSITE | FUNCTION_ONLY, "The imaginary part, as a view.")
 
 
+def _write(part, value):
+    """Store a tensor or a number in one part of a complex tensor."""
+    part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
+
+
 def _set_real(tensor, value):
-    tensor.real.copy_(value)
+    _write(tensor.real, value)
 
 
 def _set_imag(tensor, value):
-    tensor.imag.copy_(value)
+    _write(tensor.imag, value)
 
 
 type_set(Tensor, "real", property(find("real"), _set_real, None, "The real part, as a view."))

@@ -1,4 +1,6 @@
 """Several tensors into one, cat and stack and what is made of them; and tensors brought to one shape."""
+import warnings
+
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType, can_cast_to, promote
@@ -267,6 +269,9 @@ cdef object meshgrid_body(Call* c):
         raise RuntimeError(f"{op_name(c)}(): 1 to {MAX_DIMS} tensors are needed, got {n}")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"{op_name(c)}(): indexing must be 'ij' or 'xy', got {indexing!r}")
+    if indexing is None and n > 1:
+        warnings.warn(f"{op_name(c)}(): give indexing='ij' or 'xy'; without it, it is 'ij' now and will have to be given",
+                      stacklevel=2)
     first = <Tensor>tensors[0]
     for t in tensors:
         if t.ndim > 1:
@@ -325,7 +330,7 @@ cdef object cartesian_prod_body(Call* c):
             raise RuntimeError(f"{op_name(c)}(): vectors are needed, got shape {shape_str(t)}")
     if len(tensors) == 1:
         return tensors[0]
-    return call("stack", ([call("flatten", (grid,)) for grid in call("meshgrid", (tensors,))], 1))
+    return call("stack", ([call("flatten", (grid,)) for grid in call("meshgrid", (tensors,), {"indexing": "ij"})], 1))
 
 
 define("broadcast_tensors(Tensor[] tensors) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED,

@@ -202,14 +202,12 @@ cdef object soft_margin_loss(Call* c):
     cdef Operands o
     cdef DType d
     cdef int reduction = legacy_reduction(c, 2, 3, 4)
-    if b.dtype.kind == KIND_BOOL:
-        fail(c, "a bool target cannot be negated")
     if not can_broadcast(b.ndim, b.sizes, a.ndim, a.sizes):
         fail(c, f"a target of shape {shape_str(b)} does not expand to the input's {shape_str(a)}")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)
-    d = promoted(c, &o)
+    d = a.dtype
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
         fail(c, f"the result is floating-point and cannot be {d.name}")
     return reduced_loss(c, &o, d, reduction)

@@ -2,7 +2,10 @@
 
 Every op takes one ticket from its generator; values are made of (seed, ticket, index of the element) alone.
 """
+import warnings
+
 from cpython.object cimport PyObject
+from libc.float cimport DBL_MAX, FLT_MAX
 from metatensor._core.dtype cimport (
     BF16, C32, C64, F16, F32, F64, I64, DType, by_code, default_float,
 )
@@ -97,6 +100,14 @@ cdef object beyond(DType d):
     return (one << (24 if code == F32 else 53 if code == F64 else 11 if code == F16 else 8)) + 1
 
 
+cdef object largest(DType d):
+    """The largest finite number of a floating-point dtype."""
+    cdef int code = d.code
+    if code == F16:
+        return 65504
+    return DBL_MAX if code == F64 else FLT_MAX if code == F32 else (2 - 2.0 ** -7) * 2.0 ** 127
+
+
 cdef int need_integers(Call* c, DType d) except -1:
     if d.kind != KIND_INT and d.kind != KIND_BOOL and not is_float(d):
         raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
@@ -112,6 +123,17 @@ cdef bint in_range(DType d, object value) except -1:
     return -beyond(d) < value < beyond(d)
 
 
+cdef bint holds_about(Call* c, DType d, object value) except -1:
+    """Whether `value` is within the range of a dtype. A float may have to round it, which is a warning."""
+    if in_range(d, value):
+        return True
+    if d.kind == KIND_BOOL or d.kind == KIND_INT or not -largest(d) <= value <= largest(d):
+        return False
+    warnings.warn(f"{op_name(c)}(): {d.name} does not hold all integers up to {value} exactly; the numbers drawn are rounded",
+                  stacklevel=2)
+    return True
+
+
 cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
     """low <= x < high, all of which `d` holds."""
     if d.code == I64 and type(low) is int and type(high) is int and low < high:
@@ -121,9 +143,9 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
     if low >= high:
         fail(c, f"'low' must be less than 'high', got {low} and {high}")
     need_integers(c, d)
-    if not in_range(d, low):
+    if not holds_about(c, d, low):
         fail(c, f"low={low} is out of the range of {d.name}")
-    if not in_range(d, high - 1):
+    if not holds_about(c, d, high - 1):
         fail(c, f"high={high} is out of the range of {d.name}")
     return 0
 

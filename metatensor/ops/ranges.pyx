@@ -2,7 +2,7 @@
 from libc.math cimport ceil, floor, isfinite
 from metatensor._core.dtype cimport BOOL, I64, DType, by_code, default_complex, default_float, number_kind
 from metatensor._core.layout cimport add_dims, mul_dims
-from metatensor._core.op cimport MIXED, OUT, Call, arg, define, int_arg, is_none, op_name, result_device
+from metatensor._core.op cimport MIXED, NO_GRAD, OUT, Call, arg, define, int_arg, is_none, op_name, result_device
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
 from metatensor.ops.factory cimport option_device, option_dtype, with_options
@@ -145,10 +145,10 @@ cdef object logspace_meta(Call* c):
     return _spaced(c, 4)
 
 
-define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, OUT | MIXED,
+define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, OUT | MIXED | NO_GRAD,
        "`steps` numbers at even distances from start to end, both included.")
 define(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
-       logspace_meta, OUT | MIXED, "base to the powers of linspace(start, end, steps).")
+       logspace_meta, OUT | MIXED | NO_GRAD, "base to the powers of linspace(start, end, steps).")
 
 
 # Matrices ---------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ cdef object eye_m_meta(Call* c):
     return _eye(c, int_arg(c, 0), int_arg(c, 0) if is_none(c, 1) else int_arg(c, 1), 2)
 
 
-define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT, "A matrix with ones on the diagonal and zeros elsewhere.")
+define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT, "The identity matrix of n rows, or as much of it as n rows and m columns show.")
 define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT)
 
 

@@ -4,7 +4,7 @@ from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, U8, DType, number_kind
 from metatensor._core.layout cimport Layout, dims_equal
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, INPLACE, METHOD_ONLY, OUT, PROMOTE, Call, alias_op, arg, call,
+    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, INPLACE, METHOD_ONLY, ONE_VALUE, OUT, PROMOTE, Call, alias_op, arg, call,
     define, is_none, op_name, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
@@ -210,7 +210,7 @@ define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNC
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
        COMPOSITE | METHOD_ONLY, "The tensor where the condition holds, `other` elsewhere.")
 type_set(Tensor, "where", Tensor._where)
-define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE,
+define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE | ONE_VALUE,
        "`value` where the bool mask holds, the input elsewhere; the two broadcast.")
 
 define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED | EXACT_OUT,

@@ -4,9 +4,9 @@ from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
 from metatensor._core.op cimport (
     ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
-    KEEP, NO_GRAD, OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
+    KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
 )
-from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, alias
+from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, new_contiguous
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, elementwise_like, fail, refuse, ruled, unary,
@@ -46,9 +46,9 @@ cdef object positive(Call* c):
 
 
 cdef object conjugate(Call* c):
-    """Of a real tensor the tensor itself, seen once more."""
-    if c.variant == FUNCTIONAL and tensor_arg(c, 0).dtype.kind != KIND_COMPLEX:
-        return alias(tensor_arg(c, 0))
+    """Of a real tensor there is nothing to do."""
+    if tensor_arg(c, 0).dtype.kind != KIND_COMPLEX and c.variant != WITH_OUT:
+        return tensor_arg(c, 0)
     return unary(c)
 
 
@@ -66,6 +66,8 @@ cdef object nan_to_num(Call* c):
     """What stands for infinity depends on the tensor's own dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object limit
+    if c.variant == IN_PLACE and t.dtype.kind in (KIND_BOOL, KIND_INT):
+        return t
     if t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 2:
         limit = _largest[t.dtype.code]
         if is_none(c, 2):
@@ -95,7 +97,8 @@ cdef object frexp(Call* c):
 cdef object multivariate(Call* c):
     if int_arg(c, 1) < 1:
         fail(c, f"p must be at least 1, got {int_arg(c, 1)}")
-    return unary(c)
+    cdef Tensor result = unary(c)
+    return new_contiguous(result.ndim, result.sizes, result.dtype, result.storage.device)   # whatever the input's strides
 
 
 cdef object polygamma(Call* c):

@@ -13,13 +13,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["SHARED", "TorchFinder", "target_of"]
+__all__ = ["SHARED", "TorchFinder", "name_of", "target_of"]
 
 TREE = "metatensor.torch_api.torch"
 
 SHARED = {
     f"torch.{name}": f"metatensor.{name}"
-    for name in ("autograd", "distributed", "distributions", "fft", "func", "linalg", "masked", "nn", "signal", "special", "utils")
+    for name in ("autograd", "distributed", "distributions", "fft", "func", "linalg", "masked", "nn", "optim", "signal", "special", "utils")
 } | {
     "torch.futures": "metatensor.distributed.futures",
     "torch.fx": "metatensor.program.fx",
@@ -46,10 +46,23 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _offered_as(name: str) -> str | None:
-    """Return the name of the module that a package of ours offers as an attribute under PyTorch's name for it, or None."""
+    """Return the name of the module that a package offers as an attribute under PyTorch's name for it, or None.
+
+    "metatensor.distributions.location_scale" for "metatensor.distributions.normal": such a module lies in that package.
+    """
     package, _, last = name.rpartition(".")
     module = getattr(sys.modules.get(package), last, None)
-    return module.__name__ if isinstance(module, ModuleType) else None
+    return module.__name__ if isinstance(module, ModuleType) and module.__name__.startswith(f"{package}.") else None
+
+
+def name_of(target: str) -> str | None:
+    """The name that a module of ours answers to: ``"metatensor.nn.init"`` gives ``"torch.nn.init"``; None where it has none."""
+    if target == TREE or target.startswith(TREE + "."):
+        return "torch" + target[len(TREE) :]
+    for theirs, ours in SHARED.items():
+        if target == ours or target.startswith(ours + "."):
+            return theirs + target[len(ours) :]
+    return None
 
 
 class _Alias:

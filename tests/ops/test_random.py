@@ -437,3 +437,17 @@ def test_metadata_of_torch(name, dtype):
                 assert raises_alike(got, *there), (got, there)
             else:
                 assert metadata(got) in [metadata(u) for u in there if not isinstance(u, Exception)], (got, there)
+
+
+@pytest.mark.parametrize("dtype, high", [("float16", 32752), ("float16", 65504), ("bfloat16", 70000), ("float32", 2**24 + 2)])
+def test_bounds_beyond_exact_integers_are_rounded_with_a_warning(device, dtype, high):
+    with pytest.warns(UserWarning, match="rounded"):
+        x = mt.zeros(50, dtype=getattr(mt, dtype), device=device).random_(high)
+    assert x.isfinite().all() and x.max().item() > high / 2
+
+
+def test_bounds_beyond_the_range_are_errors():
+    with pytest.raises(RuntimeError, match="out of the range"):
+        mt.zeros(2, dtype=mt.float16).random_(65506)
+    with pytest.raises(RuntimeError):
+        mt.randperm(4000, dtype=mt.float16)
