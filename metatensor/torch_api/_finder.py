@@ -28,10 +28,13 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _offered_as(name: str) -> str | None:
-    """Return the name of the module that a package of ours offers as an attribute under PyTorch's name for it, or None."""
+    """Return the name of the module that a package offers as an attribute under PyTorch's name for it, or None.
+
+    "metatensor.distributions.location_scale" for "metatensor.distributions.normal": such a module lies in that package.
+    """
     package, _, last = name.rpartition(".")
     module = getattr(sys.modules.get(package), last, None)
-    return module.__name__ if isinstance(module, ModuleType) else None
+    return module.__name__ if isinstance(module, ModuleType) and module.__name__.startswith(f"{package}.") else None
 
 
 class _Alias:
