@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 from metatensor.ops.loss cimport (
     R_NONE, legacy_reduction, reduced_loss, reduction_arg, scalar_result,
 )
-from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, shape_operand
+from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, refuse, shape_operand
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 
@@ -101,7 +101,7 @@ cdef object margin_ranking_loss(Call* c):
     operand(&o, b)
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+        refuse(c, d)
     # The margin is a float.
     return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
 
@@ -123,7 +123,7 @@ cdef object cosine_embedding_loss(Call* c):
     operand(&o, b)
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+        refuse(c, d)
     broadcast_result(c, &o, &lay)
     # The vectors are gone: one value for each is held against the target.
     lay.ndim -= 1

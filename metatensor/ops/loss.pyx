@@ -12,7 +12,7 @@ from metatensor._core.op cimport (
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
-    Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, shape_operand,
+    Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, refuse, shape_operand,
 )
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
@@ -99,7 +99,7 @@ cdef object difference(Call* c, int reduction, int weight):
     if d.kind == KIND_BOOL:
         fail(c, "bool tensors cannot be subtracted")
     if d.kind != KIND_FLOAT and not op_flags(c) & ANY_NUMBER:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+        refuse(c, d)
     if d.kind == KIND_COMPLEX:
         d = to_real(d)
     return reduced_loss(c, &o, d, reduction)
@@ -190,7 +190,7 @@ cdef object hinge_embedding_loss(Call* c):
     if a.dtype.kind == KIND_BOOL:
         fail(c, "bool tensors cannot be subtracted")
     if a.dtype.kind == KIND_COMPLEX:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {a.dtype.name}")
+        refuse(c, a.dtype)
     no_operands(&o)
     shape_operand(&o, b)
     shape_operand(&o, a)

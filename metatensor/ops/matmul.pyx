@@ -2,12 +2,12 @@
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
-    EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
+    APART, EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
     result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
-from metatensor.ops.operands cimport Operands, no_operands, promoted, shape_operand, type_operand
+from metatensor.ops.operands cimport Operands, no_operands, promoted, refuse, shape_operand, type_operand
 from metatensor.ops.pointwise cimport elementwise_result
 
 
@@ -24,7 +24,7 @@ cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except 
     """Of two factors. Bools have no product, unless nothing is multiplied; those of vectors PyTorch never takes."""
     alike(c, a, b, name_a, name_b)
     if a.dtype.kind == KIND_BOOL and (a.total and b.total or a.ndim == 1 == b.ndim):
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
+        refuse(c, a.dtype)
     return 0
 
 
@@ -229,7 +229,7 @@ define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT, "Prod
 define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT, "Dot product of two vectors.")
 define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors, the first conjugated.")
-define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT, "Outer product of two vectors.")
+define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | APART, "Outer product of two vectors.")
 define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY, "Product of two int8 matrices in int32.")
 define("_scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
        "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor", scaled_mm_meta,
