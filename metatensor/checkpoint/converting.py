@@ -14,7 +14,8 @@ from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.progress import progress_for
 from metatensor.checkpoint.reading import contiguous, resolved, row_major, shown, span
-from metatensor.checkpoint.saving import format_for, parse_size, save_shards
+from metatensor.checkpoint.saving import format_for, parse_size
+from metatensor.checkpoint.sharding import save_shards
 from metatensor.checkpoint.writers import WRITERS, Contents, tensor_span
 
 __all__ = ["convert", "elements"]

@@ -17,7 +17,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, beside, contiguous, counted, materialise, must_be_found, resolved, row_major, shown
-from metatensor.checkpoint.source import Source
+from metatensor.checkpoint.source import Source, open_file
 
 __all__ = ["FORMAT", "Distributed", "Part"]
 
@@ -174,7 +174,7 @@ class _Layout:
                 raise self._wrong(key, "it is compressed or otherwise transformed, which is not supported")
             if not isinstance(file, str) or file not in self._sizes:
                 path = beside(self.name, file, "the file")
-                self._sizes[file] = Source(_open(path), path).size
+                self._sizes[file] = Source(open_file(path), path).size
             if begin + length > self._sizes[file]:
                 raise self._wrong(key, f"truncated: {length:,} bytes from byte {begin:,} of {file!r}, which has {self._sizes[file]:,}")
             place = (key, None if offsets is None else tuple(offsets))
@@ -214,7 +214,7 @@ class _Layout:
         from metatensor.checkpoint.formats import format_of
 
         path = beside(self.name, chunk.file, "the file")
-        with _open(path) as file:
+        with open_file(path) as file:
             part: Any = Part(file, chunk.begin, chunk.length)
             form = format_of(part, path)
             if form is FORMAT:
@@ -227,10 +227,6 @@ class _Layout:
 
 def _is_sizes(value: Any) -> bool:
     return isinstance(value, tuple) and all(type(size) is int for size in value)
-
-
-def _open(path: str) -> BinaryIO:
-    return open(path, "rb", buffering=0)  # type: ignore[return-value]
 
 
 def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
@@ -278,7 +274,7 @@ class _Assembly:
         from metatensor.checkpoint import zips
 
         path = beside(self.layout.name, chunk.file, "the file")
-        with _open(path) as file:
+        with open_file(path) as file:
             part: Any = Part(file, chunk.begin, chunk.length)
             found = zips.FORMAT.inspect(part, path)
             infos = list(found.tensors.values())

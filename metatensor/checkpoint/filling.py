@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from metatensor._core.dtype import dtype_by_name
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import set_data
-from metatensor.checkpoint.source import MAPPED_ALIGNMENT, native
+from metatensor.checkpoint.source import MAPPED_ALIGNMENT, Source, native
 
-__all__ = ["Filler", "width_of"]
+__all__ = ["Filler", "read_tensor", "width_of"]
 
 
 def width_of(dtype: Any) -> int:
@@ -22,29 +23,58 @@ def width_of(dtype: Any) -> int:
 class Filler:
     """Gives storages their bytes; ``order`` is the byte order they are written in.
 
-    ``mapped`` are the file's bytes where devices may use them in place, counted as ``begin`` of `fill` is.
+    ``mapped`` are the file's bytes where devices may use them in place, counted as ``begin`` of `fill_from` is.
     """
 
     def __init__(self, order: str = "little", mapped: memoryview | None = None) -> None:
         self.order = order
         self.mapped = mapped
 
-    def fill(self, storage: Any, data: Any, dtype: Any = None, begin: int = -1) -> None:
-        """Give ``storage``, which has none, its bytes: ``data``, or where it is mapped those from ``begin`` on."""
-        from metatensor import plugins
+    def fill(self, storage: Any, data: Any, dtype: Any = None) -> None:
+        """Give ``storage``, which has none, the bytes ``data`` (None for no bytes)."""
+        backend, flat = self._allocated(storage)
+        if flat is not None:
+            backend.from_host(flat, native(data, width_of(dtype), self.order))
 
-        place = storage.device
-        backend = plugins.backend(place.type)
-        nbytes = storage.nbytes()
-        index = backend.current_index() if place.index is None else place.index
-        width = width_of(dtype)
-        data = native(data, width, self.order) if data is not None else b""
-        if self.mapped is not None and begin >= 0 and begin % MAPPED_ALIGNMENT == 0 and nbytes and isinstance(data, memoryview):
-            handle = backend.map_host(self.mapped[begin : begin + nbytes], index)
+    def fill_from(self, source: Source, storage: Any, begin: int, dtype: Any = None) -> None:
+        """Give ``storage``, which has none, the file's bytes from ``begin`` on; in place, where they are mapped."""
+        straight = self.order == sys.byteorder or width_of(dtype) == 1
+        if self.mapped is not None and straight and begin % MAPPED_ALIGNMENT == 0 and storage.nbytes():
+            backend, index = _backend_of(storage)
+            handle = backend.map_host(self.mapped[begin : begin + storage.nbytes()], index)
             if handle is not None:
                 set_data(storage, handle)
                 return
+        backend, flat = self._allocated(storage)
+        if flat is not None:
+            read_tensor(source, begin, flat, backend, width_of(dtype), self.order)
+
+    def _allocated(self, storage: Any) -> tuple[Any, Any]:
+        """The backend of a storage, and a tensor over the memory that it is given; None for an empty one."""
+        backend, index = _backend_of(storage)
+        nbytes = storage.nbytes()
         set_data(storage, backend.allocate(nbytes, index))
-        if nbytes:
-            flat = tensor_from_storage(storage, dtype_by_name("uint8"), (nbytes,), (1,))
-            backend.from_host(flat, data)
+        return backend, tensor_from_storage(storage, dtype_by_name("uint8"), (nbytes,), (1,)) if nbytes else None
+
+
+def _backend_of(storage: Any) -> tuple[Any, int]:
+    from metatensor import plugins
+
+    place = storage.device
+    backend = plugins.backend(place.type)
+    return backend, backend.current_index() if place.index is None else place.index
+
+
+def read_tensor(source: Source, begin: int, tensor: Any, backend: Any, width: int = 1, order: str = sys.byteorder) -> None:
+    """Fill a contiguous tensor with the file's bytes from ``begin`` on: straight into its memory, where that is the host's."""
+    nbytes = tensor.numel() * tensor.dtype.itemsize
+    if nbytes >= source.BLOCK and (order == sys.byteorder or width == 1):
+        at = tensor.storage_offset() * tensor.dtype.itemsize
+        try:
+            memory = memoryview(backend.numpy(tensor_from_storage(tensor.untyped_storage(), dtype_by_name("uint8"), (nbytes,), (1,), at)))
+        except TypeError:  # not memory of the host's
+            pass
+        else:
+            source.read_into(begin, memory)
+            return
+    backend.from_host(tensor, native(source.at(begin, begin + nbytes), width, order))

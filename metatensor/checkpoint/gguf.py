@@ -91,8 +91,7 @@ class Gguf:
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor of a file of the other byte order."""
-        entry = next(entry for entry in checkpoint.private.entries if entry.name == tensor)
-        return _item(Source(file, name), checkpoint.private, entry).fetch()
+        return _item(Source(file, name), checkpoint.private, checkpoint.private.by_name[tensor]).fetch()
 
 
 FORMAT = Gguf()
@@ -113,14 +112,15 @@ def _item(source: Source, header: _Header, entry: _Entry) -> Item:
 
         dtype = PLAIN[entry.kind][1]
         width = getattr(mt, dtype).itemsize
-        return Item(entry.name, dtype, entry.shape, None, fetch)
+        lies = (source, entry.at) if header.order == sys.byteorder or width == 1 else None
+        return Item(entry.name, dtype, entry.shape, None, fetch, lies)
     if header.order != sys.byteorder:
         raise CheckpointError(
             source.name, f"tensor {shown(entry.name)}: its blocks of {BLOCKS[entry.kind][0]} are {header.order}-endian, this machine is not"
         )
     width = 1
     _, elements, nbytes = BLOCKS[entry.kind]
-    return Item(entry.name, "uint8", (*entry.shape[:-1], entry.shape[-1] // elements * nbytes), None, fetch)
+    return Item(entry.name, "uint8", (*entry.shape[:-1], entry.shape[-1] // elements * nbytes), None, fetch, (source, entry.at))
 
 
 class _Header:
@@ -147,6 +147,7 @@ class _Header:
             self._pair()
         table = [self._tensor() for _ in range(tensors)]
         self.entries = self._place(table)
+        self.by_name = {entry.name: entry for entry in self.entries}
 
     def _number(self, code: str, what: str) -> Any:
         return struct.unpack(self._mark + code, self.window.take(struct.calcsize(self._mark + code), what))[0]

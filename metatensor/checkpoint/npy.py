@@ -9,6 +9,7 @@ Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, BinaryIO, NamedTuple
 
 from metatensor.checkpoint.errors import CheckpointError
@@ -90,8 +91,6 @@ FORMAT = Npy()
 
 def info_of(array: Array, offset: int = 0) -> TensorInfo:
     """What is told of an array; ``offset`` is where its file begins within another."""
-    import sys
-
     raw = array.order == sys.byteorder or array.width == 1
     return TensorInfo(array.dtype, array.shape, array.nbytes, array.data + offset if raw else -1, array.stride)
 
@@ -100,9 +99,11 @@ def array_at(source: Source, name: str, array: Array) -> Item:
     """The array as a tensor to be made. `CheckpointError` where it has no counterpart."""
     if not array.width:
         raise CheckpointError(source.name, f"array {shown(name)} is of {array.dtype}, which metatensor has no counterpart for")
+    straight = array.order == sys.byteorder or array.width == 1
     return Item(
         name, array.dtype, array.shape, array.stride,
         lambda: native_elements(array, source.at(array.data, array.data + array.nbytes)),
+        (source, array.data) if straight else None,
     )  # fmt: skip
 
 
@@ -149,8 +150,6 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
 
 def _dtype(file: str, name: str, descr: Any) -> tuple[str, int, str]:
     """A dtype's name here (or NumPy's), its bytes and its byte order."""
-    import sys
-
     if isinstance(descr, list):
         raise CheckpointError(file, f"array {shown(name)} has records of several fields, which are no tensor")
     match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None

@@ -68,7 +68,7 @@ class Npz:
             content = directory.read(found.member, MAX_INFLATED)
             return array_at(Source(io.BytesIO(content), source.name), found.name, found.array).fetch()
 
-        return item._replace(fetch=fetch)
+        return item._replace(fetch=fetch, place=None)
 
     def _arrays(self, source: Source, directory: Directory) -> Iterator[_Found]:
         """All arrays with their headers; of a compressed one no more is decompressed than its header needs."""

@@ -19,7 +19,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, beside, counted, materialise, must_be_found, shown
-from metatensor.checkpoint.source import Source, native
+from metatensor.checkpoint.source import Source, native, open_file
 
 __all__ = ["FORMAT", "TYPES", "Onnx"]
 
@@ -95,7 +95,7 @@ class Onnx:
 
         def fetch() -> Any:
             if tensor.file is not None:
-                with open(beside(source.name, tensor.file, "the file of external data"), "rb") as other:
+                with open_file(beside(source.name, tensor.file, "the file of external data")) as other:
                     return native(Source(other, tensor.file).read(tensor.raw, tensor.nbytes, f"tensor {shown(tensor.name)}"), width)
             if tensor.raw >= 0:
                 return native(source.at(tensor.raw, tensor.raw + tensor.nbytes), width)

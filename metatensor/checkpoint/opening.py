@@ -10,6 +10,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.reading import beside, shown, span
+from metatensor.checkpoint.source import open_file
 
 __all__ = ["Opened", "path_of", "span_bytes"]
 
@@ -93,7 +94,7 @@ class Opened:
 
     def again(self) -> BinaryIO:
         """The file once more, from its beginning."""
-        return open(self.path, "rb", buffering=0)  # type: ignore[return-value]
+        return open_file(self.path)
 
     def _file(self, path: str) -> BinaryIO:
         """The open file; of shards only the one used last stays open."""
@@ -101,7 +102,7 @@ class Opened:
         if found is None:
             for other in [key for key in self._files if key != self.path]:
                 self._files.pop(other).close()
-            found = self._files[path] = open(path, "rb", buffering=0)  # type: ignore[assignment]
+            found = self._files[path] = open_file(path)
         return found
 
     def _shard(self, name: str) -> Opened:

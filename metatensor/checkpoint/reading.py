@@ -34,6 +34,8 @@ class Item(NamedTuple):
     """Steps in elements; None for row-major. The elements lie without gaps either way."""
     fetch: Callable[[], Any]
     """Gives its bytes in the order of memory, in this machine's byte order."""
+    place: tuple[Source, int] | None = None
+    """Where in a file its bytes lie as they are, if they do."""
 
 
 def materialise(items: Iterable[Item], place: Places) -> dict[str, Tensor]:
@@ -44,10 +46,11 @@ def materialise(items: Iterable[Item], place: Places) -> dict[str, Tensor]:
     backend = None
     if target.type != "meta":
         from metatensor import plugins
+        from metatensor.checkpoint.filling import read_tensor
 
         backend = plugins.backend(target.type)
     tensors = {}
-    for name, kind, shape, stride, fetch in items:
+    for name, kind, shape, stride, fetch, lies in items:
         dtype = getattr(mt, kind)
         if stride is None:
             tensor = flat = mt.empty(shape, dtype=dtype, device=target)
@@ -55,7 +58,10 @@ def materialise(items: Iterable[Item], place: Places) -> dict[str, Tensor]:
             flat = mt.empty(prod(shape), dtype=dtype, device=target)
             tensor = flat.as_strided(shape, stride)
         if backend is not None and flat.numel():
-            backend.from_host(flat, fetch())
+            if lies is not None:
+                read_tensor(*lies, flat, backend)
+            else:
+                backend.from_host(flat, fetch())
         tensors[name] = tensor
     return tensors
 

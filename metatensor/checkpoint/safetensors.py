@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 from metatensor.checkpoint._entries import plain_entries
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.source import Source, mapped_for_writing, native, read
+from metatensor.checkpoint.source import Source, mapped_for_writing, read
 
 if TYPE_CHECKING:
     from metatensor import Tensor
@@ -126,25 +126,19 @@ class Safetensors:
     def _fill(self, tensors: dict[str, Tensor], header: Header, source: Source, target: Any, mmap: bool) -> None:
         """Hand each tensor's bytes, straight from the file, to the device; with ``mmap`` where they lie, if it can use them so."""
         from metatensor import plugins
+        from metatensor.checkpoint.filling import Filler, read_tensor
 
         if mmap and (mapped := mapped_for_writing(source)) is not None:
-            from metatensor.checkpoint.filling import Filler
-
             filler = Filler("little", mapped)
-            with source:
-                for name, _, _, begin, end in header.entries:
-                    if end > begin:
-                        data = source.at(header.data + begin, header.data + end)
-                        filler.fill(tensors[name].untyped_storage(), data, tensors[name].dtype, header.data + begin)
-                        del data
+            for name, _, _, begin, end in header.entries:
+                if end > begin:
+                    filler.fill_from(source, tensors[name].untyped_storage(), header.data + begin, tensors[name].dtype)
             return
         backend = plugins.backend(target.type)
         with source:
             for name, kind, _, begin, end in header.entries:
                 if end > begin:
-                    data = source.at(header.data + begin, header.data + end)
-                    backend.from_host(tensors[name], native(data, DTYPES[kind][0] // 8))
-                    del data
+                    read_tensor(source, header.data + begin, tensors[name], backend, DTYPES[kind][0] // 8, "little")
 
 
 FORMAT = Safetensors()

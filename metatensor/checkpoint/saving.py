@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
-import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from metatensor.checkpoint._zip_writer import write_all
-from metatensor.checkpoint.atomic import Staged, replacing, sync_folder
-from metatensor.checkpoint.writers import OWN, WRITERS, Contents, tensors_of
+from metatensor.checkpoint.atomic import replacing
+from metatensor.checkpoint.sharding import save_shards
+from metatensor.checkpoint.writers import WRITERS
 
 __all__ = ["FORMATS", "format_for", "save"]
 
@@ -89,105 +86,3 @@ def parse_size(size: int | str) -> int:
     if size <= 0:
         raise ValueError(f"save: max_shard_size must be positive, got {size}")
     return size
-
-
-# Several files --------------------------------------------------------------------
-
-
-def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[str, str] | None = None, contents: Contents = OWN) -> None:
-    """Write shards of at most ``limit`` bytes where tensors allow it, and then their index in one step."""
-    if form not in ("torch", "safetensors"):
-        raise ValueError(f"save: {form} has no shards; torch and safetensors have")
-    folder, base = os.path.split(os.path.realpath(path))
-    index_path = os.path.join(folder, f"{base}.index.json")
-    old = _old_shards(index_path, base)
-    shards: list[Staged] = []
-    where: dict[str, int] = {}
-    total = 0
-    with ExitStack() as stack:
-        for group in _groups(obj, form, limit):
-            for name in group:
-                if where.setdefault(name, len(shards)) != len(shards):
-                    raise ValueError(f"save: the name {name!r} comes twice")
-            staged = stack.enter_context(Staged(folder, base))
-            WRITERS[form](group, staged.file, contents, metadata or ({"format": "pt"} if form == "safetensors" else None))
-            staged.sync()
-            shards.append(staged)
-            total += sum(tensor.nbytes for tensor in group.values())
-        if len(shards) == 1:
-            shards[0].replace(path)
-            with suppress(FileNotFoundError):
-                os.unlink(index_path)
-        else:
-            names = _shard_names(folder, base, len(shards))
-            for staged, name in zip(shards, names):
-                staged.link(os.path.join(folder, name))
-            sync_folder(folder)
-            index = {"metadata": {"total_size": total}, "weight_map": {name: names[i] for name, i in where.items()}}
-            with replacing(index_path) as file:
-                write_all(file, json.dumps(index, indent=2).encode())
-            for staged in shards:
-                staged.keep()
-            old = [name for name in [*old, *_orphans(folder, base), base] if name not in names]
-    for name in old:
-        with suppress(OSError):
-            os.unlink(os.path.join(folder, name))
-
-
-def _groups(obj: Any, form: str, limit: int) -> Iterator[dict[str, Any]]:
-    """The tensors in groups of at most ``limit`` bytes; those that share a storage stay together. At least one group."""
-    if isinstance(obj, dict):
-        units = _units(tensors_of(obj, form))
-    else:
-        pairs: Iterable[tuple[str, Any]] = obj.items() if isinstance(obj, Mapping) else obj
-        units = (tensors_of({name: tensor}, form) for name, tensor in pairs)
-    group: dict[str, Any] = {}
-    size = 0
-    for unit in units:
-        needed = sum(tensor.nbytes for tensor in unit.values())
-        if group and size + needed > limit:
-            yield group
-            group, size = {}, 0
-        if not group.keys().isdisjoint(unit):
-            raise ValueError(f"save: the name {next(iter(unit))!r} comes twice")
-        group.update(unit)
-        size += needed
-    yield group
-
-
-def _units(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tensors of each storage, in the order in which the storages first occur."""
-    found: dict[Any, dict[str, Any]] = {}
-    for name, tensor in tensors.items():
-        found.setdefault(tensor.untyped_storage(), {})[name] = tensor
-    yield from found.values()
-
-
-def _shard_names(folder: str, base: str, count: int) -> list[str]:
-    """Names that no file has yet: those that an index points to stay as they are until the new index is there."""
-    stem, ending = os.path.splitext(base)
-    tag = ""
-    while True:
-        names = [f"{stem}{tag}-{i + 1:05d}-of-{count:05d}{ending}" for i in range(count)]
-        if not any(os.path.lexists(os.path.join(folder, name)) for name in names):
-            return names
-        tag = f"-{secrets.token_hex(4)}"
-
-
-def _orphans(folder: str, base: str) -> list[str]:
-    """Shards that only a save that was killed can have left: the names with a tag are made here and by nobody else."""
-    stem, ending = os.path.splitext(base)
-    tagged = re.compile(re.escape(stem) + r"-[0-9a-f]{8}-\d{5}-of-\d{5}" + re.escape(ending))
-    return [name for name in os.listdir(folder) if tagged.fullmatch(name)]
-
-
-def _old_shards(index_path: str, base: str) -> list[str]:
-    """The shards that an index names and that bear names of ours, to be removed once it is replaced."""
-    stem, ending = os.path.splitext(base)
-    ours = re.compile(re.escape(stem) + r"(-[0-9a-f]{8})?-\d{5}-of-\d{5}" + re.escape(ending))
-    try:
-        with open(index_path, "rb") as file:
-            names = set(json.load(file)["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return []
-    return sorted(name for name in names if isinstance(name, str) and ours.fullmatch(name))

@@ -16,7 +16,7 @@ from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import beside, must_be_found, shown
-from metatensor.checkpoint.source import Source
+from metatensor.checkpoint.source import Source, open_file
 
 __all__ = ["FORMAT", "MAX_INDEX", "Sharded", "file_in"]
 
@@ -95,11 +95,11 @@ class Sharded:
             raise CheckpointError(name, f"the index names {len(shards):,} shards; at most {MAX_SHARDS:,} are read")
         paths = [beside(name, shard, "the shard") for shard in shards]
         for path in paths:
-            with open(path, "rb", buffering=0) as opened:
-                form = format_of(opened, path)  # type: ignore[arg-type]
+            with open_file(path) as opened:
+                form = format_of(opened, path)
                 if form is self:
                     raise CheckpointError(path, "a shard cannot be an index")
-                yield path, form, opened  # type: ignore[misc]
+                yield path, form, opened
 
     def _once(self, name: str, tensor: Any, tensors: dict[str, Any], shard: str) -> None:
         if tensor in tensors:

@@ -1,10 +1,12 @@
-"""A checkpoint file as ranges of bytes: opened, mapped where the system can, read where it cannot."""
+"""A checkpoint file as ranges of bytes: opened, read, and mapped where that is asked for."""
 
 from __future__ import annotations
 
+import errno
 import io
 import mmap
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import Any, BinaryIO
 
 from metatensor.checkpoint.errors import CheckpointError
 
-__all__ = ["MAPPED_ALIGNMENT", "Source", "mapped_for_writing", "native", "opened", "read"]
+__all__ = ["MAPPED_ALIGNMENT", "Source", "mapped_for_writing", "native", "open_file", "opened", "read"]
 
 
 MAPPED_ALIGNMENT = 8
@@ -28,8 +30,30 @@ def opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
     if not isinstance(f, (str, bytes, os.PathLike)):
         raise TypeError(f"load: a checkpoint is given by its path, or by a file opened for reading in binary, got {type(f).__name__}")
     path = os.fsdecode(os.fspath(f))
-    with open(path, "rb", buffering=0) as file:
+    with open_file(path) as file:
         yield file, path
+
+
+def open_file(path: str) -> BinaryIO:
+    """Open an ordinary file for reading, without waiting. `CheckpointError` for a pipe, a socket or a device."""
+    return open(path, "rb", buffering=0, opener=_ordinary)  # type: ignore[return-value]
+
+
+def _ordinary(path: str, flags: int) -> int:
+    try:
+        handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # that of a socket
+            raise
+        raise CheckpointError(path, _OTHER) from None
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is an OSError of `open`
+        os.close(handle)
+        raise CheckpointError(path, _OTHER)
+    return handle
+
+
+_OTHER = "it is not an ordinary file but a pipe, a socket or a device, which is not read"
 
 
 def _described(file: Any) -> str:
@@ -61,9 +85,11 @@ def read(file: BinaryIO, count: int) -> bytes:
 class Source:
     """The bytes from a file's position to its end; places are counted from there.
 
-    `read` copies what it is asked for, and is for what a program parses. `at` gives a view of the file where it can
-    be mapped, and is for tensors' data. Used as a context manager where `at` is used: it unmaps at the end.
+    The file is read, never mapped: a file that another process cuts short meanwhile is an error, not a signal. `read` is for
+    what a program parses. `at` and `read_into` are for tensors' data.
     """
+
+    BLOCK = 1 << 18
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.file = file
@@ -72,9 +98,8 @@ class Source:
         self.size = file.seek(0, os.SEEK_END) - self.start
         """Bytes from the position to the end, at the time it was opened."""
         file.seek(self.start)
-        self._whole: memoryview | None = None
-        self._map: mmap.mmap | None = None
-        self._tried = False
+        self._block = memoryview(b"")
+        self._begin = 0
 
     def read(self, begin: int, count: int, what: str = "data") -> bytes:
         """``count`` bytes from ``begin`` on; `CheckpointError` where the file does not hold as many."""
@@ -82,7 +107,7 @@ class Source:
         self.file.seek(self.start + begin)
         data = read(self.file, count)
         if len(data) < count:
-            raise CheckpointError(self.name, f"truncated: {what} at byte {begin:,} needs {count:,} bytes, {len(data):,} could be read")
+            raise self._cut(begin, count, len(data), what)
         return data
 
     def check(self, begin: int, count: int, what: str = "data") -> None:
@@ -93,31 +118,36 @@ class Source:
             )
 
     def at(self, begin: int, end: int) -> memoryview:
-        """The bytes from ``begin`` to ``end``, a view of the mapped file where that can be."""
-        self.check(begin, end - begin)
-        if not self._tried:
-            self._tried = True
-            try:
-                self._map = mmap.mmap(self.file.fileno(), self.start + self.size, access=mmap.ACCESS_READ)
-                self._whole = memoryview(self._map)
-            except (AttributeError, OSError, ValueError):  # not a file of the system's: a BytesIO, a socket, a zip member
-                pass
-        if self._whole is not None:
-            return self._whole[self.start + begin : self.start + end]
-        return memoryview(self.read(begin, end - begin))
+        """The bytes from ``begin`` to ``end``. Small ranges that follow one another are read together."""
+        if end - begin >= self.BLOCK:
+            return memoryview(self.read(begin, end - begin))
+        at = begin - self._begin
+        if at < 0 or end - self._begin > len(self._block):
+            self.check(begin, end - begin)
+            self._block = memoryview(self.read(begin, min(self.BLOCK, self.size - begin)))
+            self._begin = begin
+            at = 0
+        return self._block[at : at + end - begin]
+
+    def read_into(self, begin: int, target: memoryview) -> None:
+        """Fill ``target`` with the bytes from ``begin`` on."""
+        self.check(begin, len(target))
+        self.file.seek(self.start + begin)
+        done = 0
+        while done < len(target):
+            count = self.file.readinto(target[done:])  # type: ignore[attr-defined]
+            if not count:
+                raise self._cut(begin, len(target), done, "data")
+            done += count
+
+    def _cut(self, begin: int, count: int, got: int, what: str) -> CheckpointError:
+        return CheckpointError(self.name, f"truncated: {what} at byte {begin:,} needs {count:,} bytes, {got:,} could be read")
 
     def __enter__(self) -> Source:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._whole is not None and self._map is not None:
-            try:
-                self._whole.release()
-                self._map.close()
-            except BufferError:  # a device kept a view of it; it goes when that view does
-                pass
-            self._whole = self._map = None
-            self._tried = False
+        self._block = memoryview(b"")
 
 
 def mapped_for_writing(source: Source) -> memoryview | None:

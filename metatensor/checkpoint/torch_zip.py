@@ -100,8 +100,7 @@ def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: s
                 if not directory.is_stored(member):
                     filler.fill(ref.storage, directory.read(member), ref.dtype)
                     continue
-                begin, nbytes = directory.place_of(member)
-                filler.fill(ref.storage, source.at(begin, begin + nbytes) if nbytes else None, ref.dtype, begin)
+                filler.fill_from(source, ref.storage, directory.place_of(member)[0], ref.dtype)
     for tensor, values in machine.fillings:
         fill_tensor(tensor, values)
 
