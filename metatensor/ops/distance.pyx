@@ -59,6 +59,8 @@ cdef object pairwise_distance(Call* c):
     no_operands(&o)
     operand(&o, tensor_arg(c, 0))
     operand(&o, tensor_arg(c, 1))
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL or tensor_arg(c, 1).dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
     d = vector_dtype(c, &o)
     broadcast_result(c, &o, &lay)
     if lay.ndim == 0:

@@ -12,7 +12,7 @@ from metatensor._core.dtype cimport (
 )
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, INT_TO_FLOAT, IN_PLACE, INTEGRAL, NO_BOOL, REAL_ONLY, RULE_MASK, WITH_OUT,
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, FUNCTIONAL, INT_TO_FLOAT, IN_PLACE, INTEGRAL, NO_BOOL, REAL_ONLY, RULE_MASK, WITH_OUT,
     Call, Overload, hold, is_none, op_flags, op_name,
 )
 from metatensor._core.tensor cimport Tensor, new_strided
@@ -40,7 +40,8 @@ cdef int refuse(Call* c, DType d) except -1:
     if c.flags & T_RETRIED:
         raise _Unsupported()
     memcpy(&again, c, sizeof(Call))
-    again.keep = NULL
+    again.keep = again.out = NULL
+    again.variant = FUNCTIONAL
     again.device = <PyObject*>META
     again.flags = T_RETRIED
     made = [_retyped(<object>c.args[i], d, other) for i in range(ov.nslots)]
@@ -85,7 +86,7 @@ cdef int _check_target(Call* c, DType d, Tensor result, Tensor target) except -1
     """What `finish` would raise of a result of dtype `d`, were it computed."""
     if c.variant == IN_PLACE and not (result.ndim == target.ndim and dims_equal(result.sizes, target.sizes, result.ndim)):
         raise errors.inplace_shape(op_name(c), target, result)
-    if not can_cast_to(d, target.dtype):
+    if op_flags(c) & ELEMENTWISE and not can_cast_to(d, target.dtype):
         raise errors.cannot_cast(op_name(c), d, target.dtype)
     return 0
 

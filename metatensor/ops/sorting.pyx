@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
 from metatensor._core.op cimport (
-    APART, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
+    APART, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
     is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.size cimport make_size
@@ -196,7 +196,7 @@ define("nanmedian(Tensor input) -> Tensor", median_meta, 0, "The median of the e
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
-       OUT | OPTION_A | EXACT_OUT, "The most frequent value along `dim`, the smallest of several, and where it is last.")
+       OUT | QUIET_OUT | OPTION_A | EXACT_OUT, "The most frequent value along `dim`, the smallest of several, and where it is last.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kthvalue_meta, OUT | EXACT_OUT | APART, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
