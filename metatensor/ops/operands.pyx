@@ -12,8 +12,8 @@ from metatensor._core.dtype cimport (
 )
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, FUNCTIONAL, INT_TO_FLOAT, IN_PLACE, INTEGRAL, NO_BOOL, REAL_ONLY, RULE_MASK, WITH_OUT,
-    Call, Overload, hold, is_none, op_flags, op_name,
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, FUNCTIONAL, INT_TO_FLOAT, IN_PLACE, INTEGRAL, NO_BOOL, REAL_ONLY,
+    RULE_MASK, WITH_OUT, Call, Overload, hold, is_none, op_flags, op_name,
 )
 from metatensor._core.tensor cimport Tensor, new_strided
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, T_CONTIGUOUS, T_RETRIED
