@@ -138,7 +138,7 @@ cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source, bint copi
                    f"input of shape {shape_str(t)}")
     if d >= source.ndim or source.sizes[d] != index.total:
         raise kind(f"{op_name(c)}(): the source of shape {shape_str(source)} must have one slice in dimension {d} "
-                           f"for each of the {index.total} indices")
+                   f"for each of the {index.total} indices")
     for i in range(t.ndim):
         if i != d and t.sizes[i] != source.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} does not fit in shape "
