@@ -1,4 +1,6 @@
 """The kin of views that own their memory: `*_copy`, a view written out, and `*_scatter`, a copy with a part replaced."""
+import warnings
+
 from cpython.object cimport PyObject
 
 from metatensor._core.layout cimport overlap
@@ -7,6 +9,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, hooks, shape_str
 
+from metatensor._core import errors
 from metatensor._core.formats import contiguous_format
 
 
@@ -52,7 +55,12 @@ cdef object copies_body(Call* c):
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): out must be a list of tensors, it holds {type(target).__name__}")
     for target, view in zip(out, views):
+        if name != "split_copy" and target.dtype is not view.dtype:
+            raise errors.cannot_cast(name, view.dtype, target.dtype)
         if target.shape != view.shape:
+            if name != "split_copy" and target.numel():
+                warnings.warn(f"{name}(): a tensor given in out= has the shape {list(target.shape)} and is resized to "
+                              f"{list(view.shape)}; pass an empty tensor to have it resized", UserWarning, stacklevel=2)
             target.resize_(view.shape)
         target.copy_(view)
     return None
