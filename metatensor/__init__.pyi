@@ -23,6 +23,7 @@ from metatensor import (
     masked as masked,
     nn as nn,
     ops as ops,
+    optim as optim,
     plugins as plugins,
     program as program,
     rules as rules,
