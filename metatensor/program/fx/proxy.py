@@ -82,6 +82,7 @@ class Proxy(mt.Tensor):
 
     node: Node
     tracer: TracerBase
+    _overrides_operators_only = True
 
     def __new__(cls, node: Node, tracer: TracerBase | None = None) -> Any:
         made: Any = mt.Tensor._make_subclass(cls, _behind())
