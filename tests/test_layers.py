@@ -18,7 +18,7 @@ LAYERS = [
     {"deferred"},
     {"interchange"},
     {"func"},
-    {"amp", "utils"},
+    {"amp"},
     {"serialization", "checkpoint"},
     {"testing"},
     {"optim"},
@@ -26,9 +26,9 @@ LAYERS = [
     {"distributed"},
     {"data"},
     {"program"},
-    {"array_api", "interop"},
+    {"array_api", "interop", "overloads"},
     {"analysis"},
-    {"torch_api"},
+    {"torch_api", "utils"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -41,9 +41,6 @@ ABOVE = {
     ("autograd/profiler.py", "torch_api"),
     ("checkpoint/progress.py", "analysis"),
     ("program/fx/_symbolic_trace.py", "torch_api"),
-    ("utils/_device.py", "torch_api"),
-    ("utils/flop_counter.py", "torch_api"),
-    ("utils/model_zoo.py", "torch_api"),
 }
 
 IMPORT = re.compile(r"""
