@@ -222,6 +222,9 @@ def _rest() -> dict[str, list[Sample]]:
         "hash_tensor": _calls({"input": _t(2, 3)}, {"input": _t(2, 3, 4), "dim": (1,)}),
         "max_pool1d_with_indices": _calls({"input": _t(2, 2, 7), "kernel_size": (2,)},
                                           {"input": _t(2, 2, 7), "kernel_size": (2,), "padding": (1,), "dilation": (2,), "stride": (1,)}),
+        **{name: _calls({"input": _t(3, 4), "indices": [Spec((2,), "int64", 0, "ordered")], "dims": (0,), "values": _t(2, 4, seed=1)},
+                        {"input": _t(3, 4), "indices": [Spec((3,), "int64", 0, "ordered")] * 2, "dims": (0, 1), "values": _t(3, seed=1)})
+           for name in ("_index_put_", "_index_put_accumulate_")},
         "combinations": _calls({"input": _t(5)}),
         "nn.functional.normalize": _calls({"input": _t(3, 4)}, {"input": _t(2, 3, 4)}),
         "nn.functional.triplet_margin_loss": _calls({"anchor": _t(4, 3), "positive": _t(4, 3, seed=1), "negative": _t(4, 3, seed=2)}),

@@ -261,7 +261,7 @@ def _special(op: Any, bases: list[Sample], dtypes: tuple[str, ...]) -> list[Samp
         for role, dtype in ROLES:
             if dtype in dtypes or dtype in ("float32", "complex128"):
                 if not (matrices and role in ("special", "extreme", "ties", "nans", "infinite")) and not (counts and role in ("extreme", "large")) \
-                        and not op.name.startswith("_index_put_"):
+                        and not (role == "extreme" and dtype.startswith("float") and not op.flags & ELEMENTWISE):
                     found.append(base.with_values(role=role, dtype=dtype))
         if matrices:
             found += [base.with_values(role="definite", dtype=dtype) for dtype in ("float32", "float64", "complex64")]
