@@ -146,7 +146,8 @@ cdef object run_modes(Call* c):
         asked = overriding_functions(c)
     if asked or _function_mode(state) is not None:
         args, kwargs = python_call(c)
-        func = <object>c.op if asked and getattr(asked[0], "_overrides_operators_only", False) else public_function(c)
+        by_operator = asked and getattr(type(asked[0]), "_overrides_operators_only", False)
+        func = <object>c.op if by_operator else public_function(c)
         return _override(state, func, asked or [], args, kwargs)
     while state.level > 0:
         mode = <Mode>state.modes[state.level - 1]

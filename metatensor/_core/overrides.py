@@ -20,8 +20,9 @@ __all__ = [
 _NEVER = frozenset((
     "__annotations__", "__array_priority__", "__class__", "__class_getitem__", "__delattr__", "__dict__", "__dir__", "__doc__",
     "__getattribute__", "__getstate__", "__hash__", "__init__", "__init_subclass__", "__module__", "__new__", "__pyx_vtable__",
-    "__reduce__", "__reduce_cython__", "__setattr__", "__setstate__", "__setstate_cython__", "__sizeof__", "__subclasshook__", "__torch_dispatch__",
-    "__torch_function__", "__weakref__", "_make_subclass", "_make_wrapper_subclass", "as_subclass",
+    "__reduce__", "__reduce_cython__", "__setattr__", "__setstate__",
+    "__setstate_cython__", "__sizeof__", "__subclasshook__", "__torch_dispatch__", "__torch_function__",
+    "__weakref__", "_make_subclass", "_make_wrapper_subclass", "as_subclass",
 ))  # fmt: skip
 # Operators that reach the dispatcher as methods of another name.
 _AS_METHODS = frozenset(

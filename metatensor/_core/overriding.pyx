@@ -8,6 +8,7 @@ from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
 )
+from metatensor._core.late import later
 from metatensor._core.tensor import _disabled_torch_function_impl
 from metatensor._core import errors
 
@@ -141,7 +142,6 @@ cdef list _dispatching(Call* c):
 
 cdef tuple _overload_call(Call* c):
     """Return the operator overload, positional and keyword arguments that ``__torch_dispatch__`` is called with."""
-    from metatensor.overloads import overload_call
     cdef Overload ov = <Overload>c.overload
     cdef int i
     values = {}
@@ -152,7 +152,7 @@ cdef tuple _overload_call(Call* c):
             given.add(<object>ov.slots[i].name)
     if ov.device_slot >= 0 and c.device != NULL:
         values["device"] = <object>c.device
-    return overload_call(<object>c.op, ov, c.variant, values, given, <object>c.out if c.out != NULL else None)
+    return later("overload_call")(<object>c.op, ov, c.variant, values, given, <object>c.out if c.out != NULL else None)
 
 
 cdef bint answers_itself(Call* c) except -1:
@@ -162,8 +162,7 @@ cdef bint answers_itself(Call* c) except -1:
 
 cdef object run_parts(Call* c):
     """Carry out by its parts a call that PyTorch's dispatcher takes apart. ABSENT for any other."""
-    from metatensor.overloads.parts import PARTS
-    body = PARTS.get((<Op>c.op).name)
+    body = later("PARTS").get((<Op>c.op).name)
     if body is None or c.variant != FUNCTIONAL:
         return ABSENT
     args, kwargs = python_call(c)

@@ -1,6 +1,6 @@
 """The old place of the profiler."""
 
-from metatensor.torch_api.torch._absent import function
+from metatensor._core.absent import function
 from metatensor.torch_api.torch.profiler import profile, record_function
 from metatensor.torch_api.torch.profiler._events import EventList, FunctionEvent, FunctionEventAvg
 

@@ -183,7 +183,7 @@ def overload_call(op: Any, overload: Any, variant: int, values: dict[str, Any], 
     for name in aten_names(stem):
         if variant == 1 and not name.endswith("_"):
             name += "_"
-        for which, text in schemas().get(name, {}).items():
+        for which in schemas().get(name, {}):
             target = getattr(packet("aten", name), which)
             if (variant == 2) == any(argument.is_out for argument in target._schema.arguments):
                 found = calls.matched(target, op, overload, values, given, out)

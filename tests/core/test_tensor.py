@@ -235,6 +235,25 @@ def test_data_ptr_without_data_is_the_offset(device):
     assert t[1:].untyped_storage().data_ptr() == 0 and t.untyped_storage().nbytes() == 12
 
 
+def test_attributes_of_the_class_may_be_set():
+    cuda = mt.Tensor.cuda
+    try:
+        mt.Tensor.cuda = lambda self, *args: "mine"
+        mt.Tensor.described = property(lambda self: list(self.shape))
+        x = mt.empty(2, device="meta")
+        assert x.cuda() == "mine" and x.described == [2] and mt.nn.Parameter(x).described == [2]
+    finally:
+        mt.Tensor.cuda = cuda
+        del mt.Tensor.described
+    assert not hasattr(x, "described") and mt.Tensor.cuda is cuda
+
+
+def test_module_load():
+    x, y = mt.zeros(2), mt.ones(2)
+    assert x.module_load(y, assign=True).data_ptr() == y.data_ptr()
+    assert x.module_load(y).data_ptr() == x.data_ptr() and x.tolist() == [1, 1]
+
+
 def test_new_by_size():
     x = mt.ones(2, dtype=mt.float64)
     assert x.new(size=(2, 3)).shape == x.new(size=mt.Size([2, 3])).shape == (2, 3) and x.new(size=(1,)).dtype is mt.float64

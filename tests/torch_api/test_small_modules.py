@@ -1,7 +1,10 @@
 """futures, multiprocessing, profiler, export, onnx, higher-order operators, return_types and the compiler's settings."""
 
 import importlib
+import importlib.util
 import json
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 from importlib import import_module
@@ -9,8 +12,8 @@ from importlib import import_module
 import pytest
 
 import metatensor as mt
-from metatensor.torch_api import torch as ours
 from metatensor.torch_api import torch as mtorch
+from metatensor.torch_api import torch as ours
 from metatensor.torch_api.torch import export, futures, monitor, multiprocessing, onnx, profiler, return_types
 
 
@@ -236,3 +239,27 @@ def test_settings_of_the_compiler():
     inductor.triton.cudagraphs = False
     with ours._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex():
         assert mt.arange(3)[mt.tensor(1)].item() == 1
+
+
+def test_names_of_results_are_torchs():
+    code = "from metatensor import torch_api; torch_api.install(); import torch; print(torch.ones(2, 2).max(1))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("torch.return_types.max(values="), done.stderr
+
+
+def test_benchmark_and_environment():
+    from metatensor.utils import benchmark, collect_env
+
+    timer = benchmark.Timer("x + 1", globals={"x": mt.ones(3)}, label="add", sub_label="3", description="cpu")
+    measured = timer.blocked_autorange(min_run_time=0.01)
+    assert 0 < measured.median < 1 and measured.times and "add" in repr(measured) and timer.timeit(10).number_per_run == 10
+    assert "cpu" in str(benchmark.Compare([measured]))
+    with pytest.raises(NotImplementedError):
+        benchmark.Timer("x", language="c++")
+    assert "metatensor" in collect_env.get_pretty_env_info()
+
+
+def test_tensorboard_says_what_it_needs():
+    if importlib.util.find_spec("tensorboardX") is None:
+        with pytest.raises(ImportError, match="pip install tensorboardX"):
+            importlib.import_module("metatensor.utils.tensorboard")

@@ -60,8 +60,8 @@ def test_a_wrapper_sees_operators(names, device):
     values, indices = x.max(1)
     assert type(values) is type(indices) is Logging
     mt.nn.functional.linear(x, mt.ones(4, 3, device=device), mt.ones(4, device=device)), x.sum(1, keepdim=True), x[0], x.t()
-    assert names() == ["aten.add.Tensor", "aten.max.dim", "aten.t.default", "aten.addmm.default", "aten.sum.dim_IntList", "aten.select.int",
-                       "aten.t.default"][0:2] + ["aten.addmm.default", "aten.sum.dim_IntList", "aten.select.int", "aten.t.default"]  # fmt: skip
+    assert names() == [
+        "aten.add.Tensor", "aten.max.dim", "aten.addmm.default", "aten.sum.dim_IntList", "aten.select.int", "aten.t.default"]  # fmt: skip
 
 
 def test_what_it_is_called_with(names):
@@ -220,12 +220,14 @@ def test_wrappers_that_cannot_be():
             mt.Tensor._make_wrapper_subclass(cls, (2,), **options)
 
 
-STATEMENTS = """a + b;1 + a;1 - a;a * 2;a / 2;a // 2;a % 2;2 % a;a ** 2;2 ** a;a @ m;-a;~i;i & 1;i | i;a == b;a != 1;a < 1;a[0];a[0, 1:];a[None]
-a.T;a.sum();a.sum(1);a.sum(1, True);a.mean();a.max();a.max(1);torch.max(a, b);a.to(torch.float64);a.view(3, 2);a.reshape(6);a.permute(1, 0)
-a.transpose(0, 1);F.linear(a, m);F.softmax(a, 1);F.relu(a);F.gelu(a);F.layer_norm(a, (3,));F.conv2d(x4, w);F.pad(a, (1, 1));torch.stack([a, b])
-torch.zeros(3);torch.full((2,), 3.);torch.arange(3);torch.zeros_like(a);a.new_zeros(3);torch.where(a > 0, a, b);a.clamp(0, 1);a.add(b, alpha=2)
-F.embedding(i, m);F.max_pool2d(x4, 2);torch.topk(a, 1);a.chunk(2);a.expand(2, 2, 3);a.argmax();a.gather(1, i);a.masked_fill(a > 0, 1.);a.flatten()
-a.all();a.any(1);F.silu(a);torch.roll(a, 1);a.add_(b);a.mul_(2);a.zero_();a.copy_(b);a.relu_();a.repeat(2, 1);a.unbind();a.split(1);a.clone()"""
+STATEMENTS = """a + b;1 + a;1 - a;a * 2;a / 2;a // 2;a % 2;2 % a;a ** 2;2 ** a;a @ m;-a;~i;i & 1;i | i;a == b;a != 1;a < 1
+a[0];a[0, 1:];a[None];a.T;a.sum();a.sum(1);a.sum(1, True);a.mean();a.max();a.max(1);torch.max(a, b)
+a.to(torch.float64);a.view(3, 2);a.reshape(6);a.permute(1, 0);a.transpose(0, 1);F.linear(a, m);F.softmax(a, 1)
+F.relu(a);F.gelu(a);F.layer_norm(a, (3,));F.conv2d(x4, w);F.pad(a, (1, 1));torch.stack([a, b]);torch.zeros(3)
+torch.full((2,), 3.);torch.arange(3);torch.zeros_like(a);a.new_zeros(3);torch.where(a > 0, a, b);a.clamp(0, 1)
+a.add(b, alpha=2);F.embedding(i, m);F.max_pool2d(x4, 2);torch.topk(a, 1);a.chunk(2);a.expand(2, 2, 3)
+a.argmax();a.gather(1, i);a.masked_fill(a > 0, 1.);a.flatten();a.all();a.any(1);F.silu(a);torch.roll(a, 1)
+a.add_(b);a.mul_(2);a.zero_();a.copy_(b);a.relu_();a.repeat(2, 1);a.unbind();a.split(1);a.clone()"""
 
 
 @pytest.mark.torch
@@ -236,7 +238,7 @@ def test_overloads_and_arguments_like_pytorch():
     def seen(t, base):
         class Mode(base):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                calls.append((str(func), texts(args), {name: str(value) for name, value in (kwargs or {}).items()}))
+                calls.append((str(func), texts(args), {name: str(value).rpartition(".")[2] for name, value in (kwargs or {}).items()}))
                 return func(*args, **(kwargs or {}))
 
         def texts(value):

@@ -9,7 +9,7 @@ from types import ModuleType as _ModuleType
 import metatensor as _mt
 from metatensor._core.lazy import attributes as _attributes
 from metatensor._core.op import registry as _registry
-from metatensor.torch_api._finder import SHARED, target_of
+from metatensor.interchange.torch_modules import SHARED, target_of
 from metatensor.torch_api.torch import _foreach, _functions, _settings, _typed
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__
 
@@ -63,7 +63,9 @@ _lazy, _names = _attributes(
         "CompilationUnit", "ComplexDoubleStorage", "ComplexFloatStorage", "ComplexType", "DeviceObjType", "DictType",
         "DoubleStorage", "EnumType", "FloatStorage", "FloatType", "FutureType", "HalfStorage", "InferredType", "IntStorage",
         "IntType", "InterfaceType", "JITException", "ListType", "LongStorage", "NoneType", "NumberType", "OptionalType",
-        "PyObjectType", "PyTorchFileReader", "PyTorchFileWriter", "RRefType", "ScriptFunction", "ShortStorage", "StreamObjType", "StringType", "SymBoolType",
+        "PyObjectType", "PyTorchFileReader", "PyTorchFileWriter", "RRefType",
+        "ScriptFunction", "ShortStorage", "StreamObjType", "StringType",
+        "SymBoolType",
         "SymIntType", "TensorType", "TupleType", "UnionType", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
         "_has_compatible_shallow_copy_type", "_make_per_tensor_quantized_tensor", "_softmax_backward_data", "_weight_norm",
         "dequantize", "dsmm", "eig", "fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine",
@@ -73,7 +75,8 @@ _lazy, _names = _attributes(
         "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor",
         "sparse_csr_tensor", "spmm", "sspaddmm", "symeig", "wait",
     )}
-    | {"ScriptModule": f"{__name__}.jit:ScriptModule", "OutOfMemoryError": "metatensor.devices:OutOfMemoryError", "Tag": "metatensor.overloads.tags:Tag", "torch": __name__, "ops": f"{__name__}._ops:ops", "classes": f"{__name__}._ops:classes"}
+    | {"OutOfMemoryError": "metatensor.devices:OutOfMemoryError", "ScriptModule": f"{__name__}.jit:ScriptModule"}
+    | {"Tag": "metatensor.overloads.tags:Tag", "torch": __name__, "ops": f"{__name__}._ops:ops", "classes": f"{__name__}._ops:classes"}
     | {name: f"{__name__}.serialization:{name}" for name in ("load", "save")}
     | {name: f"{__name__}.storage:{name}" for name in ("TypedStorage",)}
     | {name: f"{__name__}.functional:{name}" for name in ("cond", "vmap", "while_loop")}

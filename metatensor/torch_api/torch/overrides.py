@@ -88,6 +88,11 @@ def _tensor_attributes() -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def _methods() -> set[Any]:
+    return set(_tensor_attributes().values())
+
+
 def _takes_tensors(op: Any) -> bool:
     return any("Tensor" in schema.partition("->")[0] for schema in op.schemas)
 
@@ -135,7 +140,7 @@ def resolve_name(f: Any) -> str | None:
 
 def is_tensor_method_or_property(func: Any) -> bool:
     """Return whether it is a method of Tensor, or ``__get__`` of a property."""
-    return getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") or func in _tensor_attributes().values()
+    return getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") or func in _methods()
 
 
 def get_overridable_functions() -> dict[Any, list[Any]]:
@@ -174,6 +179,7 @@ def _answer(function: Any) -> Callable[..., Any]:
     return answer
 
 
+@functools.cache
 def get_testing_overrides() -> dict[Any, Callable[..., Any]]:
     """Return for each function that can be overridden one of the same signature that returns -1."""
     return {function: _answer(function) for function in _names()[1]}

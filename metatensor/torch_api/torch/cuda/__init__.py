@@ -135,7 +135,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     if debug_mode not in modes and debug_mode not in (0, 1, 2):
         raise RuntimeError(f"torch.cuda.set_sync_debug_mode: expected one of {modes} or 0, 1, 2, got {debug_mode!r}")
     if debug_mode not in (0, "default"):
-        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: mode {debug_mode!r} would report transfers that wait, which are not watched")
+        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: transfers that wait are not watched: no mode {debug_mode!r}")
 
 
 def get_sync_debug_mode() -> int:

@@ -105,7 +105,7 @@ class Stat:
         """Return the statistics of the current window."""
         values = self._values
         if not values:
-            return {one: 0.0 for one in self._aggregations}
+            return dict.fromkeys(self._aggregations, 0.0)
         known = {
             VALUE: values[-1], MEAN: sum(values) / len(values), COUNT: float(len(values)), SUM: sum(values), MAX: max(values),
             MIN: min(values),
@@ -126,6 +126,7 @@ class TensorboardEventHandler:
         self._writer = writer
 
     def __call__(self, event: Event) -> None:
-        if event.name == STAT_EVENT:
-            for name, value in event.data.items():
-                self._writer.add_scalar(name, value, walltime=event.timestamp.timestamp())
+        values = event.data if event.name == STAT_EVENT else {}
+        at = event.timestamp.timestamp()
+        for tag in values:
+            self._writer.add_scalar(tag, values[tag], walltime=at)
