@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metatensor.devices.base import DeviceBackend
 
-__all__ = ["NAMES", "basic_kernel", "host"]
+__all__ = ["NAMES", "basic_kernel", "drawn_on_host", "host"]
 
 _ALLOCATIONS = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _CONSTANTS = {
@@ -53,6 +53,14 @@ def _random(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
     from metatensor.devices.fallback import host_kernel
 
     return host_kernel(name, backend, host()) if backend.type != "cpu" else None
+
+
+def drawn_on_host(name: str, device: Any) -> Callable[..., None] | None:
+    """The host's kernel of the random operator `name`, for tensors of a device, or None."""
+    from metatensor._core.device import backend_for
+    from metatensor.devices.fallback import host_kernel
+
+    return host_kernel(name, backend_for(device.type), host())
 
 
 @lru_cache(maxsize=1)

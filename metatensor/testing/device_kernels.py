@@ -37,12 +37,14 @@ UNINITIALISED = ("empty", "new_empty")
 NOT_OF_VALUES = (TypeError, AttributeError, KeyError, NameError, AssertionError)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str) -> list[Sample]:
     return find_samples(op, overload, dtypes, reference)
 
 
-def cases(backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None) -> Iterator[tuple[str, Callable[[], None]]]:
+def cases(
+    backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None
+) -> Iterator[tuple[str, Callable[[], None]]]:
     """Qualified name and check of every op that the device has a kernel for and samples were found for.
 
     Those without samples, and ops without a kernel, go into the report.

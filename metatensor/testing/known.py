@@ -146,7 +146,8 @@ def _moments() -> dict[str, list[Sample]]:
     """What only an argument by position, or one more than is needed, tells from the other schemas of the operator."""
     found = {}
     for name in ("var", "std", "var_mean", "std_mean"):
-        found[f"{name}.dim"] = _calls({"input": _t(2, 3), "dim": (1,), "unbiased": True}, {"input": _t(2, 3, 4), "dim": (0, 2), "unbiased": False},
+        found[f"{name}.dim"] = _calls({"input": _t(2, 3), "dim": (1,), "unbiased": True},
+                                      {"input": _t(2, 3, 4), "dim": (0, 2), "unbiased": False},
                                       {"input": _t(2, 3), "dim": (0,), "unbiased": False})
         found[f"{name}.unbiased"] = _calls({"input": _t(2, 3), "unbiased": True}, {"input": _t(4), "unbiased": False})
     found["polygamma.n"] = [Sample({"n": n, "input": _t(2, 3, role="positive")}, positional=("n", "input")) for n in (1, 0, 2)]
@@ -215,13 +216,17 @@ def _rest() -> dict[str, list[Sample]]:
                                                  {"input": _t(2, 3), "target": Spec((2, 3), "int64", 0, "index")}),
         "nn.functional.fold": _calls({"input": _t(1, 8, 12), "output_size": (5, 4), "kernel_size": (2, 2)},
                                      {"input": _t(8, 6), "output_size": (5, 6), "kernel_size": (2, 2), "dilation": (2, 3)}),
-        "_histogramdd_bin_edges": _calls({"input": _t(9, 2), "bins": (3, 2)}, {"input": _t(9, 2), "bins": (3, 2), "range": (-1.0, 2.0, 0.0, 3.0)}),
+        "_histogramdd_bin_edges": _calls({"input": _t(9, 2), "bins": (3, 2)},
+                                         {"input": _t(9, 2), "bins": (3, 2), "range": (-1.0, 2.0, 0.0, 3.0)}),
         "_histogramdd_from_bin_tensors": _calls({"input": _t(9, 2), "bins": [_t(4, role="sorted"), _t(3, role="sorted")]},
                                                 {"input": _t(9, 2), "bins": [_t(4, role="sorted"), _t(3, role="sorted")],
                                                  "weight": _t(9, role="positive")}),
         "hash_tensor": _calls({"input": _t(2, 3)}, {"input": _t(2, 3, 4), "dim": (1,)}),
         "max_pool1d_with_indices": _calls({"input": _t(2, 2, 7), "kernel_size": (2,)},
                                           {"input": _t(2, 2, 7), "kernel_size": (2,), "padding": (1,), "dilation": (2,), "stride": (1,)}),
+        **{name: _calls({"input": _t(3, 4), "indices": [Spec((2,), "int64", 0, "ordered")], "dims": (0,), "values": _t(2, 4, seed=1)},
+                        {"input": _t(3, 4), "indices": [Spec((3,), "int64", 0, "ordered")] * 2, "dims": (0, 1), "values": _t(3, seed=1)})
+           for name in ("_index_put_", "_index_put_accumulate_")},
         "combinations": _calls({"input": _t(5)}),
         "nn.functional.normalize": _calls({"input": _t(3, 4)}, {"input": _t(2, 3, 4)}),
         "nn.functional.triplet_margin_loss": _calls({"anchor": _t(4, 3), "positive": _t(4, 3, seed=1), "negative": _t(4, 3, seed=2)}),

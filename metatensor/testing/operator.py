@@ -62,7 +62,8 @@ def check_op(
     than the reference changes them; results that share memory with an argument although the schema does not say so, or
     the other way round, or otherwise than PyTorch's do; and values of any device that differ, also where the arguments lie
     in another order in memory, where the call is made a second time, and where memory held something else before. Options
-    of the first samples that are numbers, words or switches are given other values too, where a plain ``reference`` takes them. Without a reference the
+    of the first samples that are numbers, words or switches are given other values too, where a plain ``reference`` takes them.
+    Without a reference the
     first device's values are what the others are held to.
 
     Raises AssertionError, naming sample, device and difference, unless all is well.

@@ -25,12 +25,17 @@ _ZEROS = [-0.0, 1.5, -0.0, -2.0, -0.0]
 class Spec(NamedTuple):
     """A tensor argument: its values follow from its shape, its dtype, its seed and its role.
 
-    The roles are "values" (all different where the dtype allows it, so that sorting has one answer, and exact in half
-    precision), "index" (0 and 1), "labels" (1 and -1), "ties" (few values, many times), "special" (NaN, infinities, both
-    zeros), "nans" and "infinite" (one of them among other values), "close" (different in double precision alone), "zeros" (negative zeros among others), "wide" (-40 to 40), "unit" (inside 0 to 1), "fine" (values that half
-    precision has to round), "extreme" (the ends of an integer dtype's range; huge and tiny floats), "large" (integers that
-    single precision cannot hold), "positive", "classes" (0 to 4), "ordered" (0, 1, 2, ... in each image), "definite" (symmetric positive definite matrices) and "sorted" (ascending
-    along the last dimension); those of `_FIXED` stand for lengths, pivots and the like.
+    These are the roles of values:
+
+    * "values": all different where the dtype allows it, so that sorting has one answer, and exact in half precision;
+    * "fine": values that half precision has to round; "positive"; "unit", inside 0 to 1; "wide", from -40 to 40;
+    * "ties": few values, many times; "close": different in double precision alone;
+    * "special": NaN, infinities and both zeros; "nans", "infinite": one of them among other values; "zeros": negative zeros;
+    * "extreme": the ends of an integer dtype's range, huge and tiny floats; "large": integers that single precision cannot hold;
+    * "sorted": ascending along the last dimension; "definite": symmetric positive definite matrices.
+
+    Others are structural, and stay where a sample gets other values: "index" (0 and 1), "labels" (1 and -1), "classes" (0 to 3),
+    "ordered" (0, 1, 2, ... in each image), and those of `_FIXED`, which are lengths, pivots and the like.
     """
 
     shape: tuple[int, ...]

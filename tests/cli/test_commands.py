@@ -239,8 +239,9 @@ def test_devices_lists_the_ops_without_a_kernel(run, monkeypatch):
     from metatensor import plugins
 
     backend = plugins.backend("cpu")
-    monkeypatch.setattr(backend, "kernel", lambda name, own=backend.kernel: None if name == "max.dim" else own(name))
-    assert "missing        max.dim" in run("devices", "--ops", "cpu").stdout
+    monkeypatch.setattr(backend, "kernel", lambda name, own=backend.kernel: None if name in ("mm", "max.dim") else own(name))
+    text = run("devices", "--ops", "cpu").stdout
+    assert "missing        mm (core)" in text and "decomposition  max.dim" in text
 
 
 def test_devices_has_no_ops_of_devices_that_compute_nothing(run):

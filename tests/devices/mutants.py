@@ -85,7 +85,8 @@ def overloads() -> Iterator[tuple[Any, Any]]:
 
 
 # Of sums and the like of nothing, which are something.
-OF_NOTHING = {"sum", "prod", "nansum", "all", "any", "mm", "bmm", "matmul", "mv", "dot", "addmm", "baddbmm", "addbmm", "addmv", "count_nonzero",
+OF_NOTHING = {"sum", "prod", "nansum", "all", "any", "mm", "bmm", "matmul", "mv", "dot", "addmm", "baddbmm", "addbmm", "addmv",
+              "count_nonzero",
               "linalg.vector_norm", "nn.functional.linear", "logsumexp", "mean", "nn.functional.mse_loss", "trace", "vdot",
               "linalg.vecdot", "cdist", "dist"}  # fmt: skip
 WRAPPING = {"add", "sub", "mul", "rsub", "neg", "abs", "square", "pow", "bitwise_left_shift", "addcmul", "lcm"}
@@ -162,7 +163,7 @@ def writes_first(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> 
 
 def writes_input(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
     result = kernel(out, *args)
-    for value in [item for value in args for item in (value if isinstance(value, list) else (value,))]:
+    for value in [item for given in args for item in (given if isinstance(given, list) else (given,))]:
         if isinstance(value, Tensor) and value.numel():
             backend.from_host(value, bytes(value.numel() * value.itemsize))
             break
@@ -284,7 +285,8 @@ def is_read(name: str, place: int) -> bool:
 
 
 def read_names(code: Any) -> set[str]:
-    return {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD_") and isinstance(i.argval, str)} | set(code.co_cellvars)
+    loaded = {i.argval for i in dis.get_instructions(code) if i.opname.startswith("LOAD_") and isinstance(i.argval, str)}
+    return loaded | set(code.co_cellvars)
 
 
 def mutants(op: Any, overload: Any) -> Iterator[Mutant]:

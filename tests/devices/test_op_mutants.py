@@ -90,7 +90,7 @@ KERNELS = {
     "ignores strides": flat_memory, "keeps what was in out": stale, "adds to out": adds_up, "returns an earlier result": cached,
     "leaves the last element": lambda out, x, by, negate, bias: a(out).reshape(-1)[:-1].__setitem__(
         ..., scaled(x, by, negate=negate, bias=bias).reshape(-1)[:-1]),
-    "writes nothing": lambda out, *args: None, "is random": wrong_kernel(lambda out, x: out.__iadd__((random.random() * 0.5))
+    "writes nothing": lambda out, *args: None, "is random": wrong_kernel(lambda out, x: out.__iadd__(random.random() * 0.5)
                                                                         if out.dtype.kind == "f" else None),
     "is off every other time": wrong_kernel(lambda out, x: out.__imul__(1 + next(COUNTER) % 2)),
     "writes its input": wrong_kernel(lambda out, x: x.reshape(-1)[:1].__setitem__(..., 9) if x.flags.c_contiguous else None),
@@ -117,8 +117,10 @@ def item(x, *args, **kwargs):
 METAS = {
     "dtype of another dtype": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec(x.shape, mt.float32),
     "dtype of the default": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec(x.shape, mt.get_default_dtype()),
-    "strides of the input": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec(x.shape, x.dtype, strides=(1, 3) if x.dim() == 2 else None),
-    "needs values": item, "shape by an option": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec((*x.shape, 1) if negate else x.shape, x.dtype),
+    "strides of the input": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec(x.shape, x.dtype,
+                                                                                   strides=(1, 3) if x.dim() == 2 else None),
+    "needs values": item,
+    "shape by an option": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec((*x.shape, 1) if negate else x.shape, x.dtype),
     "shape of a missing tensor": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec(x.shape if bias is None else (1,), x.dtype),
     "fails on nothing": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec(x.shape, x.dtype) if x.numel() else 1 / 0,
     "rank of numbers": lambda x, by=2.0, *, negate=False, bias=None: mt.Spec(tuple(x.shape) or (1,), x.dtype),
@@ -167,7 +169,8 @@ def write_both(out, x, y):
 
 
 OTHERS = {
-    "results in the other order": (PAIR, halves, lambda out, x: [a(o).__setitem__(..., v) for o, v in zip(out, two(x)[::-1])] and None, two, "x"),
+    "results in the other order": (PAIR, halves,
+                                   lambda out, x: [a(o).__setitem__(..., v) for o, v in zip(out, two(x)[::-1])] and None, two, "x"),
     "second result left out": (PAIR, halves, lambda out, x: a(out[0]).__setitem__(..., two(x)[0]), two, "x"),
     "one of a list": (LIST, lambda xs: mt.Spec(xs[0].shape, xs[0].dtype), lambda out, xs: a(out).__setitem__(..., a(xs[0])), total, "xs"),
     "writes the other argument": (WRITE, lambda x, y: None, lambda out, x, y: add_to(y, x), add_to, "xy"),
@@ -178,7 +181,7 @@ INPUTS = {"x": [(matrix(),)], "xs": [([matrix(), matrix(seed=1)],)], "xy": [(mat
 
 def test_the_right_ones_pass():
     assert survives(make(SCHEMA, same, kernel), SAMPLES, scaled)
-    right = lambda out, x: [a(o).__setitem__(..., v) for o, v in zip(out, two(x), strict=True)] and None  # noqa: E731
+    right = lambda out, x: [a(o).__setitem__(..., v) for o, v in zip(out, two(x), strict=True)] and None
     assert survives(make(PAIR, halves, right), INPUTS["x"], two)
     assert survives(make(LIST, OTHERS["one of a list"][1], lambda out, xs: a(out).__setitem__(..., total(xs))), INPUTS["xs"], total)
     assert survives(make(WRITE, lambda x, y: None, lambda out, x, y: add_to(x, y)), INPUTS["xy"], add_to)

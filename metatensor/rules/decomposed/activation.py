@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import metatensor as mt
-from metatensor.rules.decompositions import decomposition, numeric
 from metatensor.rules.decomposed.pointwise import floating
+from metatensor.rules.decompositions import decomposition, numeric
 
 
 @decomposition("relu")

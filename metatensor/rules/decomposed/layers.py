@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.late import later
 from metatensor.rules.decompositions import decomposition, numeric
 
 
@@ -86,17 +87,13 @@ def _dropout(name: str, places: tuple[int, int, int]) -> None:
 
     @decomposition(name)
     def dropout(*args: Any) -> Any:
-        from metatensor._core.device import backend_for
-        from metatensor.devices.basics import host
-        from metatensor.devices.fallback import host_kernel
-
         x = args[0]
         if not args[train_at] or args[p_at] == 0:
             return x.clone()
         if args[p_at] == 1:
             return x * 0
         factor = mt.ones_like(x)
-        kernel = host_kernel(name, backend_for(x.device.type), host())
+        kernel = later("drawn_on_host")(name, x.device)
         if kernel is None:
             raise NotImplementedError(f"{name}: the host has no kernel for it either")
         kernel(factor, factor, *args[1:])
@@ -176,7 +173,7 @@ def _recurrence(cell: Any, pair: bool) -> Any:
 
 
 for _name, _cell in (("rnn_tanh", "rnn_tanh_cell"), ("rnn_relu", "rnn_relu_cell"), ("gru", "gru_cell"), ("lstm", "lstm_cell")):
-    numeric(_name, complex=True)(_recurrence(lambda x, state, *weights, _cell=_cell: getattr(mt, _cell)(x, state, *weights), _name == "lstm"))
+    numeric(_name, complex=True)(_recurrence(getattr(mt, _cell), _name == "lstm"))
 
 
 @decomposition("conv_tbc")

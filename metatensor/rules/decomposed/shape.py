@@ -46,7 +46,7 @@ def roll(x: Any, shifts: Any, dims: Any) -> Any:
 def repeat(x: Any, repeats: Any) -> Any:
     x = x.reshape((1,) * (len(repeats) - x.dim()) + tuple(x.shape))
     spread = x
-    for d, times in enumerate(repeats):
+    for d in range(len(repeats)):
         spread = spread.unsqueeze(2 * d)
     spread = spread.expand([n for times, size in zip(repeats, x.shape, strict=True) for n in (times, size)])
     return spread.reshape([times * size for times, size in zip(repeats, x.shape, strict=True)])
