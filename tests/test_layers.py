@@ -12,6 +12,7 @@ LAYERS = [
     {"_core"},
     {"ops"},
     {"rules"},
+    {"overloads"},
     {"hookspecs", "devices", "library", "plugins"},
     {"autograd"},
     {"nn"},
@@ -42,7 +43,6 @@ ABOVE = {
     ("checkpoint/progress.py", "analysis"),
     ("program/fx/_symbolic_trace.py", "torch_api"),
     ("utils/_device.py", "torch_api"),
-    ("utils/flop_counter.py", "torch_api"),
     ("utils/model_zoo.py", "torch_api"),
 }
 
