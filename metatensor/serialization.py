@@ -136,10 +136,11 @@ def location_tag(storage: Any) -> str:
     return str(device.type if device.index is None or device.type in ("cpu", "meta") else device)
 
 
-def restored(storage: Any, location: str, known: bool) -> Any:
-    """Return what a package makes of a storage at ``location``: one asked before the ``known`` devices, or after them. None otherwise."""
+def restored(storage: Any, location: str) -> Any:
+    """Return what a package makes of a storage at ``location``; None where none is asked, or none answers."""
+    known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:
-        if (priority < FIRST_KNOWN) == known:
+        if priority < FIRST_KNOWN or not known:
             found = deserializer(storage, location)
             if found is not None:
                 return found

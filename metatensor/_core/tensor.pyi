@@ -1179,7 +1179,7 @@ class Tensor:
         """A conjugate view written out."""
     def resolve_neg(self) -> Tensor:
         """A negative view written out."""
-    def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ()) -> Tensor:
+    def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] | None = ()) -> Tensor:
         """Elements shifted around along dimensions; without any, as if in a row."""
     @overload
     def rot90(self, k: _int = 1, dims: Sequence[_int] = (0, 1)) -> Tensor:

@@ -16,9 +16,9 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.op import Op
 from metatensor._core.tensor import Tensor
-from metatensor.interchange.typed_storage import TypedStorage
-from metatensor.checkpoint.torch_naming import Name, name_in_torch
 from metatensor.checkpoint.torch_names import SKELETON_STATE
+from metatensor.checkpoint.torch_naming import Name, name_in_torch
+from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.nn.module import Module
 from metatensor.nn.parameter import Parameter
 from metatensor.serialization import location_tag
@@ -37,7 +37,7 @@ QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
 
 
 class StorageRef:
-    """A storage as a pickle names it: with the class of storages that says its dtype."""
+    """A storage in a pickle, and the name of the class that tells PyTorch the dtype of its elements."""
 
     __slots__ = ("kind", "storage")
 
@@ -69,22 +69,24 @@ class StoredTensors:
     # Storages -----------------------------------------------------------------
 
     def key(self, storage: Any) -> str:
-        """The name of a storage in the file."""
+        """Return the name of a storage in the file."""
         return self._keys.setdefault(storage, str(len(self._keys)))
 
     def itemsize(self, key: str) -> int:
-        """Bytes of an element of a storage."""
+        """Return the bytes of an element of a storage."""
         return _ITEMSIZES[self.kinds[key]]
 
     def _kind(self, storage: Any, dtype: Any) -> str:
-        """The class of a storage. The first dtype that it is seen with decides."""
+        """Return the class of a storage. The first dtype that it is seen with decides."""
         kind = STORAGES.get(dtype.name, UNTYPED) if dtype is not None else UNTYPED
         if kind != UNTYPED and storage.nbytes() % dtype.itemsize:
             kind = UNTYPED
+        if self.legacy and kind == UNTYPED:  # which PyTorch does not read in that format
+            kind = STORAGES["uint8"]
         return self.kinds.setdefault(self.key(storage), kind)
 
     def persistent_id(self, obj: Any) -> Any:
-        """The persistent id of a storage; None for every other object."""
+        """Return the persistent id of a storage; None for every other object."""
         kind = type(obj)
         if kind is mt.UntypedStorage:
             obj = StorageRef(obj, self._kind(obj, None))
@@ -102,7 +104,7 @@ class StoredTensors:
     # Tensors ------------------------------------------------------------------
 
     def tensor(self, tensor: Any) -> Any:
-        """What `__reduce_ex__` of a tensor returns where PyTorch has the class: a function and its arguments."""
+        """Reduce a tensor to a function of PyTorch's and its arguments, as PyTorch's tensors reduce themselves."""
         kind = type(tensor)
         if kind.__reduce_ex__ is not Tensor.__reduce_ex__:  # a class that knows itself how it is saved
             return tensor.__reduce_ex__(2)
@@ -209,7 +211,7 @@ class _Reducers(dict):
 
 
 class _Names:
-    """What a pickler written in Python does differently: names, and storages as persistent ids."""
+    """Mixed into a pickler written in Python: writes PyTorch's names, and storages as persistent ids."""
 
     def __init__(self, file: Any, protocol: int, stored: StoredTensors, **options: Any) -> None:
         super().__init__(file, protocol, **options)  # type: ignore[call-arg]
@@ -250,7 +252,7 @@ def pickler_for(pickle_module: Any = None) -> Any:
         # The compiled pickler imports each name that it writes, and nothing here may import PyTorch.
         base = theirs if issubclass(theirs, pickle._Pickler) else _following(theirs)  # type: ignore[attr-defined]
         found = _picklers[theirs] = type("Pickler", (_Names, base), {})
-        saving = {kind: _Names.save_global for kind in _BY_NAME}
+        saving = dict.fromkeys(_BY_NAME, _Names.save_global)
         found.dispatch = {**base.dispatch, **saving, **{kind: _named_first(base.dispatch[kind]) for kind in (type, FunctionType)}}
     return found
 
@@ -259,7 +261,7 @@ _picklers: dict[Any, Any] = {}
 
 
 def _named_first(save: Any) -> Any:
-    """The method that writes what PyTorch has under a name of its own as that, and the rest with ``save``."""
+    """Return a method that writes an object by its name in PyTorch if it has one, and otherwise with ``save``."""
 
     def named_first(self: Any, obj: Any, *args: Any, **kwargs: Any) -> None:
         if name_in_torch(obj) is None:
@@ -271,7 +273,7 @@ def _named_first(save: Any) -> Any:
 
 
 def _following(theirs: Any) -> Any:
-    """A pickler written in Python that reduces objects as a compiled one does."""
+    """Return a pickler written in Python that reduces objects as the compiled pickler ``theirs`` does."""
 
     class Following(pickle._Pickler):  # type: ignore[name-defined, misc]
         def __init__(self, file: Any, protocol: int, **options: Any) -> None:

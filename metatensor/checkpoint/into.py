@@ -42,30 +42,45 @@ def load_into(
 ) -> _IncompatibleKeys:
     """Load the checkpoint at ``path`` into ``model``: parameters and persistent buffers, by name.
 
-    Names, shapes and dtypes are compared before a byte of data is read. Then each tensor is read once, straight into
-    its memory on the device; no second copy of the model exists at any time, nor of more than one of its tensors where
-    a conversion needs one. Parameters stay the objects that they are: what was tied stays tied, and a tied tensor is
-    found under any of its names. What a call that was interrupted (by Ctrl-C, say) has loaded stays, and a second call
-    with the same checkpoint goes on where it stopped.
+    Names, shapes and dtypes are compared before a byte of data is read. Then each tensor is read once, straight into its memory on
+    the device. No second copy of the model exists at any time, nor of more than one of its tensors where a conversion needs one.
+    Parameters stay the objects that they are: what was tied stays tied, and a tied tensor is found under any of its names. What
+    an interrupted call (by Ctrl-C, say) has loaded stays, and a second call with the same checkpoint goes on where it stopped.
 
-    Args:
-        model: the module, on meta as a rule.
-        path: a file or folder that `mt.load` takes.
-        device: where tensors go: a device; a dict of names or their beginnings ("layers.0", "") to devices; or a callable
-            of the name. By default they stay where they are, and those on meta go to the default device.
-        dtype: the dtype for floating-point tensors. By default each keeps that of the model, whatever the file has;
-            "checkpoint" takes over that of the file.
-        shard: which part of a stored tensor belongs to the model: a callable of name and stored shape, or a dict by
-            name, that gives a slice, or a tuple of one for each dimension, or None for all of it. Only the rows asked
-            for are read.
-        strict: whether names that only one side has are an error.
-        prefix: the beginning of the checkpoint's names that the model's do not have ("state_dict.", "module."); tensors
-            without it are no part of the model.
-        progress: show bytes, rate and time left on the terminal (by default if it is one and it takes a while; in a log, as lines), or not,
-            or call this with bytes done, bytes in all, and a name.
+    Parameters
+    ----------
+    model
+        The module, on meta as a rule. Fake tensors of a device that is not there stay fake, and nothing is read for them.
+    path
+        A file or folder that `load` takes.
+    device
+        Where tensors go: a device; a dict from names or their beginnings ("layers.0", "") to devices; or a callable of the
+        name. By default they stay where they are, and those on meta go to the default device.
+    dtype
+        The dtype for floating-point tensors. By default each keeps that of the model, whatever the file has; "checkpoint"
+        takes over that of the file.
+    shard
+        Which part of a stored tensor belongs to the model: a callable of name and stored shape, or a dict by name, that gives a
+        slice, a tuple of one for each dimension, or None for all of it. Only the rows asked for are read.
+    strict
+        Whether names that only one side has are an error.
+    prefix
+        The beginning of the checkpoint's names that the model's do not have ("state_dict.", "module."). Tensors without it
+        are no part of the model.
+    progress
+        Whether to show bytes, rate and time left: on a terminal, or as lines in a log. By default they are shown on a terminal
+        if loading takes a while. A callable is called with the bytes done, the bytes in all, and a name.
 
-    Returns a pair (missing_keys, unexpected_keys). Raises RuntimeError that lists every name, shape and dtype that does
-    not fit, with nothing loaded; `CheckpointError` for a damaged checkpoint.
+    Returns
+    -------
+    A pair (missing_keys, unexpected_keys).
+
+    Raises
+    ------
+    RuntimeError
+        Lists every name, shape and dtype that does not fit; nothing is loaded.
+    CheckpointError
+        For a damaged checkpoint.
     """
     if not isinstance(model, mt.nn.Module):
         raise TypeError(f"load_into: the model must be a Module, got {type(model).__name__}")

@@ -21,8 +21,11 @@ def tensors_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield name, entry
 
 
-def entries_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what `tensors_of` yields, and each `UnsupportedTensor` among it."""
+def entries_of(value: Any, path: str = "", attributes: set[str] | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield what `tensors_of` yields, and each `UnsupportedTensor` among it.
+
+    The paths of those that belong to a module but not to its state dict are added to ``attributes``.
+    """
     from metatensor import Tensor
 
     if isinstance(value, (Tensor, UnsupportedTensor)):
@@ -33,15 +36,15 @@ def entries_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         items = enumerate(value)
     elif type(value) is Record:
-        yield from entries_of(value.state, path)
+        yield from entries_of(value.state, path, attributes)
         return
     elif type(value) is Kept:
-        yield from _Walk().entries(value, path)
+        yield from _Walk(set() if attributes is None else attributes).entries(value, path)
         return
     else:
         return
     for key, item in items:
-        yield from entries_of(item, f"{path}.{key}" if path else str(key))
+        yield from entries_of(item, f"{path}.{key}" if path else str(key), attributes)
 
 
 MODULE_MEMBERS = ("_parameters", "_buffers", "_modules")
@@ -55,11 +58,13 @@ MAX_AGAIN = 100_000
 class _Walk:
     """Finds the tensors in what is kept of unknown objects, which may be deep, and the same or cyclic in many places.
 
-    Each object is seen once; but the parts of a module under all their names, as its state dict has them. Nothing of a
-    module but what its state dict has is looked at.
+    Each object is seen once; but the parts of a module under all their names, as its state dict has them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, attributes: set[str]) -> None:
+        self.attributes = attributes
+        self.inside = 0
+        """How many attributes of modules, which are no part of their state dicts, are being looked at."""
         self.seen: dict[int, Any] = {}
         self.above: set[int] = set()
         self.again = 0
@@ -69,6 +74,11 @@ class _Walk:
         from metatensor import Tensor
 
         if isinstance(value, (Tensor, UnsupportedTensor)):
+            if self.inside:
+                if id(value) in self.seen:  # a parameter, by one more name
+                    return
+                self.attributes.add(path)
+            self.seen[id(value)] = value
             yield path, value
             return
         container: Any = value
@@ -87,16 +97,28 @@ class _Walk:
             for state in states:
                 yield from self.entries(state, path, part)
         elif isinstance(value, dict) and all(isinstance(value.get(name), dict) for name in MODULE_MEMBERS):
-            left_out = value.get(NOT_PERSISTENT)
-            for name in MODULE_MEMBERS:
-                for key, item in value[name].items():
-                    if name != "_buffers" or not isinstance(left_out, (set, list)) or key not in left_out:
-                        yield from self.entries(item, f"{path}.{key}" if path else str(key), True)
+            yield from self.module(value, path)
         else:
             for key, item in container.items() if isinstance(value, dict) else enumerate(container):
                 inner = key in MODULE_MEMBERS and isinstance(item, dict)
                 yield from self.entries(item, path if inner else f"{path}.{key}" if path else str(key), inner or table, inner)
         self.above.discard(id(value))
+
+    def module(self, state: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
+        """Those of a module: what its state dict has, and then what is in its other attributes and is not there."""
+        start = f"{path}." if path else ""
+        temporary = state.get(NOT_PERSISTENT)
+        for name in MODULE_MEMBERS:
+            for key, item in state[name].items():
+                beside = name == "_buffers" and isinstance(temporary, (set, list)) and key in temporary
+                self.inside += beside
+                yield from self.entries(item, f"{start}{key}", True)
+                self.inside -= beside
+        self.inside += 1
+        for key, item in state.items():
+            if key not in MODULE_MEMBERS:
+                yield from self.entries(item, f"{start}{key}")
+        self.inside -= 1
 
 
 def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callable[[Any], int]) -> Checkpoint:
@@ -110,7 +132,8 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
     begins: dict[str, int] = {}
     tensors: dict[str, TensorInfo] = {}
     unsupported: dict[str, str] = {}
-    for path, tensor in entries_of(value):
+    attributes: set[str] = set()
+    for path, tensor in entries_of(value, "", attributes):
         if isinstance(tensor, UnsupportedTensor):
             unsupported[path or "(the tensor)"] = tensor._reason
             continue
@@ -141,4 +164,4 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
             lazy=" ".join(what for what, so in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if so),
         )
     metadata = {"unknown names": ", ".join(machine.unknown)} if machine.unknown else {}
-    return Checkpoint(source.name, format, source.size, tensors, metadata, unsupported=unsupported)
+    return Checkpoint(source.name, format, source.size, tensors, metadata, unsupported=unsupported, attributes=frozenset(attributes))

@@ -87,8 +87,8 @@ def load(
 
 def _faked(found: Any, mode: Any, place: FakePlaces) -> Any:
     """What was loaded onto meta, with fake tensors in its place, on the devices where it would have been loaded."""
-    from metatensor.deferred.fake import FakeTensorMode
     from metatensor.deferred.faithful import converted
+    from metatensor.deferred.fake import FakeTensorMode
 
     mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()
     kept = []  # what fake tensors on one storage have in common

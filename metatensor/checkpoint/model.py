@@ -47,6 +47,8 @@ class Checkpoint:
     """What the format's reader keeps to find tensors again."""
     unsupported: dict[str, str] = field(default_factory=dict)
     """Names of tensors that cannot be loaded, such as sparse ones, each with the reason."""
+    attributes: frozenset[str] = frozenset()
+    """Those among `tensors` that belong to a module saved whole and that its state dict does not have."""
 
     @property
     def parameters(self) -> int:

@@ -102,14 +102,14 @@ class Places:
                     )
                 return device(answer if isinstance(answer, (str, device)) else answer.device)
         else:
-            answer = restored(StoredAt(nbytes), location, known=True)
+            answer = restored(StoredAt(nbytes), location)
             if answer is not None:
                 return device(answer.device)
             if location == "cpu":
                 import metatensor as mt
 
                 return mt.get_default_device()
-        return _named(location, nbytes)
+        return _named(location)
 
 
 class FakePlaces(Places):
@@ -131,13 +131,10 @@ class FakePlaces(Places):
         return self.real("cpu", tensor.nbytes) if found is None else found
 
 
-def _named(location: str, nbytes: int) -> Any:
+def _named(location: str) -> Any:
     try:
         return device(location)
     except (RuntimeError, TypeError, ValueError):
-        answer = restored(StoredAt(nbytes), location, known=False)
-        if answer is not None:
-            return device(answer.device)
         raise RuntimeError(
             f"load: the checkpoint was saved on {location[:60]!r}, which is no device here; map_location says where it shall go"
         ) from None

@@ -20,7 +20,8 @@ def plan_for(model: Any, checkpoint: Checkpoint, prefix: str = "", **options: An
         {name[len(prefix) :]: name for name in found if name.startswith(prefix)} for found in (checkpoint.tensors, checkpoint.unsupported)
     )
     reasons = {name: checkpoint.unsupported[key] for name, key in unsupported.items()}
-    return Plan(model, checkpoint.tensors, names, unsupported=reasons, **options)
+    state = {name: key for name, key in names.items() if key not in checkpoint.attributes}
+    return Plan(model, checkpoint.tensors, state, unsupported=reasons, **options)
 
 
 MAX_HINT = 200

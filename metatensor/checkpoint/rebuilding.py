@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.checkpoint.torch_names import SKELETON_STATE
 from metatensor.checkpoint.unsupported import UnsupportedTensor
+from metatensor.interchange.typed_storage import TypedStorage
 
 __all__ = [
     "_get_layout", "_rebuild_device_tensor_from_cpu_tensor", "_rebuild_device_tensor_from_numpy", "_rebuild_from_type",

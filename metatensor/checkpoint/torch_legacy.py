@@ -54,7 +54,7 @@ class TorchLegacy:
 
     def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
         """What Python's unpickler, or that of ``pickle_module``, makes of the stream."""
-        from metatensor.checkpoint.unpickling import Trusted, unpickler_for
+        from metatensor.checkpoint.unpickling import unpickler_for
 
         stream = _Stream(file, name, place, unpickle=lambda data, trusted: unpickler_for(pickle_module)(data, trusted, **options).load())
         return self._filled(stream, file)

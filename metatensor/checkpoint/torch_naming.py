@@ -11,12 +11,13 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.op import Op
+from metatensor.interchange.torch_modules import name_of, target_of
 
 __all__ = ["Name", "find", "name_in_torch"]
 
 
 class Name:
-    """Stands in a pickle for what PyTorch has under a name. There is one for each name, so that it is written once."""
+    """A name of PyTorch's in a pickle. There is one object for each name, so that the pickler writes it once."""
 
     __slots__ = ("module", "name")
 
@@ -31,7 +32,7 @@ class Name:
         return Name(module, name)
 
     def __call__(self, *args: Any) -> Any:
-        """Picklers want what they write as a function to be callable; this one is called by those who read it."""
+        """Raise TypeError. Picklers only write functions that are callable; who reads the pickle calls what has the name."""
         raise TypeError(f"{self.module}.{self.name} is a name in a pickle, and no function")
 
 
@@ -40,8 +41,6 @@ def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
 
     ``name`` is the name within its module where the object's ``__reduce__`` gave one.
     """
-    from metatensor.torch_api._finder import name_of
-
     kind = type(obj)
     if kind is Name:
         return obj.module, obj.name
@@ -63,7 +62,7 @@ def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
 
 
 def _homes(theirs: str | None) -> Iterator[str]:
-    """Modules of PyTorch where something may be defined that is of a module of ours with this alias, the likeliest first."""
+    """Yield the modules where PyTorch may define what is in the module of ours with the alias ``theirs``, the likeliest first."""
     yield from (home for prefix, homes in HOMES.items() if (theirs or "torch").startswith(prefix) for home in homes)
     if theirs is None:
         yield "torch"
@@ -85,8 +84,8 @@ HOMES = {
     "torch.nn.modules.linear_cross_entropy": ("torch.nn.modules.loss",),
     "torch.nn.modules.attention": ("torch.nn.modules.activation",),
     "torch.nn.modules.parameters": ("torch.nn.modules.container",),
-    "torch.optim._lr": ("torch.optim.lr_scheduler",),
-    "torch.distributions._transform": ("torch.distributions.transforms",),
+    "torch.optim._": ("torch.optim.lr_scheduler",),
+    "torch.distributions": ("torch.distributions",),
     "torch": ("torch.autograd.grad_mode", "torch.storage"),
 }
 """By the beginning of a module's alias: the modules where PyTorch defines what is defined there."""
@@ -119,8 +118,6 @@ _MOVED: dict[tuple[str, str], Callable[[], Any]] = {
 
 def find(module: str, name: str) -> Any:
     """Return what PyTorch's ``module`` has under ``name`` here. ImportError or AttributeError where there is nothing."""
-    from metatensor.torch_api._finder import target_of
-
     moved = _MOVED.get((module, name))
     if moved is not None:
         return moved()
@@ -129,7 +126,18 @@ def find(module: str, name: str) -> Any:
         value: Any = import_module(f"metatensor.{space}")
         return getattr(value, re.sub(f"^{space}_", "", name))
     target = target_of(module)
-    value = sys.modules.get(target) or import_module(target)
+    value = sys.modules.get(target) or _module(target)
     for part in name.split("."):
         value = getattr(value, part)
     return value
+
+
+def _module(name: str) -> Any:
+    """Import a module of ours. A package may offer it under a name of PyTorch's that is no file's."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        package, _, last = name.rpartition(".")
+        if not package:
+            raise
+        return getattr(_module(package), last)

@@ -65,6 +65,11 @@ class TorchZip:
         filler = Filler(archive.order, mapped_for_writing(directory.source) if place.mmap else None)
 
         def fill(ref: Any) -> None:
+            member = f"{archive.prefix}data/{ref.key}"
+            stored = member in directory and directory.is_stored(member)
+            nbytes = directory.place_of(member)[1] if stored else len(directory.read(member)) if member in directory else -1
+            if nbytes != ref.nbytes:
+                raise CheckpointError(directory.file, f"there is no member {member[:60]!r} of {ref.nbytes:,} bytes")
             fill_one(ref, directory, f"{archive.prefix}data/", filler)
 
         with directory.source:

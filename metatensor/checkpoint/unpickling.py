@@ -9,15 +9,17 @@ import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from metatensor._core.storage import make_storage
-from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.checkpoint._tensors import StorageType
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.torch_names import QUANTISATION, table
 from metatensor.checkpoint.torch_naming import find
+from metatensor.interchange.torch_modules import ALIAS
+from metatensor.interchange.typed_storage import TypedStorage
 
 __all__ = ["Trusted", "alias_installed", "unpickler_for"]
 
@@ -33,7 +35,7 @@ class Stored(NamedTuple):
 
 
 class Trusted:
-    """What one run of an unpickler makes of persistent ids: storages, by key.
+    """Makes the storages that the persistent ids of one pickle name.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class Trusted:
         self._views: dict[tuple[str, str], Any] = {}
 
     def persistent_load(self, id: Any) -> Any:
-        """Return the storage for a persistent id, as a storage of elements where its class says which; for a module's, its class."""
+        """Return the storage that a persistent id names: a typed one if its class has a dtype. A module's id gives its class."""
         if type(id) is tuple and len(id) == 4 and id[0] == "module":  # (class, file, source) of the older format
             return id[1]
         if type(id) is not tuple or not 5 <= len(id) <= 6 or id[0] != "storage" or not isinstance(id[1], StorageType):
@@ -73,13 +75,13 @@ class Trusted:
         elif found.nbytes != nbytes:
             raise CheckpointError(self.file, f"storage {str(key)[:40]!r} is {nbytes:,} bytes here, and was {found.nbytes:,} before")
         if view and view[0] is not None:
-            raise CheckpointError(self.file, "it has a view of a storage as a value, as PyTorch wrote before 0.4: load it with weights_only=True")
+            raise CheckpointError(self.file, "it has views of storages, as PyTorch wrote before 0.4: load it with weights_only=True")
         return found.storage if dtype is None else TypedStorage(wrap_storage=found.storage, dtype=dtype)
 
 
 def unpickler_for(pickle_module: Any = None) -> Any:
     """Return a class of unpicklers: called with a file and a `Trusted`, it has `load`."""
-    base = (pickle if pickle_module is None else pickle_module).Unpickler
+    base = getattr(pickle_module, "Unpickler", pickle.Unpickler)  # cloudpickle has none of its own
 
     class Unpickler(base):  # type: ignore[misc, valid-type]
         def __init__(self, file: Any, trusted: Trusted, **options: Any) -> None:
@@ -101,9 +103,8 @@ def unpickler_for(pickle_module: Any = None) -> Any:
 
 @contextmanager
 def alias_installed() -> Iterator[None]:
-    """Inside, ``import torch`` finds this package, unless PyTorch itself is imported already: modules of a file's classes may need it."""
-    from metatensor import torch_api
-
+    """Let ``import torch`` find this package inside the block, for modules that a file names. PyTorch, if it is imported, stays."""
+    torch_api = import_module(ALIAS)
     if torch_api.is_installed() or "torch" in sys.modules:
         yield
         return

@@ -8,7 +8,7 @@ from metatensor._core.layout cimport (
     Layout, add_dims, broadcast_into, copy_dims, mul_dims, set_format, suggest_format, view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, MIXED, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
+    APART, COMPOSITE, FUNCTION_ONLY, MIXED, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
     op_name, result_device, tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -103,7 +103,7 @@ cdef object cat_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT, "Tensors one after another along a dimension.")
+define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | APART, "Tensors one after another along a dimension.")
 alias_op("concat", "cat")
 alias_op("concatenate", "cat")
 
@@ -155,7 +155,7 @@ cdef object stack_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT, "Tensors of one shape along a new dimension.")
+define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT | APART, "Tensors of one shape along a new dimension.")
 
 
 cdef object _at_least(Tensor t, int n):
@@ -204,11 +204,11 @@ cdef object column_stack_body(Call* c):
     return call("cat", (columns, 1))
 
 
-define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT, "cat() along the columns.")
-define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT, "cat() along the rows; vectors are rows.")
-define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT, "cat() along the third dimension.")
+define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the columns.")
+define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the rows; vectors are rows.")
+define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the third dimension.")
 alias_op("row_stack", "vstack")
-define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT,
+define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT | APART,
        "Vectors as columns, and matrices, side by side.")
 
 

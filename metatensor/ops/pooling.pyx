@@ -365,7 +365,7 @@ cdef object unpool(Call* c, int n):
         fail_slot(c, 1, f"must be int64, got {indices.dtype.name}")
     if indices.ndim != t.ndim or not dims_equal(indices.sizes, t.sizes, t.ndim):
         fail_slot(c, 1, f"must have the input's shape {shape_str(t)}, got {shape_str(indices)}")
-    need_dtype(c, t, FLOATS | INTS)
+    need_dtype(c, t, FLOATS)
     unpooled_sizes(c, &x, sizes)
     not_empty(c, t, &x, batched(t, &x))
     sizes[0] = x.sizes[0]

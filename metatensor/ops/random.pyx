@@ -12,7 +12,7 @@ from metatensor._core.dtype cimport (
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport Layout, can_broadcast, set_format
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, call, define,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, QUIET_OUT, RANDOM, SAFE_CAST, Call, arg, bool_arg, call, define,
     dims_arg, dtype_arg, float_arg, hold, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
@@ -20,6 +20,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strid
 from metatensor._core.types cimport (
     FORMAT_PRESERVE, KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
 )
+from metatensor.ops.factory cimport option_dtype
 from metatensor.ops.pointwise cimport Operands, broadcast_result, elementwise_like, no_operands, shape_operand
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot
 
@@ -76,7 +77,7 @@ cdef Tensor like(Call* c, Tensor t, DType dtype, int slot):
 
 
 cdef object rand(Call* c):
-    cdef DType d = dtype_arg(c, 2, default_float())
+    cdef DType d = option_dtype(c, 2, default_float())
     need_floats(c, d, True)
     take_ticket(c, 1)
     return leaf(c, sized(c, 0, d), 6)
@@ -152,7 +153,7 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
 
 cdef object randint_of(Call* c, object low, object high, int size, int rest):
     """Slots from `rest` on: generator, dtype, layout, device, pin_memory, requires_grad."""
-    cdef DType d = dtype_arg(c, rest + 1, by_code(I64))
+    cdef DType d = option_dtype(c, rest + 1, by_code(I64))
     check_bounds(c, d, low, high)
     take_ticket(c, rest)
     return leaf(c, sized(c, size, d), rest + 5)
@@ -179,7 +180,7 @@ cdef object randint_like_low(Call* c):
 
 
 cdef object randperm(Call* c):
-    cdef DType d = dtype_arg(c, 2, by_code(I64))
+    cdef DType d = option_dtype(c, 2, by_code(I64))
     cdef dim_t n = int_arg(c, 0)
     if n < 0:
         fail_slot(c, 0, f"must not be negative, got {n}")
@@ -297,6 +298,8 @@ cdef object bernoulli_(Call* c):
 cdef object bernoulli(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_floats(c, t.dtype, False)
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.kind >= KIND_COMPLEX:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {(<Tensor>c.out).dtype.name}")
     take_ticket(c, 1)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
@@ -342,7 +345,7 @@ cdef object normal_both(Call* c):
     return new_contiguous(lay.ndim, lay.sizes, mean.dtype, result_device(c))
 
 cdef object normal_sized(Call* c):
-    cdef DType d = dtype_arg(c, 4, default_float())
+    cdef DType d = option_dtype(c, 4, default_float())
     check_std(c, 1)
     need_floats(c, d, True)
     take_ticket(c, 3)
@@ -423,23 +426,23 @@ cdef str _options = ("dtype? dtype=None, layout? layout=None, device? device=Non
                      "bool? requires_grad=False")
 cdef str _format = "memory_format? memory_format=None"
 
-define(f"rand(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT,
+define(f"rand(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Uniform in [0, 1).")
-define(f"randn(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT,
+define(f"randn(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Standard normal.")
 define(f"rand_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD, "Uniform in [0, 1), in the shape of input.")
 define(f"randn_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD, "Standard normal, in the shape of input.")
-define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT,
+define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Integers, uniform from low (0) up to but without high.")
 define(f"randint.low(int low, int high, any size, *, {_generator}, {_options}) -> Tensor", randint_low,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"randint_like(Tensor input, int high, *, {_generator}, {_options}, {_format}) -> Tensor", randint_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD, "Integers, uniform from low (0) up to but without high, in the shape of input.")
 define(f"randint_like.low(Tensor input, int low, int high, *, {_generator}, {_options}, {_format}) -> Tensor",
        randint_like_low, FUNCTION_ONLY | RANDOM | NO_GRAD)
-define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT,
+define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "A random permutation of 0 to n - 1.")
 
 define(f"uniform_(Tensor(a!) input, float from=0.0, float to=1.0, *, {_generator}) -> Tensor", uniform_,
@@ -463,19 +466,19 @@ define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> T
        METHOD_ONLY | RANDOM,
        "Fill with 1 with probability p, else 0.")
 
-define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT,
+define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
        "1 with the probability in each element, else 0; or with probability p.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
-define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT,
+define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Normal, with a mean and a standard deviation for each element.")
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor", normal_one,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, {_options}) -> Tensor", normal_sized,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,
-       RANDOM | OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
+       RANDOM | OUT | QUIET_OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
 define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
        "Poisson, with the rate in each element.")
 define("_standard_gamma(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,

@@ -1,5 +1,5 @@
 """`special.*`: functions of mathematical physics, orthogonal polynomials, and aliases of ops with plain names."""
-from metatensor._core.op cimport INT_TO_FLOAT, OUT, ELEMENTWISE, alias_op, define
+from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
@@ -37,7 +37,8 @@ for _name, _doc in (
     ("spherical_bessel_j0", "sin(x) / x, and 1 at 0."),
 ):
     # bessel_j0(Tensor input) -> Tensor
-    define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL, _doc)
+    _grad = NO_GRAD if "bessel" in _name or _name == "airy_ai" else 0       # PyTorch differentiates none of these
+    define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL | _grad, _doc)
 
 # Of two variables -------------------------------------------------------------------------
 
@@ -60,4 +61,4 @@ for _name, _doc in (
     ("laguerre_polynomial_l", "The Laguerre polynomial of degree n."),
     ("legendre_polynomial_p", "The Legendre polynomial of degree n."),
 ):
-    define(f"special.{_name}(Tensor|Scalar input, Tensor|Scalar n) -> Tensor", binary, REAL, _doc)
+    define(f"special.{_name}(Tensor|Scalar input, Tensor|Scalar n) -> Tensor", binary, REAL | NO_GRAD, _doc)

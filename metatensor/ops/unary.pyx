@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
     KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, new_contiguous
@@ -133,7 +133,7 @@ define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
 define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
 define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
 define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
-define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT,
+define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT | EXACT_OUT,
        "Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e.")
 define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", nan_to_num,
        KEEP | BOTH | EXACT_OUT, "NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given.")
@@ -207,8 +207,10 @@ define("isnan(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether e
 define("isinf(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is infinite.")
 define("isfinite(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is finite.")
 define("isreal(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each imaginary part is 0.")
-define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT, "Whether each element is +inf.")
-define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT, "Whether each element is -inf.")
+define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT | ELEMENTWISE,
+       "Whether each element is +inf.")
+define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT | ELEMENTWISE,
+       "Whether each element is -inf.")
 
 set_slot(S_NEG, "neg")
 set_slot(S_POS, "positive")

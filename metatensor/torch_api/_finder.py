@@ -1,7 +1,8 @@
 """How ``import torch.x`` finds a module of metatensor.
 
 A module of ours stands in `sys.modules` under both names, so that there is one of each. Those that only exist because
-PyTorch has them are files in ``torch/`` beside this one, under PyTorch's names; the others are `SHARED`.
+PyTorch has them are files in ``torch/`` beside this one, under PyTorch's names; the others are in
+`interchange.torch_modules.SHARED`.
 """
 
 from __future__ import annotations
@@ -13,42 +14,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from metatensor.interchange.torch_modules import target_of
 from metatensor.torch_api import _children
 
-__all__ = ["SHARED", "TorchFinder", "name_of", "target_of"]
-
-TREE = "metatensor.torch_api.torch"
-
-SHARED = {
-    f"torch.{name}": f"metatensor.{name}"
-    for name in ("autograd", "distributed", "distributions", "fft", "func", "linalg", "masked", "nn", "optim", "signal", "special",
-                 "utils")
-} | {
-    "torch.futures": "metatensor.distributed.futures",
-    "torch.fx": "metatensor.program.fx",
-    "torch.utils.data": "metatensor.data",
-}
-"""Modules of PyTorch, with all below them, that are modules of metatensor itself."""
-
-
-def target_of(name: str) -> str:
-    """Return the name of the module that answers to ``name``: "metatensor.nn.init" for "torch.nn.init"."""
-    parts = name.split(".")
-    for count in range(len(parts), 1, -1):
-        head = ".".join(parts[:count])
-        if head in SHARED:
-            return SHARED[head] + name[len(head) :]
-    return TREE + name[len("torch") :]
-
-
-def name_of(target: str) -> str | None:
-    """The name that a module of ours answers to: ``"metatensor.nn.init"`` gives ``"torch.nn.init"``; None where it has none."""
-    if target == TREE or target.startswith(TREE + "."):
-        return "torch" + target[len(TREE) :]
-    for theirs, ours in SHARED.items():
-        if target == ours or target.startswith(ours + "."):
-            return theirs + target[len(ours) :]
-    return None
+__all__ = ["TorchFinder"]
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
@@ -59,10 +28,13 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _offered_as(name: str) -> str | None:
-    """Return the name of the module that a package of ours offers as an attribute under PyTorch's name for it, or None."""
+    """Return the name of the module that a package offers as an attribute under PyTorch's name for it, or None.
+
+    "metatensor.distributions.location_scale" for "metatensor.distributions.normal": such a module lies in that package.
+    """
     package, _, last = name.rpartition(".")
     module = getattr(sys.modules.get(package), last, None)
-    return module.__name__ if isinstance(module, ModuleType) else None
+    return module.__name__ if isinstance(module, ModuleType) and module.__name__.startswith(f"{package}.") else None
 
 
 class _Alias:

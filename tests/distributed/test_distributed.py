@@ -106,6 +106,20 @@ def test_wrong_uses(world, call, error):
         call(mt.ones(2))
 
 
+def test_reductions_need_a_fitting_dtype(world):
+    floats, integers, complexes = (mt.empty(2, dtype=d, device="meta") for d in (mt.float32, mt.int64, mt.complex64))
+    for op in ("BAND", "BOR", "BXOR"):
+        dist.all_reduce(integers, op=dist.ReduceOp[op])
+        for call in (dist.all_reduce, lambda t, op: dist.reduce(t, 0, op=op), lambda t, op: dist.reduce_scatter(t.clone(), [t], op=op)):
+            with pytest.raises(RuntimeError, match=f"{op}.*integers"):
+                call(floats, op=dist.ReduceOp[op])
+    with pytest.raises(RuntimeError, match="mean"):
+        dist.all_reduce(integers, op=dist.ReduceOp.AVG)
+    with pytest.raises(ValueError, match="complex"):
+        dist.all_reduce(complexes, op=dist.ReduceOp.PRODUCT)
+    dist.all_reduce(complexes)
+
+
 def test_functional_collectives(world):
     from metatensor.distributed import _functional_collectives as functional
     from metatensor.distributed.nn import functional as nn_functional

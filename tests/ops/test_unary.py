@@ -184,3 +184,11 @@ def test_what_changes_nothing_may_be_done_to_shared_elements():
     for x in (one.to(mt.complex64).expand(3), one.expand(3)):
         with pytest.raises(RuntimeError, match="share"):
             x.conj_physical_() if x.is_complex() else x.nan_to_num_()
+
+
+def test_conj_physical_of_real_numbers_is_the_tensor_itself():
+    for x in (mt.ones(2), mt.ones(2, device="meta"), mt.ones(2, requires_grad=True), mt.ones(2)._neg_view()):
+        leaf = x.is_leaf
+        assert x.conj_physical() is x and x.is_leaf is leaf
+    x = mt.ones(2)
+    assert x._neg_view().conj_physical().tolist() == [-1.0, -1.0] and x.tolist() == [1.0, 1.0]

@@ -445,6 +445,6 @@ def test_other_parameters_for_a_while():
 
 
 def test_one_module_under_both_names():
-    from metatensor.torch_api._finder import target_of
+    from metatensor.interchange.torch_modules import target_of
 
     assert target_of("torch.optim.adam") == "metatensor.optim.adam" and mt.optim is optim

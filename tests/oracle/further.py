@@ -13,7 +13,7 @@ from . import database
 from .twins import tree_map
 
 # What has no counterpart in PyTorch, or none that says anything about values.
-_OWN = re.compile(r"^_|::|^(cpu|cuda|tolist|pin_memory|share_memory_|set_|type|tensor|as_tensor|asarray|numel|dim_order|embedding_renorm_)$")
+_OWN = re.compile("^_|::|^(cpu|cuda|tolist|pin_memory|type|tensor|as_tensor|asarray|numel|dim_order)$")
 
 
 class Sample(NamedTuple):

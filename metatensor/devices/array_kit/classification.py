@@ -148,6 +148,12 @@ def ctc_loss(
     n = log.shape[1]
     frames, lengths = _lengths(kit, input_lengths, n), _lengths(kit, target_lengths, n)
     losses, start = [], 0
+    if min(lengths, default=0) < 0:
+        raise RuntimeError(f"ctc_loss(): target lengths must not be negative, got {min(lengths)}")
+    if targets.ndim == 2 and max(lengths, default=0) > targets.shape[1]:
+        raise RuntimeError(f"ctc_loss(): a target of length {max(lengths)} does not fit targets of shape {list(targets.shape)}")
+    if targets.ndim == 1 and sum(lengths) != len(targets):
+        raise RuntimeError(f"ctc_loss(): the target lengths add up to {sum(lengths)}, but there are {len(targets)} targets")
     for i in range(n):
         if not 0 <= frames[i] <= len(log):
             raise RuntimeError(f"ctc_loss(): input lengths must lie in [0, {len(log)}], got {frames[i]}")

@@ -156,14 +156,16 @@ class Attribute(Proxy):
     @property
     def node(self) -> Node:  # type: ignore[override]
         """The node of the attribute. It is made when it is first asked for: a method that is called needs none."""
-        return self._node or self._made()
-
-    def _made(self) -> Node:
-        self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        self._node = self._node or _read(self.root, self.attr)
         return self._node
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+
+
+def _read(root: Proxy, attr: str) -> Node:
+    """Add a node that reads an attribute of another node's value."""
+    return root.tracer.create_proxy("call_function", getattr, (root, attr), {}).node
 
 
 class _GraphAppender(TracerBase):

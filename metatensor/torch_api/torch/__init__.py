@@ -9,7 +9,7 @@ from types import ModuleType as _ModuleType
 import metatensor as _mt
 from metatensor._core.lazy import attributes as _attributes
 from metatensor._core.op import registry as _registry
-from metatensor.torch_api._finder import SHARED, target_of
+from metatensor.interchange.torch_modules import SHARED, target_of
 from metatensor.torch_api.torch import _foreach, _functions, _settings, _typed
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__
 

@@ -10,9 +10,9 @@ from tempfile import mkdtemp
 from typing import IO, Any, TypeAlias
 
 import metatensor as mt
-from metatensor.interchange.storages import as_bytes
 from metatensor.checkpoint.rebuilding import _get_layout  # noqa: F401
 from metatensor.checkpoint.saving import save_torch
+from metatensor.interchange.storages import as_bytes
 from metatensor.serialization import (
     LoadEndianness,
     add_safe_globals,
@@ -103,17 +103,14 @@ def save(obj: Any, f: str | os.PathLike[str] | Any, pickle_module: Any = pickle,
 
 def default_restore_location(storage: Any, location: str) -> Any:
     """Return a storage on the device that a file calls ``location``. RuntimeError where no device is known by that name."""
-    found = restored(storage, location, known=True)
+    found = restored(storage, location)
     if found is not None:
         return found
     try:
         device = mt.device(location)
-    except (RuntimeError, TypeError, ValueError):
-        found = restored(storage, location, known=False)
-        if found is None:
-            raise RuntimeError(f"default_restore_location: no device is known by the name {location!r}") from None
-        return found
-    return storage if storage.device == device else as_bytes(storage).to(device).untyped_storage()
+        return storage if storage.device == device else as_bytes(storage).to(device).untyped_storage()
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise RuntimeError(f"default_restore_location: {location!r} is no device here: {error}") from None
 
 
 def normalize_storage_type(storage_type: Any) -> Any:
@@ -147,7 +144,7 @@ def _index(location: str, kind: str) -> int:
 
 
 def check_module_version_greater_or_equal(module: Any, req_version_tuple: tuple[Any, ...], error_if_malformed: bool = True) -> bool:
-    """Return whether the version of a module is at least this one. For a version that is no numbers: RuntimeError, or a warning and True."""
+    """Return whether the version of a module is at least this one. RuntimeError, or a warning and True, for one without numbers."""
     try:
         found = tuple(type(wanted)(part) for wanted, part in zip(req_version_tuple, module.__version__.partition("+")[0].split(".")))
     except (AttributeError, ValueError) as error:

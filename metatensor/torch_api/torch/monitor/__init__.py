@@ -126,6 +126,7 @@ class TensorboardEventHandler:
         self._writer = writer
 
     def __call__(self, event: Event) -> None:
-        if event.name == STAT_EVENT:
-            for name, value in event.data.items():
-                self._writer.add_scalar(name, value, walltime=event.timestamp.timestamp())
+        values = event.data if event.name == STAT_EVENT else {}
+        at = event.timestamp.timestamp()
+        for tag in values:
+            self._writer.add_scalar(tag, values[tag], walltime=at)
