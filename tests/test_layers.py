@@ -12,6 +12,7 @@ LAYERS = [
     {"_core"},
     {"ops"},
     {"rules"},
+    {"overloads"},
     {"hookspecs", "devices", "library", "plugins"},
     {"autograd"},
     {"nn"},

@@ -32,7 +32,7 @@ class SystemEnv(NamedTuple):
 def get_env_info() -> SystemEnv:
     """Return versions of metatensor, Python, the system and the packages that matter."""
     from metatensor import plugins
-    from metatensor.torch_api.torch.torch_version import TORCH_VERSION
+    torch_version = getattr(sys.modules.get("torch"), "__version__", "none")
 
     found = []
     for name in _PACKAGES:
@@ -41,7 +41,7 @@ def get_env_info() -> SystemEnv:
         except metadata.PackageNotFoundError:
             continue
     return SystemEnv(
-        f"{TORCH_VERSION} (metatensor {mt.__version__})", "False", "None", str("cuda" in plugins.device_types()), platform.platform(),
+        f"{torch_version} (metatensor {mt.__version__})", "False", "None", str("cuda" in plugins.device_types()), platform.platform(),
         "-".join(platform.libc_ver()), sys.version.replace("\n", " "), platform.platform(), platform.processor() or platform.machine(),
         found,
     )  # fmt: skip

@@ -95,13 +95,13 @@ class Timer:
     ----------
     stmt, setup : the statement, and what is run once before it.
     globals : the names that both see.
-    num_threads : how many threads kernels may use meanwhile.
+    num_threads : 1, and kernels use what `torch.set_num_threads` says; call that to measure with another number.
     label, sub_label, description, env : kept in `Measurement.task_spec`.
 
     Raises
     ------
     NotImplementedError
-        For a statement in C++.
+        For a statement in C++, or another number of threads.
     """
 
     def __init__(
@@ -111,20 +111,15 @@ class Timer:
     ) -> None:  # fmt: skip
         if language not in (Language.PYTHON, "py", "python") or global_setup:
             raise NotImplementedError("torch.utils.benchmark.Timer: only statements in Python can be measured")
+        if num_threads != 1:
+            raise NotImplementedError("torch.utils.benchmark.Timer: call torch.set_num_threads instead of giving num_threads")
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()
         self._task_spec = TaskSpec(stmt, setup, "", label, sub_label, description, env, num_threads)
         self._globals = dict(globals or {})
         self._timer = timeit.Timer(stmt, setup, timer, self._globals)
 
     def _timed(self, number: int) -> float:
-        import metatensor.torch_api.torch._settings as settings
-
-        threads = settings.get_num_threads()
-        settings.set_num_threads(self._task_spec.num_threads)
-        try:
-            return self._timer.timeit(number)
-        finally:
-            settings.set_num_threads(threads)
+        return self._timer.timeit(number)
 
     def timeit(self, number: int = 1000000) -> Measurement:
         """Run the statement `number` times after a short warm-up."""
