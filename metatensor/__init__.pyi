@@ -14,6 +14,7 @@ from metatensor import (
     deferred as deferred,
     devices as devices,
     distributed as distributed,
+    distributions as distributions,
     fft as fft,
     func as func,
     interchange as interchange,
@@ -330,8 +331,12 @@ def _overlap_add(input: Tensor, step: _int) -> Tensor:
     """Frames written over each other at distances of `step`, their values added up."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
+def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
+    """Draw from the Dirichlet distribution whose concentrations lie along the last dimension."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Product of two 8-bit floating-point matrices, each times its scale."""
+def _standard_gamma(input: Tensor, generator: _Generator | None = None) -> Tensor:
+    """Draw from the gamma distribution of rate 1, with the shape parameter in each element."""
 @overload
 def _to_copy(input: Tensor, dtype: _dtype, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """A copy with another dtype, device or memory format."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from metatensor._core.tensor import Tensor
+
 __all__ = ["reordered"]
 
 _SCALED = {
@@ -20,8 +22,6 @@ _SCALES = {"alpha", "beta", "value"}
 
 def reordered(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]] | None:
     """Return the arguments of a call of operator `name` in today's order, or None if `args` are in no older order."""
-    from metatensor import Tensor
-
     for form in _SCALED.get(name.rstrip("_"), ()):
         names = form.split()
         # The method is called on the input, which then comes first.

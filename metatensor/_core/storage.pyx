@@ -98,6 +98,10 @@ cdef class Storage:
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
 
+    def __deepcopy__(self, memo):
+        deep_copy_storage = later("deep_copy_storage")
+        return deep_copy_storage(self, memo)
+
     def __repr__(self):
         return f"metatensor.UntypedStorage(device={self.device}, size={self.size_bytes})"
 

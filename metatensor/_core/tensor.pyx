@@ -7,7 +7,6 @@ from metatensor._core.dtype cimport F32, DType, by_code
 from metatensor._core.instances cimport make_instance, setup_tensor
 from metatensor._core.layout cimport Layout, copy_dims, count, extent, is_row_major, mul_dims, row_major
 from metatensor._core.size cimport make_size
-from metatensor._core.slots cimport type_set
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
@@ -265,6 +264,9 @@ cdef object _foreign(int slot, object a, object b):
     """An operation with what is neither a tensor nor a Python number: NotImplemented but for NumPy's."""
     cdef bint reflected = not isinstance(a, Tensor)
     cdef object other = a if reflected else b
+    if hasattr(type(other), "__torch_function__"):
+        op = <object>slot_ops[slot]     # which asks it
+        return getattr(Tensor, op.__name__, op)(a, b)
     if not hasattr(other, "__array_interface__"):
         return NotImplemented
     operand = later("operand")
@@ -597,14 +599,6 @@ cdef class Tensor:
     # NumPy's arrays leave mixed operations to tensors.
     __array_priority__ = 1000
 
-
-def _init_subclass(cls, **kwargs):
-    super(Tensor, cls).__init_subclass__(**kwargs)
-    impl = getattr(cls, "__torch_function__", None)
-    cls._overrides_dispatch = getattr(impl, "__func__", impl) is not _disabled_torch_function_impl
-
-
-type_set(Tensor, "__init_subclass__", classmethod(_init_subclass))
 
 cdef object _no_getitem(Tensor t, object index):
     raise NotImplementedError("indexing is not loaded; import metatensor, not its parts")

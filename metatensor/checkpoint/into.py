@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +14,7 @@ import metatensor as mt
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import suspended
 from metatensor.checkpoint.opening import Opened, path_of
-from metatensor.checkpoint.planning import Part, Plan, quoted, state_of
+from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
 from metatensor.deferred import is_deferred
@@ -74,8 +75,7 @@ def load_into(
         raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
     with suspended(), Opened(resolved) as source:
-        names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
-        plan = Plan(model, source.checkpoint.tensors, names, device, dtype, shard)
+        plan = plan_for(model, source.checkpoint, prefix, device=device, dtype=dtype, shard=shard)
         keys = plan.keys(strict)
         others = _beside(model, plan.units)
         done = _resume(model, resolved, prefix)
@@ -134,7 +134,8 @@ def _move_along(other: Any, target: Any, begin: int) -> None:
 
 def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[Any, list[Any]]) -> None:
     """Load the tensors of one storage, and only then put them in place."""
-    made = _made(unit)
+    with mt.FakeTensorMode() if _stays_fake(unit) else nullcontext():
+        made = _made(unit)
     before, dtype = unit[0].tensor.untyped_storage(), unit[0].tensor.dtype
     begin = min(part.tensor.storage_offset() for part in unit)
     for part, target in zip(unit, made):
@@ -147,6 +148,14 @@ def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[A
         for other in others.get(before, ()):
             if other.dtype is dtype:
                 _move_along(other, made[0], begin)
+
+
+def _stays_fake(unit: list[Part]) -> bool:
+    """Whether tensors are fake ones of a device that is not there: then names, shapes and dtypes are all that can be loaded."""
+    device = unit[0].device
+    if not unit[0].tensor.untyped_storage().is_fake or device.type == "meta":
+        return False
+    return device.type not in mt.plugins.device_types() or not mt.plugins.backend(device.type).is_available()
 
 
 def _made(unit: list[Part]) -> list[Any]:
@@ -168,7 +177,7 @@ def _made(unit: list[Part]) -> list[Any]:
 def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     """Read a part into ``target``: its bytes as they are where they can be, else by way of one tensor of its own."""
     info = part.info
-    if not target.numel() or target.is_meta:
+    if not target.numel() or target.is_meta or target.untyped_storage().is_fake:
         shown.advance(part.nbytes)
         return
     rows = part.slices is None or all(r == (0, size) for r, size in zip(part.slices[1:], info.shape[1:]))

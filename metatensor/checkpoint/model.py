@@ -45,6 +45,8 @@ class Checkpoint:
     metadata: dict[str, str] = field(default_factory=dict)
     private: Any = field(default=None, repr=False, compare=False)
     """What the format's reader keeps to find tensors again."""
+    unsupported: dict[str, str] = field(default_factory=dict)
+    """Names of tensors that cannot be loaded, such as sparse ones, each with the reason."""
 
     @property
     def parameters(self) -> int:
@@ -78,4 +80,5 @@ class Checkpoint:
                 name: {"dtype": info.dtype, "shape": list(info.shape), "bytes": info.nbytes, "offset": info.offset}
                 for name, info in self.tensors.items()
             },
+            "unsupported": self.unsupported,
         }

@@ -216,12 +216,16 @@ def deep_copy(tensor, memo):
 
 def _over_copied_storage(tensor, memo):
     storage = tensor.untyped_storage()
-    key = ("metatensor storage", storage._cdata)
-    if key not in memo:
-        memo[key] = copy_storage(storage)
-        memo.setdefault("metatensor kept", []).append(storage)  # ids stay taken while the memo lives
-    return _restore(memo[key], tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(),
+    return _restore(deep_copy_storage(storage, memo), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(),
                     tensor.is_conj(), tensor.is_neg())
+
+
+def deep_copy_storage(storage, memo):
+    """`copy.deepcopy` of a storage: one copy for all who refer to it, tensors and storages of elements."""
+    if id(storage) not in memo:
+        memo[id(storage)] = copy_storage(storage)
+        memo.setdefault(id(memo), []).append(storage)  # as `copy` does: an id stays taken while the memo lives
+    return memo[id(storage)]
 
 
 def _restore(storage, dtype, sizes, strides, offset, conj=False, neg=False):

@@ -132,7 +132,10 @@ class StateDict:
                 if hook(module, keys) is not None:
                     raise RuntimeError("a load_state_dict post-hook must change the lists in place and return None")
 
-        load(self, state, "")
+        try:
+            load(self, state, "")
+        finally:
+            del load  # it refers to itself: without this the garbage collector would have to free what it holds
         for places in ties:
             _tie_again(places)
         if strict:

@@ -71,7 +71,7 @@ cdef struct Gathered:
 
 
 cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g) except -1:
-    """The result's sizes: the broadcast shape of the index tensors stands where they do, or first if they are apart."""
+    """Compute the sizes of the result. The sizes of the broadcast indices stand where the indices do, or first if they are apart."""
     cdef Tensor index
     cdef int i, d, k = 0, previous = -2
     cdef bint indexed[MAX_DIMS]

@@ -169,7 +169,7 @@ cdef object group_norm_meta(Call* c):
 
 
 cdef object native_group_norm_meta(Call* c):
-    """(input, weight, bias, N, C, HxW, group, eps)"""
+    """Group norm of an input of ``HxW`` pixels, with the means and reciprocal deviations of its groups."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t n = int_arg(c, 3), channels = int_arg(c, 4), pixels = int_arg(c, 5), groups = int_arg(c, 6)

@@ -371,10 +371,20 @@ cdef object multinomial(Call* c):
 
 
 cdef object poisson(Call* c):
+    """One value for each parameter: `poisson` and `_standard_gamma`."""
     cdef Tensor t = tensor_arg(c, 0)
     need_floats(c, t.dtype, False)
     take_ticket(c, 1)
     return elementwise_like(t, t.dtype, result_device(c))
+
+
+cdef object sample_dirichlet(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_floats(c, t.dtype, False)
+    if t.ndim == 0:
+        fail(c, "expected concentrations along the last dimension, got a tensor of no dimensions")
+    take_ticket(c, 1)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 cdef object binomial(Call* c):
@@ -468,6 +478,10 @@ define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {
        RANDOM | OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
 define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
        "Poisson, with the rate in each element.")
+define("_standard_gamma(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
+       "Draw from the gamma distribution of rate 1, with the shape parameter in each element.")
+define("_sample_dirichlet(Tensor input, generator? generator=None) -> Tensor", sample_dirichlet, FUNCTION_ONLY | RANDOM,
+       "Draw from the Dirichlet distribution whose concentrations lie along the last dimension.")
 define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
        "Successes in `count` trials of probability `prob`.")
 define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1, *, "

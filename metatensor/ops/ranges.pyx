@@ -170,7 +170,7 @@ cdef object eye_m_meta(Call* c):
     return _eye(c, int_arg(c, 0), int_arg(c, 0) if is_none(c, 1) else int_arg(c, 1), 2)
 
 
-define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT, "A matrix with ones on the diagonal and zeros elsewhere.")
+define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT, "The identity matrix of n rows, or as much of it as n rows and m columns show.")
 define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT)
 
 

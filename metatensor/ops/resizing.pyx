@@ -129,6 +129,9 @@ cdef object set_storage_host(Call* c):
     if not isinstance(source, Storage):
         raise TypeError(f"{op_name(c)}(): argument 'source' (position 2) must be Tensor or storage, not "
                         f"{type(source).__name__}")
+    if source is not arg(c, 1) and arg(c, 1).dtype is not t.dtype:
+        raise RuntimeError(f"{op_name(c)}(): the storage is one of {arg(c, 1).dtype.name}, the tensor is {t.dtype.name}; "
+                           "an untyped storage has no dtype: storage.untyped()")
     if is_none(c, 2) and is_none(c, 3):
         lay.ndim = 1
         lay.offset = 0

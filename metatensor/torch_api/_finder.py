@@ -13,13 +13,14 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["SHARED", "TorchFinder", "target_of"]
+__all__ = ["SHARED", "TorchFinder", "name_of", "target_of"]
 
 TREE = "metatensor.torch_api.torch"
 
 SHARED = {
     f"torch.{name}": f"metatensor.{name}"
-    for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "signal", "special", "utils")
+    for name in ("autograd", "distributed", "distributions", "fft", "func", "linalg", "masked", "nn", "optim", "signal", "special",
+                 "utils")
 } | {
     "torch.futures": "metatensor.distributed.futures",
     "torch.fx": "metatensor.program.fx",
@@ -36,6 +37,30 @@ def target_of(name: str) -> str:
         if head in SHARED:
             return SHARED[head] + name[len(head) :]
     return TREE + name[len("torch") :]
+
+
+def name_of(target: str) -> str | None:
+    """The name that a module of ours answers to: ``"metatensor.nn.init"`` gives ``"torch.nn.init"``; None where it has none."""
+    if target == TREE or target.startswith(TREE + "."):
+        return "torch" + target[len(TREE) :]
+    for theirs, ours in SHARED.items():
+        if target == ours or target.startswith(ours + "."):
+            return theirs + target[len(ours) :]
+    return None
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # what is above it is no package
+        return None
+
+
+def _offered_as(name: str) -> str | None:
+    """Return the name of the module that a package of ours offers as an attribute under PyTorch's name for it, or None."""
+    package, _, last = name.rpartition(".")
+    module = getattr(sys.modules.get(package), last, None)
+    return module.__name__ if isinstance(module, ModuleType) else None
 
 
 class _Alias:
@@ -58,10 +83,10 @@ class TorchFinder:
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         ours = target_of(fullname)
-        try:
-            found = importlib.util.find_spec(ours)
-        except ModuleNotFoundError:  # what is above it is no package
-            found = None
+        found = _spec_of(ours)
+        if found is None:
+            ours = _offered_as(ours)
+            found = _spec_of(ours) if ours else None
         if found is None:
             return None
         spec = ModuleSpec(fullname, _Alias(ours), origin=found.origin)  # type: ignore[arg-type]

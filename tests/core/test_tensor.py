@@ -211,7 +211,8 @@ def test_format():
 
 
 @pytest.mark.parametrize("name, error, text", [
-    ("to_sparse_csr", NotImplementedError, "strided tensors only"), ("values", RuntimeError, "not sparse"),
+    ("to_sparse_csr", NotImplementedError, "strided tensors only"), ("to_sparse", NotImplementedError, "strided tensors only"),
+    ("to_sparse_coo", NotImplementedError, "strided tensors only"), ("values", RuntimeError, "not sparse"),
     ("dequantize", RuntimeError, "not quantised"), ("solve", RuntimeError, "removed"),
 ])  # fmt: skip
 def test_methods_of_other_kinds_of_tensors(name, error, text):
@@ -224,13 +225,6 @@ def test_what_old_code_asks_a_tensor():
     x = mt.empty(2, 3, device="meta")
     assert x.output_nr == 0 and x.volatile is False and x.is_coalesced() is False
     assert x.resize(3, 2).shape == (3, 2) and x.resize_as(x.t()).shape == (3, 2)
-
-
-def test_a_sparse_copy_is_a_strided_one():
-    x = mt.eye(3)
-    with pytest.warns(UserWarning, match="strided copy"):
-        y = x.to_sparse()
-    assert (y == x).all() and y.data_ptr() != x.data_ptr() and not y.is_sparse
 
 
 @pytest.mark.parametrize("device", ["meta", "cpu"])

@@ -145,7 +145,12 @@ def test_a_distributed_tensor(world):
     doubled = spread * 2
     assert isinstance(doubled, dist.tensor.DTensor) and doubled.placements == spread.placements
     assert type(doubled.to_local()) is mt.Tensor and doubled.full_tensor().tolist() == [[2, 2]] * 4
-    assert spread.redistribute(placements=[Replicate(), Replicate()]).placements == (Replicate(), Replicate())
+    assert (doubled * spread).relu().placements == spread.placements
+    for call in (lambda: spread.sum(), lambda: spread.t(), lambda: spread[0], lambda: spread @ spread.t()):
+        with pytest.raises(NotImplementedError, match="placements of the result are not known"):
+            call()
+    whole = spread.redistribute(placements=[Replicate(), Replicate()])
+    assert whole.placements == whole.sum().placements == whole.t().placements == whole[0].placements == (Replicate(), Replicate())
     assert dist.tensor.zeros(2, 3, device_mesh=mesh).placements == (Replicate(), Replicate())
     with pytest.raises(ValueError, match="1 placements for a mesh of 2"):
         dist.tensor.distribute_tensor(weight, mesh, [Shard(0)])

@@ -154,11 +154,12 @@ class Attribute(Proxy):
 
     @property
     def node(self) -> Node:  # type: ignore[override]
-        """The node of the attribute."""
-        found = self._node
-        if found is None:
-            found = self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
-        return found
+        """The node of the attribute. It is made when it is first asked for: a method that is called needs none."""
+        return self._node or self._made()
+
+    def _made(self) -> Node:
+        self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        return self._node
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
