@@ -27,7 +27,7 @@ LAYERS = [
     {"distributed"},
     {"data"},
     {"program"},
-    {"array_api", "interop", "overloads"},
+    {"array_api", "interop"},
     {"analysis"},
     {"torch_api", "utils"},
     {"cli"},
