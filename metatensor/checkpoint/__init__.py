@@ -11,11 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from metatensor._core.recorder import current_recorder, suspended
+from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.opening import path_of
-from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.places import NoDevice, Places
 from metatensor.checkpoint.source import opened
 
 if TYPE_CHECKING:
@@ -50,8 +51,12 @@ def load(
     """
     place = Places(map_location, bool(mmap))
     recorder = current_recorder()
-    with suspended(), opened(path_of(f)) as (file, name):
-        found = format_of(file, name).load(file, name, place)
+    with shared(), suspended(), opened(path_of(f)) as (file, name):
+        try:
+            found = format_of(file, name).load(file, name, place)
+        except NoDevice as error:
+            error.file = name
+            raise
     return found if recorder is None or recorder.everything else _faked(found, recorder)
 
 
@@ -69,7 +74,7 @@ def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:
 
     Takes and raises what `load` does.
     """
-    with opened(path_of(f)) as (file, name):
+    with shared(), opened(path_of(f)) as (file, name):
         return format_of(file, name).inspect(file, name)
 
 

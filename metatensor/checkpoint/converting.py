@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import metatensor as mt
 from metatensor.checkpoint.atomic import replacing
+from metatensor.checkpoint.budget import Claims
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.listing import tensors_of
+from metatensor.checkpoint.listing import tensors_of, unique
 from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.progress import progress_for
 from metatensor.checkpoint.reading import contiguous, resolved, row_major, shown, span
 from metatensor.checkpoint.saving import format_for, parse_size
 from metatensor.checkpoint.sharding import save_shards
-from metatensor.checkpoint.writers import WRITERS, Contents, tensor_span
+from metatensor.checkpoint.writers import WRITERS, Contents, _is_unicode, tensor_span
 
 __all__ = ["convert", "elements"]
 
@@ -41,7 +43,12 @@ def convert(
     form = format_for(target, format)
     path = os.fsdecode(os.fspath(target))
     with Opened(source) as opened:
+        claims = Claims(opened.path, _bytes_behind(opened), "tensors that repeat their elements, or share them, would take space")
         for name, info in opened.checkpoint.tensors.items():
+            if form != "torch":
+                claims.add(info.nbytes)
+                if not _is_unicode(name):
+                    raise CheckpointError(opened.path, f"the name of tensor {shown(name)} is not Unicode text, and cannot be written")
             if info.location == "meta":
                 raise CheckpointError(opened.path, f"tensor {shown(name)} has no data: it is a skeleton, or was saved from meta")
         obj, tensors = _stand_ins(opened, form)
@@ -64,6 +71,19 @@ def convert(
     return left_out
 
 
+def _bytes_behind(opened: Opened) -> int:
+    """The bytes that all tensors have in memory together: fewer than theirs where some share them, or repeat elements."""
+    total = 0
+    storages: dict[str, int] = {}
+    for info in opened.checkpoint.tensors.values():
+        if info.storage is None:
+            total += info.nbytes
+        elif info.nbytes:
+            end = (info.storage_offset + span(info.shape, info.stride)) * (info.nbytes // prod(info.shape))
+            storages[info.storage] = max(storages.get(info.storage, 0), end)
+    return total + sum(storages.values())
+
+
 def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any]]:
     """What is to be saved, on meta, and its tensors by name: for PyTorch's format with everything else that was saved.
 
@@ -73,7 +93,7 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any]]:
     if form == "torch" and not opened.checkpoint.metadata.get("unknown names"):
         with opened.again() as file:
             value = opened.format.load(file, opened.path, Places("meta"))
-        named = dict(tensors_of(value))
+        named = dict(unique(tensors_of(value, opened.path, sum(map(len, tensors)) + 1000 * len(tensors))))
         if named.keys() == tensors.keys():
             return value, named
     return tensors, tensors
@@ -119,7 +139,11 @@ def _same(opened: Opened, tensors: dict[str, Any]) -> dict[str, str]:
 
 
 def _texts(opened: Opened) -> dict[str, str]:
-    return {str(key): str(value) for key, value in opened.checkpoint.metadata.items()}
+    found = {str(key): str(value) for key, value in opened.checkpoint.metadata.items()}
+    for key, value in found.items():
+        if not _is_unicode(key + value):
+            raise CheckpointError(opened.path, f"its metadata {shown(key)} are not Unicode text, and cannot be written")
+    return found
 
 
 class _FileContents(Contents):

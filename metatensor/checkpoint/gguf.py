@@ -22,9 +22,9 @@ from metatensor.checkpoint.source import Source, native
 __all__ = ["BLOCKS", "FORMAT", "PLAIN", "Gguf"]
 
 MAGIC = b"GGUF"
-MAX_TENSORS = 1 << 18
+MAX_TENSORS = 1 << 17
 MAX_PAIRS = 1 << 16
-MAX_ITEMS = 1 << 21
+MAX_ITEMS = 1 << 20
 """Most items of all arrays in the metadata together that have to be read one by one: texts, and arrays."""
 MAX_NAME = 1 << 16
 MAX_DIMS = 8

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from metatensor._core.tensor import Tensor
 from metatensor.checkpoint._values import Kept, Record
+from metatensor.checkpoint.budget import current
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 
-__all__ = ["listed", "tensors_of"]
+__all__ = ["listed", "tensors_of", "unique"]
 
 
-def tensors_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The tensors in a value, each with its path: keys, indices and attributes, joined by dots."""
-    from metatensor import Tensor
+PER_SPENT = 8
+"""A listing may cost so many times what its pickle did, beyond what the budget allows."""
+PER_TENSOR = 2000
+"""What a tensor costs in a listing, in bytes, its name not counted."""
 
-    if isinstance(value, Tensor):
-        yield path, value
-        return
-    if isinstance(value, dict):
-        items: Any = value.items()
-    elif isinstance(value, (list, tuple)):
-        items = enumerate(value)
-    elif type(value) is Record:
-        yield from tensors_of(value.state, path)
-        return
-    elif type(value) is Kept:
-        yield from _Walk().tensors(value, path)
-        return
-    else:
-        return
-    for key, item in items:
-        yield from tensors_of(item, f"{path}.{key}" if path else str(key))
+
+def tensors_of(value: Any, file: str, spent: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors in a value, each with its path: keys, indices and attributes, joined by dots.
+
+    A path may come several times. `CheckpointError` that names ``file`` where the walk would take too long: what is shared
+    is walked again each time. ``spent`` is what the making of the value cost.
+    """
+    return _Walk(file, PER_SPENT * spent).tree(value, "")
+
+
+def unique(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield pairs with a mark added to names that came before."""
+    seen: dict[str, int] = {}
+    for name, value in pairs:
+        if name in seen:
+            plain = name
+            while name in seen:
+                seen[plain] += 1
+                name = plain + "'" * seen[plain] if seen[plain] < 3 else f"{plain}'{seen[plain]}"
+        seen[name] = 0
+        yield name, value
 
 
 MODULE_MEMBERS = ("_parameters", "_buffers", "_modules")
@@ -42,21 +49,53 @@ MAX_AGAIN = 100_000
 
 
 class _Walk:
-    """Finds the tensors in what is kept of unknown objects, which may be deep, and the same or cyclic in many places.
+    """Finds the tensors in a tree of values, and in what is kept of unknown objects.
 
-    Each object is seen once; but the parts of a module under all their names, as its state dict has them.
+    Those may be deep, and the same or cyclic in many places: each is seen once, but the parts of a module under all their
+    names, as its state dict has them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, file: str, free: int) -> None:
+        self.file = file
+        self.free = free
+        self.budget = current()
         self.seen: dict[int, Any] = {}
         self.above: set[int] = set()
         self.again = 0
 
+    def pay(self, nbytes: int) -> None:
+        """Charge for what is about to be done."""
+        self.free -= nbytes
+        if self.free < 0:
+            self.budget.charge(self.file, -self.free, "listing its tensors by their paths takes time")
+            self.free = 0
+
+    def inner(self, path: str, key: Any) -> str:
+        """The path of an item."""
+        text = key if type(key) is str else str(key)
+        self.pay(len(path) + len(text))
+        return f"{path}.{text}" if path else text
+
+    def tree(self, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+        """Those in a value; it is no deeper than the machine allows."""
+        if isinstance(value, Tensor):
+            self.pay(PER_TENSOR + len(path))
+            yield path, value
+        elif isinstance(value, (dict, list, tuple)):
+            self.pay(64 + 16 * len(value))
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                if isinstance(item, WALKED):
+                    yield from self.tree(item, self.inner(path, key))
+        elif type(value) is Record:
+            self.pay(64)
+            yield from self.tree(value.state, path)
+        elif type(value) is Kept:
+            yield from self.tensors(value, path)
+
     def tensors(self, value: Any, path: str, part: bool = False, table: bool = False) -> Iterator[tuple[str, Any]]:
         """Those in a value; ``part`` tells that it is a part of a module, ``table`` that it is the dict of its parts."""
-        from metatensor import Tensor
-
         if isinstance(value, Tensor):
+            self.pay(PER_TENSOR + len(path))
             yield path, value
             return
         container: Any = value
@@ -68,6 +107,7 @@ class _Walk:
                 return
         self.seen[id(value)] = value
         self.above.add(id(value))
+        self.pay(64 if type(value) is Kept else 64 + 16 * len(container))
         if type(value) is Kept:
             states = [container.state]
             while type(states[0]) is tuple and len(states[0]) == 2 and len(states) < MAX_DEPTH:  # (what came first, what came then)
@@ -76,9 +116,13 @@ class _Walk:
                 yield from self.tensors(state, path, part)
         else:
             for key, item in container.items() if isinstance(value, dict) else enumerate(container):
-                inner = key in MODULE_MEMBERS and isinstance(item, dict)
-                yield from self.tensors(item, path if inner else f"{path}.{key}" if path else str(key), inner or table, inner)
+                if isinstance(item, WALKED):
+                    inner = key in MODULE_MEMBERS and isinstance(item, dict)
+                    yield from self.tensors(item, path if inner else self.inner(path, key), inner or table, inner)
         self.above.discard(id(value))
+
+
+WALKED = (Tensor, dict, list, tuple, Record, Kept)
 
 
 def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callable[[Any], int]) -> Checkpoint:
@@ -91,7 +135,8 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
     bare: dict[int, str] = {}
     begins: dict[str, int] = {}
     tensors: dict[str, TensorInfo] = {}
-    for path, tensor in tensors_of(value):
+    paths = tensors_of(value, source.name, machine.spent)
+    for name, tensor in unique((path or "(the tensor)", tensor) for path, tensor in paths):
         storage = tensor.untyped_storage()
         ref = refs.get(id(storage))
         begin, location = -1, "cpu"
@@ -104,9 +149,6 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
             key = bare.setdefault(id(storage), f"meta {len(bare)}")
             if id(tensor) not in filled:  # a tensor of a skeleton, or one that PyTorch saved from meta
                 location = "meta"
-        name = path or "(the tensor)"
-        while name in tensors:
-            name += "'"
         tensors[name] = TensorInfo(
             str(tensor.dtype).rpartition(".")[2],
             tuple(tensor.shape),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import metatensor as mt
+from metatensor.checkpoint.errors import printable
 from metatensor.checkpoint.model import TensorInfo
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy
@@ -92,7 +93,8 @@ class Plan:
             hint = self.hint()
             if hint:
                 errors.append(f"The names in the checkpoint begin with {hint!r}: prefix={hint!r} leaves that out.")
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t" + "\n\t".join(errors))
+            lines = "\n\t".join(map(printable, errors))
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t{lines}")
         return _IncompatibleKeys(self.missing, unexpected)
 
     @property
@@ -184,4 +186,4 @@ def state_of(model: Any) -> Any:
 
 def quoted(names: Sequence[str]) -> str:
     """Names in a message."""
-    return ", ".join(f'"{name}"' for name in names)
+    return ", ".join(f'"{printable(name)}"' for name in names)

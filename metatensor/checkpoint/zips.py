@@ -40,12 +40,13 @@ class Zips:
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that do not lie in the file as they are."""
-        reader, directory = self.reader(file, name)
+        known = getattr(checkpoint.private, "directory", None)
+        reader, directory = self.reader(file, name, known if known is not None and known.source.file is file else None)
         return reader.fetch(directory, checkpoint, tensor)
 
-    def reader(self, file: BinaryIO, name: str) -> tuple[Any, Directory]:
-        """The reader of a file, and its directory."""
-        directory = Directory(Source(file, name))
+    def reader(self, file: BinaryIO, name: str, directory: Directory | None = None) -> tuple[Any, Directory]:
+        """The reader of a file, and its directory, which is read unless it is given."""
+        directory = directory or Directory(Source(file, name))
         for module in READERS:
             reader = import_module(module).FORMAT
             if reader.has(directory):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from metatensor.checkpoint.errors import printable
+
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint, TensorInfo
 
@@ -16,10 +18,8 @@ __all__ = ["Module", "differences", "grouped", "sharing", "text", "totals"]
 
 
 def text(content: str, style: str = "") -> Text:
-    """What a file says, as it may be shown: characters that would move a terminal's cursor, or are none, as escapes."""
-    if not content.isprintable():
-        content = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in content)
-    return Text(content, style=style)
+    """Return what a file says, as it may be shown: `printable`, and without rich's markup."""
+    return Text(printable(content), style=style)
 
 
 @dataclass
