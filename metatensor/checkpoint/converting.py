@@ -9,7 +9,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor.checkpoint.atomic import replacing
-from metatensor.checkpoint.budget import Claims
+from metatensor.checkpoint.budget import Claims, shared
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.listing import tensors_of, unique
 from metatensor.checkpoint.opening import Opened
@@ -42,7 +42,7 @@ def convert(
     """
     form = format_for(target, format)
     path = os.fsdecode(os.fspath(target))
-    with Opened(source) as opened:
+    with shared(), Opened(source) as opened:
         claims = Claims(opened.path, _bytes_behind(opened), "tensors that repeat their elements, or share them, would take space")
         for name, info in opened.checkpoint.tensors.items():
             if form != "torch":

@@ -110,7 +110,7 @@ def format_of(file: BinaryIO, name: str) -> Format:
             raise CheckpointError(name, what)
     formats = list(known())
     for candidate in formats:
-        if name.endswith(tuple(candidate.suffixes)):
+        if name.endswith(tuple(getattr(candidate, "suffixes", ()))):
             return candidate  # its own reader says best what is wrong
     if size == 0:
         raise CheckpointError(name, "the file is empty")
