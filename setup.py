@@ -1,6 +1,6 @@
 """Compile every ``.pyx`` of the package; all else is declared in ``pyproject.toml``.
 
-Four switches, all environment variables:
+Five switches, all environment variables:
 
 * ``METATENSOR_DEBUG=1`` turns on bounds checks, wrap-around indexing, assertions and
   ``-O0 -g``, to find what the release build assumes.
@@ -9,6 +9,9 @@ Four switches, all environment variables:
   of an object are reported (``make sanitize``).
 * ``METATENSOR_QUICK=1`` compiles with ``-O1``, in half the time, for the edit-compile-test
   loop. What was compiled before is kept.
+* ``METATENSOR_PREBUILT=1`` compiles nothing: an editable install in a second environment uses
+  what was compiled in place for the first (each environment's Cython has files newer than
+  that build, and would start it anew).
 * ``METATENSOR_JOBS=N`` is how many compilers run side by side (two unless told).
 """
 
@@ -20,6 +23,7 @@ DEBUG = os.environ.get("METATENSOR_DEBUG", "") not in ("", "0")
 SANITIZE = os.environ.get("METATENSOR_SANITIZE", "").strip()
 MODE = "-".join(["debug" if DEBUG else "release", *(SANITIZE.split(",") if SANITIZE else [])])
 QUICK = os.environ.get("METATENSOR_QUICK", "") not in ("", "0")
+PREBUILT = os.environ.get("METATENSOR_PREBUILT", "") not in ("", "0")
 JOBS = int(os.environ.get("METATENSOR_JOBS", "2"))
 PACKAGE = "metatensor"
 
@@ -94,6 +98,7 @@ def build_ext():
     class BuildExt(command):
         def finalize_options(self):
             super().finalize_options()
+            self.parallel = self.parallel or JOBS  # an editable install forgets the option below
             if self.editable_mode:  # would compile all of it again, in a temporary folder
                 plain = self.distribution.get_command_class("build")(self.distribution)
                 plain.ensure_finalized()
@@ -108,6 +113,9 @@ def main():
     from setuptools import setup
 
     os.chdir(Path(__file__).resolve().parent)
+    if PREBUILT:
+        setup(ext_modules=[])
+        return
     setup(
         ext_modules=cythonize(
             extensions(),

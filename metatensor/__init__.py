@@ -37,6 +37,7 @@ from metatensor._core.formats import (
 from metatensor._core.formats import (
     MemoryFormatTag as memory_format,
 )
+from metatensor._core.late import provide as _provide
 from metatensor._core.layout import broadcast_shapes as _broadcast_shapes
 from metatensor._core.modes import DispatchMode
 from metatensor._core.op import namespace as _namespace
@@ -46,8 +47,29 @@ from metatensor._core.spec import Spec
 from metatensor._core.storage import Storage as UntypedStorage
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
-from metatensor._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from metatensor._version import __version__
+from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+# What the core and the operators call of later layers; see _core/late.py.
+_provide("metatensor.library")
+_provide("metatensor.plugins")
+_provide("metatensor.array_api")
+_provide("metatensor.library", "Namespace find_kernel kernel_owner")
+_provide("metatensor.rules.decompositions", "TABLE")
+_provide("metatensor.rules.guests", "are_guests")
+_provide("metatensor.devices.pinning", "pin")
+_provide("metatensor.autograd.node", "Node")
+_provide("metatensor.nn.parameter", "Parameter")
+_provide("metatensor.deferred.materializing", "bytes_of checksum copy_of filled has_values materialize value_of")
+_provide("metatensor.func", "vmap")
+_provide("metatensor.deferred.recipes", "reduce_storage")
+_provide("metatensor.deferred.unresolved", "unresolved")
+_provide("metatensor.interchange.arrays", "array_interface array_namespace array_wrap buffer_of cuda_array_interface deep_copy "
+         "from_array frombuffer operand reduce_tensor to_array to_numpy")
+_provide("metatensor.interchange.dlpack", "dlpack_device to_dlpack")
+_provide("metatensor.interchange.legacy_constructor", "legacy_tensor")
+_provide("metatensor.interchange.storages", "as_bytes from_file item on_cpu")
+_provide("metatensor.interchange.typed_storage", "TypedStorage")
 
 newaxis = None
 
@@ -78,33 +100,34 @@ def is_storage(obj):
 # What is loaded when first asked for: name -> (module, attribute or None for the module).
 _LAZY = {
     name: (f"metatensor.{name}", None)
-    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "devices", "fft", "library", "linalg", "masked",
-                 "nn", "plugins", "rules", "serialization", "signal", "special", "testing")
+    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed", "fft", "func",
+                 "interchange", "library", "linalg", "masked", "nn", "plugins", "program", "rules", "serialization", "signal",
+                 "special", "testing", "utils")
 } | {
     "load": ("metatensor.checkpoint", "load"),
     "load_into": ("metatensor.checkpoint", "load_into"),
     "save": ("metatensor.checkpoint", "save"),
-    "FakeTensorMode": ("metatensor.fake", "FakeTensorMode"),
-    "to_meta": ("metatensor.faithful", "to_meta"),
+    "autocast": ("metatensor.amp", "autocast"),
+    "vmap": ("metatensor.func", "vmap"),
+    "FakeTensorMode": ("metatensor.deferred.fake", "FakeTensorMode"),
+    "to_meta": ("metatensor.deferred.faithful", "to_meta"),
 } | {
     name: ("metatensor.deferred", name)
     for name in ("deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice")
 } | {
-    name: ("metatensor.unresolved", name) for name in ("assert_materialized", "assert_no_materialization")
+    name: ("metatensor.deferred.unresolved", name) for name in ("assert_materialized", "assert_no_materialization")
 } | {
     "op": ("metatensor.library", "op"),
-    "finfo": ("metatensor._limits", "finfo"),
-    "iinfo": ("metatensor._limits", "iinfo"),
-    "set_printoptions": ("metatensor._tensor_str", "set_printoptions"),
-    "from_dlpack": ("metatensor._dlpack", "from_dlpack"),
-    "from_numpy": ("metatensor._interchange", "from_numpy"),
-    "frombuffer": ("metatensor._interchange", "frombuffer"),
+    "finfo": ("metatensor._core.limits", "finfo"),
+    "iinfo": ("metatensor._core.limits", "iinfo"),
+    "set_printoptions": ("metatensor._core.tensor_str", "set_printoptions"),
+    "from_dlpack": ("metatensor.interchange.dlpack", "from_dlpack"),
+    "from_numpy": ("metatensor.interchange.arrays", "from_numpy"),
+    "frombuffer": ("metatensor.interchange.arrays", "frombuffer"),
 } | {
     name: ("metatensor._core.random", name)
     for name in ("Generator", "manual_seed", "seed", "initial_seed", "default_generator",
                  "get_rng_state", "set_rng_state")
-} | {
-    "func": ("metatensor.func", None),
 }
 
 

@@ -10,20 +10,26 @@ from metatensor import (
     array_api as array_api,
     autograd as autograd,
     checkpoint as checkpoint,
+    data as data,
+    deferred as deferred,
     devices as devices,
+    distributed as distributed,
     fft as fft,
     func as func,
+    interchange as interchange,
     library as library,
     linalg as linalg,
     masked as masked,
     nn as nn,
     ops as ops,
     plugins as plugins,
+    program as program,
     rules as rules,
     serialization as serialization,
     signal as signal,
     special as special,
     testing as testing,
+    utils as utils,
 )
 from metatensor._core.device import Device as _device
 from metatensor._core.device import get_default_device as get_default_device, set_default_device as set_default_device
@@ -68,16 +74,16 @@ from metatensor._core.thread import (
     is_grad_enabled as is_grad_enabled,
     is_inference_mode_enabled as is_inference_mode_enabled,
 )
-from metatensor._grad_mode import (
+from metatensor.autograd.grad_mode import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from metatensor._limits import finfo as finfo, iinfo as iinfo
-from metatensor._dlpack import from_dlpack as from_dlpack
-from metatensor._interchange import from_numpy as from_numpy, frombuffer as frombuffer
-from metatensor._tensor_str import set_printoptions as set_printoptions
+from metatensor._core.limits import finfo as finfo, iinfo as iinfo
+from metatensor.interchange.dlpack import from_dlpack as from_dlpack
+from metatensor.interchange.arrays import from_numpy as from_numpy, frombuffer as frombuffer
+from metatensor._core.tensor_str import set_printoptions as set_printoptions
 from metatensor._version import __version__ as __version__
 from metatensor.checkpoint import load as load
 from metatensor.checkpoint import load_into as load_into
@@ -89,11 +95,13 @@ from metatensor.deferred import (
     materialize as materialize,
     materialize_slice as materialize_slice,
 )
-from metatensor.fake import FakeTensorMode as FakeTensorMode
-from metatensor.faithful import to_meta as to_meta
-from metatensor.unresolved import assert_materialized as assert_materialized
-from metatensor.unresolved import assert_no_materialization as assert_no_materialization
+from metatensor.deferred.fake import FakeTensorMode as FakeTensorMode
+from metatensor.deferred.faithful import to_meta as to_meta
+from metatensor.deferred.unresolved import assert_materialized as assert_materialized
+from metatensor.deferred.unresolved import assert_no_materialization as assert_no_materialization
 from metatensor.library import op as op
+from metatensor.amp import autocast as autocast
+from metatensor.func import vmap as vmap
 
 device = _device
 dtype = _dtype

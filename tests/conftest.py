@@ -1,7 +1,10 @@
 """What every test may use: devices to run on, and a process state that no test leaves changed."""
 
 import importlib.util
+import inspect
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,13 +18,43 @@ settings.load_profile("explore" if os.environ.get("METATENSOR_EXPLORE") else "de
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_collection_modifyitems(items):
-    """Skip what compares with PyTorch where it is not installed."""
-    if importlib.util.find_spec("torch") is None:
-        skip = pytest.mark.skip(reason="PyTorch is not installed")
-        for item in items:
-            if item.get_closest_marker("torch"):
-                item.add_marker(skip)
+ROOT = str(Path(__file__).parent)
+
+
+def names_torch(value, seen):
+    """Return whether a test, a fixture or a helper of the tests, or anything that it calls there, names PyTorch."""
+    value = inspect.unwrap(getattr(value, "__wrapped__", value)) if callable(value) else value
+    code = getattr(value, "__code__", None)
+    if code is None or code in seen or not code.co_filename.startswith(ROOT):
+        if inspect.isclass(value) and value.__module__ in sys.modules and value not in seen:
+            seen.add(value)
+            return any(names_torch(member, seen) for member in vars(value).values())
+        return False
+    seen.add(code)
+    pending, found = [code], set()
+    while pending:
+        inner = pending.pop()
+        found.update(inner.co_names, inner.co_varnames, inner.co_freevars, filter(lambda c: isinstance(c, str), inner.co_consts))
+        pending += [c for c in inner.co_consts if inspect.iscode(c)]
+    return "torch" in found or any(names_torch(value.__globals__[name], seen) for name in found if name in value.__globals__)
+
+
+def compares(item):
+    """Return whether a test may use PyTorch: itself, through a fixture, or through its parameters."""
+    fixtures = [f.func for defs in item._fixtureinfo.name2fixturedefs.values() for f in defs]
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return any(names_torch(value, set()) for value in (item.function, *fixtures, *given))
+
+
+def pytest_collection_modifyitems(config, items):
+    """Skip what compares with PyTorch where it is not installed; let ``-m torch`` select every test that may use it."""
+    installed = importlib.util.find_spec("torch") is not None
+    skip = pytest.mark.skip(reason="PyTorch is not installed")
+    for item in items:
+        if item.get_closest_marker("torch") and not installed:
+            item.add_marker(skip)
+        elif installed and compares(item):
+            item.add_marker("torch")
 
 
 def installed_devices():

@@ -13,6 +13,7 @@ from metatensor._core.tensor cimport Tensor, detached
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG, T_REQUIRES_GRAD
 from metatensor._core import errors
+from metatensor._core.late import later
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
@@ -68,7 +69,7 @@ cdef object _kernel(Overload ov, Device d):
         kernels.append(None)
     found = kernels[d.kind]
     if found is None:
-        from metatensor.library import find_kernel
+        find_kernel = later("find_kernel")
         found = find_kernel(ov.qualname, d.type, backend_of(d)) or False
         kernels[d.kind] = found
     return None if found is False else found
@@ -85,7 +86,7 @@ def forget_kernels(op):
 
 cdef object _decomposition(Overload ov):
     if ov.decomposition is None:
-        from metatensor.rules.decompositions import TABLE
+        TABLE = later("TABLE")
         ov.decomposition = TABLE.get(ov.qualname, False)
     return None if ov.decomposition is False else ov.decomposition
 

@@ -11,6 +11,7 @@ from cpython.object cimport PyObject, PyTypeObject, newfunc
 from cpython.ref cimport Py_INCREF
 from metatensor._core.slots cimport set_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.late import later
 
 cdef object _FORM = re.compile(r"([a-z_][a-z0-9_]{0,63})(?::(0|[1-9][0-9]{0,4}))?")
 MAX_TYPES = 4096
@@ -240,7 +241,7 @@ def set_default_device(device):
 # Backends --------------------------------------------------------------------------
 
 cdef object _missing(Device d, exc):
-    from metatensor import plugins
+    plugins = later("plugins")
     if d is _CPU and explicit_default() is None and d.type not in plugins.device_types():
         return RuntimeError(
             "no cpu device is installed; install the distribution metatensor-cpu, or work on the "
@@ -253,7 +254,7 @@ cdef object backend_of(Device d):
     """The backend of a device type, loading its plugin the first time."""
     cdef object backend = _backends[d.kind]
     if backend is None:
-        from metatensor import plugins
+        plugins = later("plugins")
         try:
             backend = plugins.backend(d.type)
         except RuntimeError as exc:

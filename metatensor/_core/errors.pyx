@@ -3,6 +3,7 @@ import weakref
 
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport T_BUFFER
+from metatensor._core.late import later
 
 _GIVE_DATA = "give the tensor data first (empty_like(device=...), a checkpoint, or a real device)"
 _INSTEAD = {
@@ -40,7 +41,7 @@ class _OfTensor:
 
 cdef object _member(Tensor t):
     """A weak reference to a tensor, or to what it is a view of, that a module may have; else None."""
-    from metatensor.nn import Parameter
+    Parameter = later("Parameter")
     if t.base is not None:                          # the view may be gone when the message is read
         t = <Tensor>t.base
     return weakref.ref(t) if t.flags & T_BUFFER or isinstance(t, Parameter) else None
@@ -178,8 +179,7 @@ def _one(got):
 
 
 def _owner(name, device):
-    from metatensor.library import kernel_owner
-    return kernel_owner(name, device.type)
+    return later("kernel_owner")(name, device.type)
 
 
 def note_kernel(error, str name, device):

@@ -22,6 +22,7 @@ from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
 )
 from metatensor._core import errors
+from metatensor._core.late import later
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
@@ -58,7 +59,7 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         if found is None:
             found = d
         elif found is not d:
-            from metatensor.rules.guests import are_guests
+            are_guests = later("are_guests")
             if not are_guests(op_name(c), tensors_in(c, ov)):
                 raise errors.different_devices(op_name(c), (found, d), tensors_in(c, ov))
             found = META

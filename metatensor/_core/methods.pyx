@@ -11,6 +11,7 @@ from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW,
 )
+from metatensor._core.late import later
 
 
 # Subclasses ---------------------------------------------------------------------------------
@@ -146,8 +147,7 @@ def _del_grad(Tensor self not None):
 def _grad_fn(Tensor self not None):
     if self.flags & T_NONLEAF == 0:
         return None
-    from metatensor._autograd import Node
-    return Node.of(self)
+    return later("Node").of(self)
 
 
 def _retains_grad(Tensor self not None):
@@ -207,18 +207,15 @@ def __reversed__(Tensor self not None):
 
 def numpy(self, *, force=False):
     """A NumPy array over the same memory, for a tensor on cpu; ``force=True`` copies where it must."""
-    from metatensor._interchange import to_numpy
-    return to_numpy(self, force)
+    return later("to_numpy")(self, force)
 
 
 def __array__(self, dtype=None, copy=None):
-    from metatensor._interchange import to_array
-    return to_array(self, dtype, copy)
+    return later("to_array")(self, dtype, copy)
 
 
 def __array_wrap__(self, array, context=None, return_scalar=False):
-    from metatensor._interchange import array_wrap
-    return array_wrap(self, array)
+    return later("array_wrap")(self, array)
 
 
 def __bytes__(self):
@@ -228,19 +225,16 @@ def __bytes__(self):
 
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     """A DLPack capsule of the tensor's memory, for `from_dlpack` of any library. BufferError where there can be none."""
-    from metatensor._dlpack import to_dlpack
-    return to_dlpack(self, stream, max_version, dl_device, copy)
+    return later("to_dlpack")(self, stream, max_version, dl_device, copy)
 
 
 def __dlpack_device__(self):
-    from metatensor._dlpack import dlpack_device
-    return dlpack_device(self)
+    return later("dlpack_device")(self)
 
 
 def __array_namespace__(self, /, *, api_version=None):
     """`metatensor.array_api`, for version 2024.12 of the standard and those before it; else ValueError."""
-    from metatensor._interchange import array_namespace
-    return array_namespace(api_version)
+    return later("array_namespace")(api_version)
 
 
 def to_device(self, device, /, *, stream=None):
@@ -249,29 +243,24 @@ def to_device(self, device, /, *, stream=None):
 
 
 def _array_interface(self):
-    from metatensor._interchange import array_interface
-    return array_interface(self)
+    return later("array_interface")(self)
 
 
 def _cuda_array_interface(self):
-    from metatensor._interchange import cuda_array_interface
-    return cuda_array_interface(self)
+    return later("cuda_array_interface")(self)
 
 
 cdef object _buffer_of(object self):
     """The array over the same memory, whose buffer is the tensor's."""
-    from metatensor._interchange import buffer_of
-    return buffer_of(self)
+    return later("buffer_of")(self)
 
 
 def __deepcopy__(self, memo):
-    from metatensor._interchange import deep_copy
-    return deep_copy(self, memo)
+    return later("deep_copy")(self, memo)
 
 
 def __reduce_ex__(self, protocol):
-    from metatensor._interchange import reduce_tensor
-    return reduce_tensor(self)
+    return later("reduce_tensor")(self)
 
 
 def new(self, *args, device=None):
@@ -315,14 +304,12 @@ def to_dense(self, dtype=None, *, masked_grad=None):
 
 def storage(self):
     """The storage as a sequence of elements of this dtype (deprecated in PyTorch)."""
-    from metatensor._typed_storage import TypedStorage
-    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+    return later("TypedStorage")(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 
 def storage_type(self):
     """The class of what `storage` gives."""
-    from metatensor._typed_storage import TypedStorage
-    return TypedStorage
+    return later("TypedStorage")
 
 
 def _typed_storage(self):

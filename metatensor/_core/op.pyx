@@ -15,6 +15,7 @@ from metatensor._core.tensor cimport N_SLOTS, Tensor, hooks, slot_ops
 from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, SET_DIMS, dim_t
 
 from metatensor._core.schema import parse
+from metatensor._core.late import later
 
 cdef extern from "Python.h":
     Py_ssize_t PySequence_Fast_GET_SIZE(object o) noexcept
@@ -60,8 +61,7 @@ cdef class Overload:
 
 
 cdef object _library():
-    from metatensor import library
-    return library
+    return later("library")
 
 
 @cython.final
@@ -350,8 +350,7 @@ def missing_slots():
 def op_by_name(str name not None):
     """The op called `name`, from a plugin where it has a namespace of its own. Raises AttributeError for an unknown one."""
     if name not in _registry and "::" in name:
-        from metatensor import plugins
-        plugins.load_ops(name.partition("::")[0])
+        later("plugins").load_ops(name.partition("::")[0])
     if name not in _registry:
         raise AttributeError(f"there is no op {name!r}")
     return _registry[name]

@@ -24,6 +24,7 @@ from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_NEG, dim_t
 
 from metatensor._core import errors
+from metatensor._core.late import later
 
 cdef unsigned long long _count = 0
 cdef enum:
@@ -256,7 +257,7 @@ cdef int _depth(list args) except -1:
 cdef int _note_values(Storage s) except -1:
     """Put the values of a constant in the place of its long recipe, or leave it without where they cannot be had."""
     from metatensor._core.op import registry
-    from metatensor.deferred import bytes_of
+    bytes_of = later("bytes_of")
     cdef Step step = Step.__new__(Step)
     cdef Ghost g
     try:
@@ -517,7 +518,7 @@ cdef int copy_without_data(Tensor target, Tensor source) except -1:
     if target.storage.data is not None:
         if source.storage.recipe is None:
             raise errors.no_data("copy_", target)
-        from metatensor.deferred import value_of
+        value_of = later("value_of")
         source = <Tensor>value_of(source)
         from metatensor._core.device import backend_for
         backend_for(target.storage.device).copy(target, source)
@@ -569,7 +570,7 @@ cdef class Constant:
     cdef object mark                # a checksum of what others may write to, or None
 
     def __init__(self, Tensor t not None):
-        from metatensor.deferred import checksum, copy_of
+        checksum, copy_of = later("checksum"), later("copy_of")
         if t.storage.data is not None and t.storage.size_bytes <= COPIED_BYTES:
             self.adopt(<Tensor>copy_of(t))
         else:
@@ -584,7 +585,7 @@ cdef class Constant:
 
     def value(self):
         """The tensor. RuntimeError where it was changed since."""
-        from metatensor.deferred import checksum
+        checksum = later("checksum")
         if self.tensor is None:
             raise RuntimeError("Constant: it was made without a tensor")
         if self.tensor.storage.version != self.version or (self.mark is not None and checksum(self.tensor) != self.mark):

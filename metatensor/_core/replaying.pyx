@@ -9,6 +9,7 @@ from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.types cimport MAX_DIMS, dim_t
 
 from metatensor._core.recording import Constant
+from metatensor._core.late import later
 
 # Values for arguments --------------------------------------------------------------------------
 
@@ -48,7 +49,7 @@ cdef bint _is_constant(Storage s) noexcept:
 
 cdef object _valued(Tensor t, bint mutated):
     """A tensor with the values of one that may be deferred: that one itself, filled, where it is to be written to."""
-    from metatensor.deferred import materialize, value_of
+    materialize, value_of = later("materialize"), later("value_of")
     if t.storage.data is not None:
         return t
     return materialize(t) if mutated else value_of(t)

@@ -5,6 +5,7 @@ from metatensor._core.device cimport META, Device, place_of, backend_of
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport dim_t
+from metatensor._core.late import later
 
 
 @cython.final
@@ -64,13 +65,11 @@ cdef class Storage:
     @staticmethod
     def from_file(filename, shared=False, nbytes=0):
         """A storage on cpu over the first `nbytes` bytes of a file; writes reach the file where `shared` is true."""
-        from metatensor._storages import from_file
-        return from_file(filename, shared, nbytes)
+        return later("from_file")(filename, shared, nbytes)
 
     def __getitem__(self, index):
         """A byte, or for a slice a storage over the same memory."""
-        from metatensor._storages import item
-        return item(self, index)
+        return later("item")(self, index)
 
     def tolist(self):
         """The bytes, as ints."""
@@ -82,8 +81,7 @@ cdef class Storage:
 
     def cpu(self):
         """The bytes on cpu: this storage where it is there."""
-        from metatensor._storages import on_cpu
-        return on_cpu(self)
+        return later("on_cpu")(self)
 
     def untyped(self):
         """This storage."""
@@ -96,8 +94,7 @@ cdef class Storage:
     def __reduce__(self):
         """Pickled with its bytes, or how they come about; tensors that share it share it again afterwards."""
         if self.data is None and self.recipe is not None:
-            from metatensor._recipes import reduce_storage
-            return reduce_storage(self)
+            return later("reduce_storage")(self)
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
 
@@ -176,7 +173,7 @@ def storage_bytes(Storage s not None):
     """The bytes of a storage that holds data, or would by its recipe."""
     from metatensor._core.dtype import dtype_by_name
     if s.data is None and s.recipe is not None:
-        from metatensor.deferred import filled
+        filled = later("filled")
         return storage_bytes(filled(s))
     from metatensor._core.placing import tensor_from_storage
     flat = tensor_from_storage(s, dtype_by_name("uint8"), (s.size_bytes,), (1,))

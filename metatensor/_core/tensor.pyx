@@ -13,6 +13,7 @@ from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
+from metatensor._core.late import later
 
 # Making tensors -------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ cdef object _foreign(int slot, object a, object b):
     cdef object other = a if reflected else b
     if not hasattr(other, "__array_interface__"):
         return NotImplemented
-    from metatensor._interchange import operand
+    operand = later("operand")
     other = operand(other, b if reflected else a)
     if not _operand(other) or (slot == S_MATMUL and not isinstance(other, Tensor)):
         return NotImplemented
@@ -266,7 +267,7 @@ cdef class Tensor:
             return      # made whole by a factory or by a subclass's __new__
         self.flags &= ~T_FRESH
         if args or kwargs:
-            from metatensor._construct import legacy_tensor
+            legacy_tensor = later("legacy_tensor")
             detach_from(self, legacy_tensor(*args, **kwargs))
 
     # Metadata
@@ -416,7 +417,7 @@ cdef class Tensor:
         return <Py_hash_t>(<Py_ssize_t><PyObject*>self >> 4)
 
     def __repr__(self):
-        from metatensor._tensor_str import tensor_str
+        from metatensor._core.tensor_str import tensor_str
         return tensor_str(self)
 
     def __format__(self, spec):

@@ -62,8 +62,8 @@ def load(
 
 def _faked(found: Any, mode: Any) -> Any:
     """What was loaded, with fake tensors in the place of those that hold data."""
-    from metatensor.faithful import converted
-    from metatensor.fake import FakeTensorMode
+    from metatensor.deferred.faithful import converted
+    from metatensor.deferred.fake import FakeTensorMode
 
     mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()
     return converted(found, lambda leaf: mode.from_tensor(leaf) if not leaf.is_meta else leaf)

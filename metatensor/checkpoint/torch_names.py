@@ -115,7 +115,7 @@ def storage_value(machine: Any, ref: Any) -> Any:
         raise machine.error("a view of a storage is among its values: only tensors may have one")
     if ref.dtype is None:
         return ref.storage
-    from metatensor._typed_storage import TypedStorage
+    from metatensor.interchange.typed_storage import TypedStorage
 
     return TypedStorage(wrap_storage=ref.storage, dtype=ref.dtype)
 

@@ -11,11 +11,11 @@ import threading
 from typing import Any
 
 import metatensor as mt
-from metatensor import _tree
 from metatensor._core.modes import DispatchMode
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.deferred import has_values
+from metatensor.func import _tree
 
 __all__ = ["Batched", "Level", "current_level", "is_random", "wrap"]
 

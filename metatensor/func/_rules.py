@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor import _tree
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
+from metatensor.func import _tree
 from metatensor.func._batched import Batched, Level, wrap
 
 __all__ = ["RULES", "view"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor import _tree
 from metatensor._core.tensor import Tensor
+from metatensor.func import _tree
 from metatensor.func._batched import Batched, Level, wrap
 
 __all__ = ["vmap"]

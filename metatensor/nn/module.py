@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from metatensor._core.late import later
 from metatensor.nn._base import InstanceDict, ModuleBase, install, module_getattr
 from metatensor.nn._conversion import Conversion
 from metatensor.nn._hooks import Hooks, call_with_hooks
@@ -93,9 +94,7 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
 
         `metatensor.assert_materialized` raises where there is one.
         """
-        from metatensor.unresolved import unresolved
-
-        return unresolved(self)
+        return later("unresolved")(self)
 
     def extra_repr(self) -> str:
         """What stands between the brackets of this module's repr; several lines are indented."""

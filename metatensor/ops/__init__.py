@@ -6,6 +6,7 @@ As ``mt.ops`` it is also the way to custom operators: ``mt.ops.acme.rope``.
 import os
 from importlib import import_module
 
+from metatensor._core.late import later
 from metatensor._core.op import missing_slots
 
 for _family in sorted({_file.partition(".")[0] for _file in os.listdir(__path__[0])
@@ -16,8 +17,6 @@ if missing_slots():
 
 
 def __getattr__(name):
-    from metatensor.library import Namespace
-
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return Namespace(name)
+    return later("Namespace")(name)

@@ -19,6 +19,7 @@ from metatensor.ops.factory cimport check_fill, format_arg, make_like
 from metatensor._core.dtype import dtype_by_name, spelling
 from metatensor._core.errors import meta_copy
 from metatensor._core.formats import contiguous_format, preserve_format
+from metatensor._core.late import later
 
 
 # Memory formats ---------------------------------------------------------------------------
@@ -67,7 +68,7 @@ define("clone(Tensor input, *, memory_format? memory_format=None) -> Tensor", cl
 
 cdef int _need_data(Tensor t, Device to) except -1:
     if t.storage.device is META:
-        from metatensor import plugins
+        plugins = later("plugins")
         if not hints.recorders and to.type not in plugins.device_types():
             raise plugins.manager().unknown_type(to.type)
         raise meta_copy(t)

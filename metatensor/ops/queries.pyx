@@ -9,6 +9,7 @@ from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, dim_t
 from metatensor.ops.pointwise cimport Operands, no_operands, operand_arg, promoted
+from metatensor._core.late import later
 
 
 cdef object numel_host(Call* c):
@@ -39,8 +40,7 @@ cdef object is_pinned_host(Call* c):
 
 
 cdef object pin_memory_host(Call* c):
-    from metatensor.devices.pinning import pin
-    return pin(tensor_arg(c, 0), arg(c, 1))
+    return later("pin")(tensor_arg(c, 0), arg(c, 1))
 
 
 cdef object is_shared_host(Call* c):
@@ -52,8 +52,7 @@ cdef object share_memory_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Storage s = t.storage
     if s.data is None and s.recipe is not None:
-        from metatensor.deferred import materialize
-        materialize(t)
+        later("materialize")(t)
     if s.data is None:
         raise RuntimeError(f"share_memory_(): a tensor without data, on {s.device}, has no memory to share")
     backend = backend_of(s.device)

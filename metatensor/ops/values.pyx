@@ -19,6 +19,7 @@ from metatensor.ops.view cimport dims_tuple
 
 from metatensor._core.dtype import dtype_by_name
 from metatensor._core.errors import data_dependent
+from metatensor._core.late import later
 
 
 # Out of a tensor -----------------------------------------------------------------------------
@@ -28,8 +29,7 @@ cdef object _host_bytes(Call* c, Tensor t):
     if t.storage.data is None:
         if t.storage.recipe is None:
             raise data_dependent(op_name(c), t.storage.device, t.shape, t)
-        from metatensor.deferred import bytes_of
-        return bytes_of(t)
+        return later("bytes_of")(t)
     return backend_of(t.storage.device).to_host(t)
 
 
@@ -118,8 +118,7 @@ cdef object _array_of(object data):
     if described and hasattr(data, "tobytes") and hasattr(data, "strides"):
         return data
     if described or hasattr(data, "__dlpack__") or hasattr(data, "__cuda_array_interface__"):
-        from metatensor._interchange import from_array
-        return from_array(data)
+        return later("from_array")(data)
     return data.__array__() if hasattr(data, "__array__") else None
 
 
@@ -251,14 +250,12 @@ cdef object as_tensor_body(Call* c):
 cdef object _shareable(object data, DType dtype):
     """`data`, or a tensor over the memory that it has but other functions do not look for: storages and buffers."""
     if isinstance(data, Storage):
-        from metatensor._storages import as_bytes
-        return as_bytes(data)
+        return later("as_bytes")(data)
     if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data):
         return data
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
         return data     # an array, which knows its shape and dtype
-    from metatensor._interchange import frombuffer
-    return frombuffer(data, dtype=dtype or default_float())
+    return later("frombuffer")(data, dtype=dtype or default_float())
 
 
 cdef bint _shares(Tensor t, object data) except -1:

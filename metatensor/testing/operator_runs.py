@@ -296,7 +296,7 @@ def _array(value: Any) -> np.ndarray:
     if isinstance(value, Tensor):
         return to_values(value).copy()
     if type(value).__module__.partition(".")[0] == "torch":
-        from metatensor._dlpack import from_dlpack
+        from metatensor.interchange.dlpack import from_dlpack
 
         return to_values(from_dlpack(value.detach().resolve_conj().resolve_neg()))
     return np.asarray(value)

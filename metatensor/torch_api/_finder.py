@@ -18,16 +18,23 @@ __all__ = ["SHARED", "TorchFinder", "target_of"]
 TREE = "metatensor.torch_api.torch"
 
 SHARED = {
-    f"torch.{name}": f"metatensor.{name}" for name in ("fft", "func", "linalg", "masked", "nn", "signal", "special")
+    f"torch.{name}": f"metatensor.{name}"
+    for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "signal", "special", "utils")
+} | {
+    "torch.futures": "metatensor.distributed.futures",
+    "torch.fx": "metatensor.program.fx",
+    "torch.utils.data": "metatensor.data",
 }
 """Modules of PyTorch, with all below them, that are modules of metatensor itself."""
 
 
 def target_of(name: str) -> str:
-    """The module that answers to ``name``: ``"torch.nn.init"`` gives ``"metatensor.nn.init"``."""
-    head = ".".join(name.split(".")[:2])
-    if head in SHARED:
-        return SHARED[head] + name[len(head) :]
+    """Return the name of the module that answers to ``name``: "metatensor.nn.init" for "torch.nn.init"."""
+    parts = name.split(".")
+    for count in range(len(parts), 1, -1):
+        head = ".".join(parts[:count])
+        if head in SHARED:
+            return SHARED[head] + name[len(head) :]
     return TREE + name[len("torch") :]
 
 

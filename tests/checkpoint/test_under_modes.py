@@ -6,7 +6,7 @@ import pytest
 
 import metatensor as mt
 from metatensor import nn
-from metatensor.fake import is_fake
+from metatensor.deferred.fake import is_fake
 from metatensor.plugins import device_types
 
 pytest.importorskip("numpy")

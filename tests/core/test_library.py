@@ -272,8 +272,8 @@ def test_a_kernel_of_a_device_is_replaced_only_on_purpose():
         mt.digamma.kernel("cpu", override=True)(fill(7))
         assert mt.digamma(mt.ones(1)).item() == 7
     finally:
-        library._kernels.clear()
-        library.forget_kernels(mt.digamma)
+        library.operators._kernels.clear()
+        library.operators.forget_kernels(mt.digamma)
     assert mt.digamma(mt.ones(1)).item() < 0
 
 

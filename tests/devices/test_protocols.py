@@ -223,7 +223,7 @@ def test_every_place_of_memory_is_taken_by_one_device():
     taken = [kind for type in plugins.device_types() for kind in plugins.backend(type).dlpack_types]
     assert len(taken) == len(set(taken)) and {1, 2, 3, 13} <= set(taken)
     assert DeviceBackend.dlpack_types == ()
-    assert DLDeviceType is __import__("metatensor.torch_api.torch.utils.dlpack", fromlist=["x"]).DLDeviceType
+    assert DLDeviceType is __import__("metatensor.utils.dlpack", fromlist=["x"]).DLDeviceType
 
 
 def test_taking_memory_of_the_host_loads_no_other_device():

@@ -28,7 +28,7 @@ from metatensor._core import (
     storage,
     thread,
 )
-from metatensor._interchange import rebuild_tensor
+from metatensor.interchange.arrays import rebuild_tensor
 from oracle.records import Decoder, Resolver, invoke
 
 FORMS = ("plain", "transposed", "expanded", "sliced", "stepped", "offset", "permuted", "overlapping", "conj", "neg",

@@ -267,7 +267,7 @@ def test_defaults():
 
 
 def test_the_counter_counts_two_products():
-    from metatensor.torch_api.torch.utils.flop_counter import FlopCounterMode
+    from metatensor.utils.flop_counter import FlopCounterMode
 
     q, k, v = (x.to("meta") for x in inputs(flex))
     with FlopCounterMode(display=False) as counter:

@@ -230,9 +230,9 @@ def test_other_groups():
 
 def test_formats_are_named_once(monkeypatch):
     entries = [Entry(name, plugin(SimpleNamespace(name="npz"), hook="metatensor_checkpoint_formats")) for name in ("a", "b")]
-    monkeypatch.setattr(plugins, "_manager", manager(*entries[:1], group="formats"))
+    monkeypatch.setattr(plugins.loading, "_manager", manager(*entries[:1], group="formats"))
     assert set(plugins.formats()) == {"npz"}
-    monkeypatch.setattr(plugins, "_manager", manager(*entries, group="formats"))
+    monkeypatch.setattr(plugins.loading, "_manager", manager(*entries, group="formats"))
     with pytest.raises(RuntimeError, match="'npz' is registered twice"):
         plugins.formats()
 
@@ -248,7 +248,7 @@ def test_one_plugin_in_two_groups():
 def test_load_ops(monkeypatch):
     acme = Entry("load_acme", plugin(define("load_acme::rope() -> ()"), hook="metatensor_ops"))
     other = Entry("load_other", plugin(define("load_other::op() -> ()"), hook="metatensor_ops"))
-    monkeypatch.setattr(plugins, "_manager", manager(acme, other, group="ops"))
+    monkeypatch.setattr(plugins.loading, "_manager", manager(acme, other, group="ops"))
     assert plugins.load_ops("nothing") == []
     assert plugins.load_ops("load_acme") == ["load_acme"]
     assert (acme.loads, other.loads) == (1, 0)

@@ -62,7 +62,7 @@ def test_asking_imports_no_cupy():
     code = """if True:
         import sys
         from metatensor import plugins
-        plugins._manager = plugins.PluginManager(lambda group: (), ())
+        plugins.loading._manager = plugins.PluginManager(lambda group: (), ())
         from metatensor.torch_api import torch
         assert not torch.cuda.is_available() and torch.cuda.device_count() == 0 and not torch.accelerator.is_available()
         assert not torch.backends.mps.is_available() and not torch.backends.cuda.is_built()

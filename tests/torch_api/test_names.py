@@ -4,6 +4,8 @@ import importlib
 
 import pytest
 
+from metatensor.torch_api._finder import target_of
+
 NAMES = """
 _dynamo _dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex _dynamo.allow_in_graph _dynamo.assume_constant_result
 _dynamo.config.automatic_dynamic_shapes _dynamo.config.optimize_ddp _dynamo.is_compiling _dynamo.mark_static_address
@@ -84,7 +86,7 @@ def test_a_name_that_libraries_use(name):
 
 @pytest.mark.parametrize("module", ["distributed", "fx", "cuda", "backends", "onnx", "export", "ao", "testing", "fx.experimental"])
 def test_nothing_answers_to_any_name(module):
-    found = importlib.import_module(f"metatensor.torch_api.torch.{module}")
+    found = importlib.import_module(target_of(f"torch.{module}"))
     assert not hasattr(found, "no_such_name")
     with pytest.raises(AttributeError, match="no_such_name"):
         found.no_such_name
@@ -126,7 +128,7 @@ def test_what_raises_when_it_is_used(name, error):
 
 
 def test_a_class_that_raises_can_be_subclassed():
-    from metatensor.torch_api.torch import distributed
+    from metatensor import distributed
 
     class Planner(distributed.checkpoint.DefaultSavePlanner):
         pass

@@ -5,7 +5,7 @@ import pytest
 import metatensor as mt
 from metatensor.torch_api import torch
 from metatensor.torch_api.torch import overrides
-from metatensor.torch_api.torch.utils import _python_dispatch
+from metatensor.utils import _python_dispatch
 
 
 class Names(overrides.TorchFunctionMode):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, NoReturn, TypedDict
 
 import metatensor as mt
+from metatensor._core.late import later
 from metatensor.nn.attention._block_mask import DEFAULT_BLOCK, BlockMask, MaskMod, noop_mask, ordered, sliced_mask
 
 __all__ = [
@@ -105,7 +106,7 @@ def _arguments(function: Callable[..., Any]) -> int:
 
 def _vmap_for_bhqkv(fn: Callable[..., Any], prefix: tuple[int | None, ...], suffix: tuple[int | None, ...] = ()) -> Any:
     """The function over vectors of batches, heads, queries and keys, with as many dimensions of results."""
-    from metatensor.func import vmap
+    vmap = later("vmap")
 
     for at in (3, 2, 1, 0):
         dims = tuple(0 if at == other else None for other in range(4))

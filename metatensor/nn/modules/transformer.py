@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor.deferred import has_values
+from metatensor._core.late import later
 from metatensor.nn import functional as F
 from metatensor.nn import init
 from metatensor.nn.module import Module
@@ -71,7 +71,7 @@ def _detect_is_causal_mask(mask: mt.Tensor | None, is_causal: bool | None = None
     if is_causal is not None or mask is None:
         return bool(is_causal)
     causal = _generate_square_subsequent_mask(mask.size(-2) if size is None else size, mask.device, mask.dtype)
-    if mask.size() != causal.size() or not has_values(mask):
+    if mask.size() != causal.size() or not later("has_values")(mask):
         return False
     return bool((mask == causal).all())
 

@@ -6,14 +6,15 @@ A name that is neither is an AttributeError.
 from types import ModuleType as _ModuleType
 
 import metatensor as _mt
+from metatensor._core.lazy import attributes as _attributes
 from metatensor._core.op import registry as _registry
-from metatensor.torch_api._lazy import attributes as _attributes
+from metatensor.torch_api._finder import SHARED, target_of
 from metatensor.torch_api.torch import _foreach, _functions, _settings, _typed
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__
 
 # What metatensor has under its own name, or under the same name for another thing.
 _OWN = {
-    "DataDependentError", "DispatchMode", "Spec", "analysis", "autograd", "checkpoint", "devices", "library", "load", "op",
+    "DataDependentError", "DispatchMode", "Spec", "analysis", "checkpoint", "devices", "library", "load", "op",
     "ops", "plugins", "random", "rules", "testing",
 }  # fmt: skip
 
@@ -53,11 +54,11 @@ _lazy, _names = _attributes(
     (
         "_C", "_VF", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
         "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
-        "distributed", "distributions", "export", "functional", "futures", "fx", "hub", "jit", "library", "mps", "mtia",
+        "distributions", "export", "functional", "hub", "jit", "library", "mps", "mtia",
         "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",
-        "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "utils", "version", "xpu",
+        "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "version", "xpu",
     ),
-    {name: f"metatensor.{name}" for name in ("fft", "func", "linalg", "masked", "nn", "signal", "special")}
+    {name: target_of(f"torch.{name}") for name in {name.split(".")[1] for name in SHARED}}
     | {name: f"metatensor:{name}" for name in (
         "Generator", "default_generator", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_rng_state", "iinfo",
         "initial_seed", "manual_seed", "seed", "set_printoptions", "set_rng_state",

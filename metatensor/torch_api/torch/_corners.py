@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor._typed_storage import TypedStorage
-from metatensor.torch_api.torch._absent import functions, kind
+from metatensor._core.absent import functions, kind
+from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.torch_api.torch._typed import DTYPES
 
 _STRIDED = "metatensor has strided tensors only"

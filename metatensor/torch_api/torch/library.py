@@ -18,7 +18,7 @@ import metatensor as mt
 from metatensor import library as core
 from metatensor._core.op import registry
 from metatensor._core.schema import parse
-from metatensor._hints import infer_arguments
+from metatensor.library.hints import infer_arguments
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck",

@@ -1,6 +1,6 @@
 """Storages: the untyped one, and the typed one that views it as elements of a dtype."""
 
 from metatensor import UntypedStorage
-from metatensor._typed_storage import TypedStorage
+from metatensor.interchange.typed_storage import TypedStorage
 
 __all__ = ["TypedStorage", "UntypedStorage"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.compiler import (
     allow_in_graph,
     assume_constant_result,

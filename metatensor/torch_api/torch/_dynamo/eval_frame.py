@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatensor.torch_api.torch._absent import kind
+from metatensor._core.absent import kind
 
 __all__ = ["OptimizedModule", "is_dynamo_supported"]
 

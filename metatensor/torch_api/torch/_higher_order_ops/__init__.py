@@ -1,6 +1,6 @@
 """Operators that take functions: they run in Python."""
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch._higher_order_ops.associative_scan import associative_scan
 from metatensor.torch_api.torch._higher_order_ops.scan import scan
 from metatensor.torch_api.torch.functional import cond, while_loop

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch.utils import _pytree as pytree
+from metatensor.utils import _pytree as pytree
 
 __all__ = ["associative_scan"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
-from metatensor.torch_api.torch._absent import functions
+from metatensor._core.absent import functions
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.compiler import cudagraph_mark_step_begin
 
 __all__ = ["compile", "config", "cudagraph_mark_step_begin", "list_mode_options", "list_options"]

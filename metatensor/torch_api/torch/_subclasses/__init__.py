@@ -1,6 +1,6 @@
 """Fake tensors."""
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor.fake import FakeTensorMode, is_fake
+from metatensor.deferred.fake import FakeTensorMode, is_fake
 
 __all__ = ["DataDependentOutputException", "DynamicOutputShapeException", "FakeTensor", "FakeTensorMode",
            "UnsupportedFakeTensorException", "unset_fake_temporarily"]  # fmt: skip

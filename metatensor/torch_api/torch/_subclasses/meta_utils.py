@@ -1,5 +1,5 @@
 """Faithful copies on meta."""
 
-from metatensor.faithful import MetaConverter
+from metatensor.deferred.faithful import MetaConverter
 
 __all__ = ["MetaConverter"]

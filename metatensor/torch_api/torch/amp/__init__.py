@@ -3,6 +3,7 @@
 from typing import Any
 
 from metatensor import amp as _amp
+from metatensor._core.lazy import attributes
 from metatensor.amp import (
     autocast_decrement_nesting,
     autocast_increment_nesting,
@@ -13,7 +14,6 @@ from metatensor.amp import (
     set_autocast_cache_enabled,
     set_autocast_dtype,
 )
-from metatensor.torch_api._lazy import attributes
 from metatensor.torch_api.torch.amp.autocast_mode import (
     _enter_autocast,
     _exit_autocast,

@@ -1,5 +1,5 @@
 """Quantization and pruning."""
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 
 __getattr__, __dir__ = attributes(__name__, ("nn", "quantization"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 
 __getattr__, __dir__ = attributes(
     __name__,

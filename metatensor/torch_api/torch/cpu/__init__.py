@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch import streams
 
 __all__ = ["Stream", "StreamContext", "current_device", "current_stream", "device_count", "is_available", "is_initialized",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.absent import kind
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch import _typed
-from metatensor.torch_api.torch._absent import kind
 from metatensor.torch_api.torch._devices import DeviceApi, device_context
 from metatensor.torch_api.torch.cuda.streams import Event, ExternalStream, Stream, StreamContext
 

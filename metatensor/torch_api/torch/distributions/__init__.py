@@ -3,7 +3,7 @@
 Arguments and values are checked where they have data; on meta only shapes come out.
 """
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 
 _MODULES = {
     "Bernoulli": "bernoulli", "Beta": "beta", "Binomial": "binomial", "Categorical": "categorical", "Cauchy": "cauchy",

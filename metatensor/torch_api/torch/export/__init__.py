@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from metatensor.torch_api._lazy import attributes
-from metatensor.torch_api.torch._absent import functions, kinds
+from metatensor._core.absent import functions, kinds
+from metatensor._core.lazy import attributes
 
 __all__ = ["AdditionalInputs", "CustomDecompTable", "Dim", "ExportGraphSignature", "ExportedProgram", "ModuleCallEntry",
            "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "default_decompositions", "dims", "draft_export",

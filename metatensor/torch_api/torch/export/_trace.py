@@ -1,6 +1,6 @@
 """How programs are captured, which metatensor does not do."""
 
-from metatensor.torch_api.torch._absent import function
+from metatensor._core.absent import function
 
 __all__ = ["_export"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import metatensor as mt
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.jit.annotations import Attribute, Future, annotate, isinstance_
 
 __all__ = [

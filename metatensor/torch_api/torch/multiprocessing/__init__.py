@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing import *  # noqa: F403
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 
 __all__ = [
     *multiprocessing.__all__, "ProcessContext", "ProcessExitedException", "ProcessRaisedException", "SpawnContext",

@@ -1,6 +1,6 @@
 """Tensors of tensors of different sizes, which metatensor does not have."""
 
-from metatensor.torch_api.torch._absent import functions
+from metatensor._core.absent import functions
 
 __all__ = ["as_nested_tensor", "masked_select", "narrow", "nested_tensor", "nested_tensor_from_jagged", "to_padded_tensor"]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
-from metatensor.torch_api.torch._absent import functions, kind
+from metatensor._core.absent import functions, kind
+from metatensor._core.lazy import attributes
 
 __all__ = ["ExportOptions", "ONNXProgram", "OnnxExporterError", "OperatorExportTypes", "TensorProtoDataType", "TrainingMode",
            "dynamo_export", "export", "is_in_onnx_export", "is_onnxrt_backend_supported", "register_custom_op_symbolic",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from metatensor.torch_api.torch._absent import function
+from metatensor._core.absent import function
 
 __all__ = ["NAMES", "attribute"]
 

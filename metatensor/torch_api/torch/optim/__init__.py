@@ -1,6 +1,6 @@
 """Optimizers, their learning rate schedules, and averages of weights. Gradients are what stands in `Tensor.grad`."""
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.optim.optimizer import Optimizer
 
 _MODULES = {

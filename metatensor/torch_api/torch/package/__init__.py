@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatensor.torch_api.torch._absent import kinds
+from metatensor._core.absent import kinds
 
 __all__ = ["PackageExporter", "PackageImporter", "is_from_package"]
 

@@ -1,6 +1,6 @@
 """The older name of `torch.ao.quantization`."""
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.ao.quantization import *  # noqa: F403
 
 _QUANTIZATION = "metatensor.torch_api.torch.ao.quantization"

@@ -1,6 +1,6 @@
 """Functions of sparse tensors, which metatensor does not have."""
 
-from metatensor.torch_api.torch._absent import functions, kind
+from metatensor._core.absent import functions, kind
 
 __all__ = ["SparseSemiStructuredTensor", "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
            "softmax", "solve", "sum", "to_sparse_semi_structured"]  # fmt: skip

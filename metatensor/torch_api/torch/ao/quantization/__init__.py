@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from metatensor.torch_api._lazy import attributes
-from metatensor.torch_api.torch._absent import functions, kinds
+from metatensor._core.absent import functions, kinds
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.ao.quantization.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
 from metatensor.torch_api.torch.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch import amp as _amp
 
 __all__ = ["GradScaler", "autocast"]

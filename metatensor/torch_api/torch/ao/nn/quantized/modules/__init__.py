@@ -1,6 +1,6 @@
 """Where libraries also look for these layers."""
 
-from metatensor.torch_api._lazy import attributes
+from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.ao.nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional, QFunctional
 
 __all__ = ["FXFloatFunctional", "FloatFunctional", "QFunctional"]

@@ -1,7 +1,7 @@
 """Arithmetic as modules."""
 
+from metatensor._core.absent import kind
 from metatensor.nn.quantized import FloatFunctional, FXFloatFunctional
-from metatensor.torch_api.torch._absent import kind
 
 __all__ = ["FXFloatFunctional", "FloatFunctional", "QFunctional"]
 

@@ -1,0 +1,5 @@
+"""The old class of tensors in a graph."""
+
+from metatensor.autograd import Variable
+
+__all__ = ["Variable"]

@@ -1,0 +1,5 @@
+"""The parts that `torch.utils.data` is made of."""
+
+from metatensor._core.lazy import attributes
+
+__getattr__, __dir__ = attributes(__name__, ("collate", "fetch", "pin_memory", "worker", "workers"))

@@ -1,0 +1,59 @@
+"""A loading worker: one thread that fetches batches in the order in which they were asked for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import metatensor as mt
+from metatensor.data._utils.worker import WorkerInfo, enter
+
+__all__ = ["EXHAUSTED", "Worker"]
+
+EXHAUSTED = object()
+"""What a worker answers with when its dataset yields no more."""
+
+
+class Worker:
+    """A thread with a copy of the dataset. It begins with the default device of the thread that made it."""
+
+    def __init__(self, info: WorkerInfo, fetcher: Callable[[Any], Any], init: Callable[[int], None] | None) -> None:
+        self._info = replace(info, dataset=copy.copy(info.dataset))
+        self._fetcher = fetcher
+        self._init = init
+        self._default_device = mt.get_default_device()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"DataLoader-{info.id}")
+        self._begun = False
+        self._fetch: Any = None
+
+    def restart(self) -> None:
+        """Fetch from the dataset's beginning."""
+        self._thread.submit(self._forget)
+
+    def submit(self, index: Any) -> Future[Any]:
+        """The batch at ``index``, or `EXHAUSTED`, when it will have been fetched."""
+        return self._thread.submit(self._run, index)
+
+    def stop(self) -> None:
+        """End the thread after what it is doing."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _forget(self) -> None:
+        self._fetch = None
+
+    def _run(self, index: Any) -> Any:
+        if not self._begun:
+            self._begun = True
+            enter(self._info)
+            mt.set_default_device(self._default_device)
+            if self._init is not None:
+                self._init(self._info.id)
+        if self._fetch is None:
+            self._fetch = self._fetcher(self._info.dataset)
+        try:
+            return self._fetch.fetch(index)
+        except StopIteration:
+            return EXHAUSTED

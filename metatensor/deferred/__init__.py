@@ -1,0 +1,49 @@
+"""Build models without memory: deferred initialisation, fake tensors, copies on meta, and giving them data.
+
+    with mt.deferred_init():
+        model = Model()
+    model.to(mt.bfloat16)
+    mt.materialize(model, device="cuda")
+
+`materializing` computes deferred tensors from their recipes, `recipes` carries these to other processes, `parts` computes
+slices, `constants` computes small constants where no device is installed. `fake`, `faithful` and `unresolved` hold
+`FakeTensorMode`, `to_meta`, and the reports of what has no data.
+"""
+
+from metatensor._core.lazy import attributes
+from metatensor.deferred.materializing import (
+    OVERWRITES,
+    bytes_of,
+    checksum,
+    copy_of,
+    deferred_init,
+    dematerialize,
+    filled,
+    forbidden,
+    groups_of,
+    has_values,
+    is_deferred,
+    materialize,
+    materialize_slice,
+    overwrites,
+    read,
+    refs_of,
+    run,
+    steps_for,
+    tensors_of,
+    value_of,
+    written,
+)
+
+__all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
+
+__getattr__, __dir__ = attributes(
+    __name__, ("constants", "fake", "faithful", "parts", "places", "recipes", "unresolved"),
+    {
+        "FakeTensorMode": f"{__name__}.fake:FakeTensorMode",
+        "is_fake": f"{__name__}.fake:is_fake",
+        "to_meta": f"{__name__}.faithful:to_meta",
+        "assert_materialized": f"{__name__}.unresolved:assert_materialized",
+        "assert_no_materialization": f"{__name__}.unresolved:assert_no_materialization",
+    },
+)  # fmt: skip

@@ -1,0 +1,520 @@
+"""Record how tensors are made, and give them their data later.
+
+Inside `deferred_init` tensors name the device they would be on and hold no data. Each call of a kernel is recorded with its
+arguments and, where it draws random numbers, its ticket. `materialize` runs the steps that a tensor needs, once; the result
+equals bit for bit what an ordinary run gives. Bytes belong to storages: ties, views and buffers stay what they are.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+import zlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from operator import attrgetter
+from typing import Any
+
+import metatensor as mt
+from metatensor import plugins
+from metatensor._core.device import Device
+from metatensor._core.device import place as place_of
+from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.recorder import Recorder, suspended
+from metatensor._core.recording import Ghost, Ref, Step
+from metatensor._core.replaying import install_data, remove_data, replay
+from metatensor._core.storage import make_storage, recipe_of
+from metatensor._core.where import add_note
+from metatensor.deferred.parts import part_alone
+from metatensor.deferred.places import CONTAINERS, places
+
+__all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
+
+_NUMBER = attrgetter("number")
+
+# Kernels that do not read what they write over.
+OVERWRITES = frozenset((
+    "zero", "fill", "copy", "copy_", "uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_",
+    "random_.to", "random_.from", "bernoulli_",
+))  # fmt: skip
+
+
+class deferred_init:
+    """A context manager, and a decorator: inside, tensors are made without data and remember how.
+
+    Meta tensors are made as ever. What is made of tensors with data alone is computed, as outside.
+    """
+
+    def __init__(self) -> None:
+        self._recorder = Recorder(True)
+
+    def __enter__(self) -> deferred_init:
+        self._recorder.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._recorder.__exit__(*error)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from metatensor._core.decorate import run_inside
+
+        return run_inside(self, function)
+
+
+def is_deferred(tensor: Any) -> bool:
+    """Whether a tensor, or a storage, holds no data and remembers how it came about."""
+    storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
+    ghost = recipe_of(storage)
+    return storage.data is None and ghost is not None and not ghost.constant
+
+
+def has_values(tensor: Any) -> bool:
+    """Whether a tensor holds data, or values that can be computed when they are asked for."""
+    storage = tensor.untyped_storage()
+    return storage.data is not None or recipe_of(storage) is not None
+
+
+# What is needed ---------------------------------------------------------------------------------
+
+
+def steps_for(ghosts: Iterable[Ghost]) -> list[Step]:
+    """The steps that make what these ghosts are in the end, in order."""
+    return sorted((step for _, steps in groups_of(ghosts) for step in steps), key=_NUMBER)
+
+
+def written(step: Step) -> tuple[Ref, ...]:
+    """What a step fills in; not the arguments that it changes."""
+    return () if step.result is None else step.result if isinstance(step.result, tuple) else (step.result,)
+
+
+def overwrites(step: Step, ghost: Ghost) -> bool:
+    """Whether nothing that was in the ghost before the step is left."""
+    if not any(ref.ghost is ghost and ref.covers() for ref in written(step)):
+        return False
+    sources = step.args[1:] if step.name in OVERWRITES else step.args
+    return all(ref.ghost is not ghost for ref in refs_of(sources))
+
+
+def read(step: Step) -> set[Ghost]:
+    """The ghosts whose content a step reads; those that it writes to in part among them."""
+    args = step.args[1:] if step.name in OVERWRITES else step.args
+    found = {ref.ghost for ref in refs_of(args)}
+    return found | {ref.ghost for ref in written(step) if not ref.covers()}
+
+
+def refs_of(value: Any) -> Iterator[Ref]:
+    """The tensors of a recipe among arguments, or results."""
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from refs_of(item)
+
+
+def groups_of(ghosts: Iterable[Ghost]) -> list[tuple[list[Ghost], list[Step]]]:
+    """These ghosts, in groups that share no step, each with the steps that make it in order."""
+    walk = _Walk()
+    wanted = list(dict.fromkeys(ghosts))
+    for number, ghost in enumerate(wanted):
+        walk.back(ghost, number)
+    groups: dict[int, tuple[list[Ghost], list[Step]]] = {}
+    for number, ghost in enumerate(wanted):
+        groups.setdefault(walk.group(number), ([], []))[0].append(ghost)
+    for step, number in walk.needed.items():
+        groups[walk.group(number)][1].append(step)
+    for _, steps in groups.values():
+        steps.sort(key=_NUMBER)
+    return list(groups.values())
+
+
+class _Walk:
+    """Steps from the last back to the first that matters. Each is looked at once for each ghost that it writes to."""
+
+    def __init__(self) -> None:
+        self.needed: dict[Step, int] = {}  # each with the group that met it first
+        self.walked: dict[Ghost, dict[Step, int]] = {}
+        self.merged: dict[int, int] = {}  # groups to the groups that they are part of
+
+    def group(self, number: int) -> int:
+        """The group that one is part of in the end."""
+        while number in self.merged:
+            above = self.merged[number]
+            self.merged[number] = self.merged.get(above, above)
+            number = above
+        return number
+
+    def _join(self, number: int, other: int) -> None:
+        one, two = sorted((self.group(number), self.group(other)))
+        if one != two:
+            self.merged[two] = one
+
+    def back(self, ghost: Ghost, number: int) -> None:
+        """Collect what makes a ghost, for a group."""
+        queue: list[tuple[Ghost, int | None]] = [(ghost, None)]
+        while queue:
+            ghost, before = queue.pop()
+            walked = self.walked.setdefault(ghost, {})
+            writers = ghost.writers
+            last = len(writers) if before is None else bisect_left(writers, before, key=_NUMBER)
+            for at in range(last - 1, -1, -1):
+                step = writers[at]
+                if step in walked:
+                    self._join(number, walked[step])
+                    break
+                walked[step] = number
+                if step in self.needed:
+                    self._join(number, self.needed[step])
+                else:
+                    self.needed[step] = number
+                    queue += [(other, step.number) for other in read(step)]
+                if overwrites(step, ghost):
+                    break
+
+
+def run(ghosts: Iterable[Ghost], device: Any = None) -> dict[Ghost, Any]:
+    """Storages with what these ghosts are in the end, all on one device or (None) each where it says."""
+    place = _placing(device)
+    filled: dict[Ghost, Any] = {}
+    with _undisturbed():
+        for members, steps in groups_of(ghosts):
+            filled.update(_run_group(members, steps, place))
+    return filled
+
+
+def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], Any]) -> dict[Ghost, Any]:
+    """Carry out steps in order; what no later one needs is let go."""
+    last: dict[Ghost, int] = {}
+    for step in steps:
+        for ref in refs_of([step.args, step.result]):
+            last[ref.ghost] = step.number
+    for ghost in members:
+        last.pop(ghost, None)
+    ends: dict[int, list[Ghost]] = {}
+    for ghost, number in last.items():
+        ends.setdefault(number, []).append(ghost)
+    storages: dict[Ghost, Any] = {}
+    for step in steps:
+        ending = ends.get(step.number, ())
+        pair = _same_bytes(step)
+        if pair is not None and pair[1] in ending:
+            storages[pair[0]] = storages[pair[1]]  # no need for both
+        else:
+            _replay_noted(step, storages, place)
+        for ghost in ending:
+            del storages[ghost]
+    return storages
+
+
+def _replay_noted(step: Step, storages: dict[Ghost, Any], place: Callable[[Any], Any]) -> None:
+    """`replay`, where errors say which tensor is meant."""
+    try:
+        replay(step, storages, place)
+    except Exception as error:
+        made_at = next((ref.ghost.made_at for ref in refs_of([step.result, step.args])), None)
+        if made_at is not None:
+            add_note(error, f"(in {step.name}, for the deferred tensor that was made at {made_at[0]}:{made_at[1]})")
+        raise
+
+
+def _same_bytes(step: Step) -> tuple[Ghost, Ghost] | None:
+    """For a copy of the whole of a storage to another like it: the two."""
+    if step.name not in ("copy", "clone"):
+        return None
+    made, source = step.result, step.args[1 if step.op is None else 0]
+    if not isinstance(source, Ref) or not (made.covers() and source.covers()) or made.ghost.device is not source.ghost.device:
+        return None
+    alike = made.ghost.nbytes == source.ghost.nbytes and all(
+        getattr(made, name) == getattr(source, name) for name in ("dtype", "size", "stride", "offset", "flags")
+    )
+    return (made.ghost, source.ghost) if alike else None
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Inside, nothing is recorded, and modes (autocast among them) see nothing."""
+    level = _disable_modes()
+    try:
+        with suspended(), mt.no_grad():
+            yield
+    finally:
+        _restore_modes(level)
+
+
+def _placing(device: Any) -> Callable[[Any], Any]:
+    """Where devices, and tensors with data, of a recipe go."""
+    if device is None:
+        return lambda value: value
+    target = place_of(device)
+
+    def place(value: Any) -> Any:
+        if isinstance(value, Device):
+            return target if value.type != "meta" else value
+        return value.to(target)
+
+    return place
+
+
+forbidden = threading.local()  # `now`: whether this thread runs an operator that `assert_no_materialization` looks at
+_KEPT_BYTES = 1 << 22
+_SMALL_BYTES = 1 << 16
+_FREE_BYTES = 512  # of constants, whose values may be asked for even inside assert_no_materialization
+_latest: tuple[Any, ...] = (None, 0, None)  # reference to a ghost, number of its last step, storage: for loops over elements
+
+
+def value_of(tensor: Any) -> Any:
+    """A tensor with the values that a deferred one will have; that one stays as it is. Not to be written to."""
+    global _latest
+    ghost = recipe_of(tensor.untyped_storage())
+    known, number, made = _latest
+    if known is None or known() is not ghost or number != ghost.writers[-1].number:
+        made = filled(tensor.untyped_storage())
+        _latest = (weakref.ref(ghost), ghost.writers[-1].number, made) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
+    with suspended(), mt.no_grad():
+        return _over(made, tensor)
+
+
+def bytes_of(tensor: Any) -> Any:
+    """The elements that a deferred tensor will have, in C order, as a bytes-like object.
+
+    Where no device can compute them, a small constant's are computed with Python's numbers.
+    """
+    ghost = recipe_of(tensor.untyped_storage())
+    device = "cpu" if ghost.constant else ghost.device.type
+    try:
+        backend = plugins.backend(device)
+    except RuntimeError as error:
+        from metatensor.deferred.constants import bytes_on_host, elements
+
+        data = bytes_on_host(ghost, steps_for([ghost])) if ghost.nbytes <= _SMALL_BYTES and not tensor.is_conj() else None
+        if data is None or tensor.is_neg():
+            what = f"a tensor of shape {list(tensor.shape)} on {tensor.device}"
+            raise RuntimeError(f"the values of {what} are computed on {device}, for which there is no device here "
+                               f"(metatensor-{device} may be what to install): {error}") from error  # fmt: skip
+        return elements(data, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    return backend.to_host(value_of(tensor))
+
+
+def filled(storage: Any) -> Any:
+    """A storage with the data that a deferred one will have; on cpu for a constant of a fake device."""
+    ghost = recipe_of(storage)
+    if any(ref.ghost.nbytes > _FREE_BYTES for step in _if_forbidden(ghost) for ref in refs_of([step.args, step.result])):
+        _check_allowed()
+    return run([ghost], "cpu" if ghost.constant else None)[ghost]
+
+
+def _if_forbidden(ghost: Ghost) -> list[Step]:
+    """The steps that make a ghost, where a mode may forbid them."""
+    return steps_for([ghost]) if _is_forbidden() else []
+
+
+def _over(storage: Any, tensor: Any) -> Any:
+    """A plain tensor like another one, over another storage."""
+    made = tensor_from_storage(storage, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+    made = made.conj() if tensor.is_conj() else made
+    return made._neg_view() if tensor.is_neg() else made
+
+
+def copy_of(tensor: Any) -> Any:
+    """A copy of a tensor with data, made without being recorded."""
+    with _undisturbed():
+        return tensor.detach().clone()
+
+
+def checksum(tensor: Any) -> int | None:
+    """Tells whether memory that NumPy may write to, too, has changed; None for other memory."""
+    if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
+        return None
+    with _undisturbed():
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        array = (plain if plain.dim() else plain.reshape(1)).view(mt.uint8)
+        return zlib.adler32(array.numpy())
+
+
+# Materialising ------------------------------------------------------------------------------------
+
+
+def tensors_of(obj: Any) -> list[Any]:
+    """The tensors of a module (parameters, buffers, plain attributes), of a nest of containers, or itself; and gradients."""
+    found: dict[int, Any] = {}
+    for place in places(obj):
+        tensor = place.value
+        while tensor is not None and id(tensor) not in found:
+            found[id(tensor)] = tensor
+            tensor = tensor.grad
+    return list(found.values())
+
+
+def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: Any = None) -> Any:
+    """Give a deferred tensor, module or nest of containers its data, in place, and return it.
+
+    All tensors go to ``device``, or where it is None to the one they name. ``dtype`` converts floating-point ones, each
+    when it is there. With ``executor``, a `concurrent.futures` one, what does not depend on each other is computed by its
+    workers. An iterator, such as ``model.parameters()``, becomes a list. A module's parameters and buffers that hold data
+    already are moved and converted as `Module.to` does; what is on meta, or fake, is left alone.
+
+    Raises TypeError for what has no tensors and for a dtype of integers; RuntimeError for ``device="meta"``, for a recipe
+    that needs a tensor with data which was changed since, and inside `assert_no_materialization`. Then nothing has data
+    that had none.
+    """
+    _check_allowed()
+    obj, device, dtype = _checked("materialize", obj, device, dtype)
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"materialize: expected an executor as in concurrent.futures, got {type(executor).__name__}")
+    tensors = tensors_of(obj)
+    if dtype is not None:
+        _convert(tensors, dtype)
+    storages = _deferred_storages(tensors)
+    ghosts = [recipe_of(storage) for storage in storages]
+    if executor is None:
+        filled = run(ghosts, device)
+    else:
+        from metatensor.deferred.recipes import run_with
+
+        filled = run_with(executor, ghosts, device)
+    for storage, ghost in zip(storages, ghosts, strict=True):
+        if storage.data is None:  # else another thread was first, and may have gone on to write to it
+            install_data(storage, filled[ghost])
+    if isinstance(obj, mt.nn.Module) and (device is not None or dtype is not None):
+        _move_rest(obj, device, dtype)
+    return obj
+
+
+def _checked(name: str, obj: Any, device: Any, dtype: Any) -> tuple[Any, Any, Any]:
+    """The arguments as they are used; TypeError or RuntimeError for what cannot be meant."""
+    if isinstance(obj, Iterator):
+        obj = list(obj)
+    known = isinstance(obj, (mt.Tensor, mt.nn.Module, *CONTAINERS)) or (is_dataclass(obj) and not isinstance(obj, type))
+    if not known:
+        raise TypeError(f"{name}: expected a tensor, a module or a container of them, got {type(obj).__name__}")
+    if device is not None:
+        device = mt.device(device)
+        if device.type == "meta":
+            raise RuntimeError(f"{name}: the meta device holds no data; mt.to_meta gives a copy there")
+    if dtype is not None:
+        if not isinstance(dtype, mt.dtype):
+            raise TypeError(f"{name}: expected a dtype, got {dtype!r}")
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"{name}: the dtype must be floating-point or complex, not {dtype}")
+    return obj, device, dtype
+
+
+def _is_forbidden() -> bool:
+    """Whether a mode like that of `assert_no_materialization` is entered, or is just running an operator."""
+    return getattr(forbidden, "now", False) or any(getattr(mode, "forbids_data", False) for mode in current_modes())
+
+
+def _check_allowed() -> None:
+    if _is_forbidden():
+        raise RuntimeError("materialize: assert_no_materialization forbids it, and so the values of deferred tensors")
+
+
+def _move_rest(module: Any, device: Any, dtype: Any) -> None:
+    """`Module.to` for what held data before, or got it elsewhere."""
+    target = None if device is None else mt.device(device)
+
+    def moved(tensor: Any) -> Any:
+        if tensor.untyped_storage().data is None:
+            return tensor
+        return tensor.to(target, dtype if tensor.is_floating_point() else None)
+
+    with suspended():
+        module._apply(moved)
+
+
+def _deferred_storages(tensors: list[Any]) -> list[Any]:
+    found: dict[Any, None] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        if is_deferred(tensor):
+            found[storage] = None
+    return list(found)
+
+
+def _convert(tensors: list[Any], dtype: Any) -> None:
+    """Write down a conversion of the floating-point tensors that are deferred; those that share a storage share it again."""
+    groups: dict[Any, list[Any]] = {}
+    for tensor in tensors:
+        if is_deferred(tensor) and tensor.dtype.is_floating_point:
+            groups.setdefault(tensor.untyped_storage(), []).append(tensor)
+    with _undisturbed():
+        for storage, group in groups.items():
+            kind = group[0].dtype
+            if kind is dtype or any(t.dtype is not kind for t in group):
+                continue
+            count = storage.nbytes() // kind.itemsize
+            whole = tensor_from_storage(storage, kind, (count,), (1,)).to(dtype).untyped_storage()
+            for tensor in group:
+                tensor.data = tensor_from_storage(whole, dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any = None) -> Any:
+    """A new tensor with a part of a deferred one, ``tensor[index]``, which itself stays deferred.
+
+    The values are those that the whole would have there, in any process. Where each element comes about by itself (random
+    fills, constants, arithmetic with numbers), nothing but the part is computed; else the whole is in memory once meanwhile.
+    Raises RuntimeError for a tensor that is not deferred.
+    """
+    if not isinstance(tensor, mt.Tensor):
+        raise TypeError(f"materialize_slice: expected a tensor, got {type(tensor).__name__}")
+    if device is not None:
+        device = _checked("materialize_slice", tensor, device, None)[1]
+    if dtype is not None and not isinstance(dtype, mt.dtype):
+        raise TypeError(f"materialize_slice: expected a dtype, got {dtype!r}")
+    if not is_deferred(tensor):
+        raise RuntimeError(f"materialize_slice: expected a deferred tensor, got one on {tensor.device} that "
+                           f"{'holds no data' if tensor.untyped_storage().data is None else 'holds data'}")  # fmt: skip
+    _check_allowed()
+    ghost = recipe_of(tensor.untyped_storage())
+    with _undisturbed():
+        target = ghost.device if device is None else place_of(device)
+        view = _shown_part(tensor, index)
+        if view is not None and not (tensor.is_conj() or tensor.is_neg()):
+            alone = part_alone(ghost, steps_for([ghost]), view, target, _placing(device))
+            if alone is not None:
+                return alone if _own(alone, dtype) else mt.empty_like(alone, dtype=dtype).copy_(alone)
+        # The part's memory first: what the whole leaves behind is then free for the next whole.
+        made = _empty_part(tensor, index, target, dtype)
+        part = _over(run([ghost], device)[ghost], tensor)[index]
+        return part.to(dtype or part.dtype, copy=True) if made is None else made.copy_(part)
+
+
+def _shown_part(tensor: Any, index: Any) -> Any:
+    """``tensor[index]`` on meta, or None where that is no view."""
+    whole = _over(make_storage("meta", tensor.untyped_storage().nbytes()), tensor)
+    try:
+        part = whole[index]
+    except (mt.DataDependentError, RuntimeError):
+        return None
+    return part if part.untyped_storage() is whole.untyped_storage() else None
+
+
+def _own(part: Any, dtype: Any) -> bool:
+    """Whether a fresh tensor is all of its storage, and as it is wanted."""
+    return dtype in (None, part.dtype) and part.nbytes == part.untyped_storage().nbytes() and part.is_contiguous()
+
+
+def _empty_part(tensor: Any, index: Any, device: Any, dtype: Any) -> Any:
+    """A tensor for ``tensor[index]``, or None where values say how large that is."""
+    try:
+        part = _over(make_storage("meta", tensor.untyped_storage().nbytes()), tensor)[index]
+    except (mt.DataDependentError, RuntimeError):
+        return None
+    return mt.empty_like(part, dtype=dtype, device=device)
+
+
+def dematerialize(obj: Any) -> Any:
+    """Take the data of what was deferred away again, and return it: it can be materialised anew, as it was first.
+
+    What was computed with or written to it in between is lost. Tensors without a recipe keep their data.
+    """
+    obj = _checked("dematerialize", obj, None, None)[0]
+    for tensor in tensors_of(obj):
+        storage = tensor.untyped_storage()
+        ghost = recipe_of(storage)
+        if ghost is not None and storage.data is not None:
+            remove_data(storage, ghost.device)
+    return obj
+

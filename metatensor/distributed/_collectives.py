@@ -1,0 +1,266 @@
+"""What a group of one process does together: it copies, or leaves as it is, and checks what can be wrong.
+
+The arguments named like PyTorch's tell what is read and what is written; ``async_op`` gives a `Work` that is done.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import metatensor as mt
+from metatensor.distributed._group import ReduceOp, Work, member
+
+__all__ = [
+    "P2POp", "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce",
+    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast",
+    "broadcast_object_list", "gather", "gather_object", "irecv", "isend", "monitored_barrier", "recv", "recv_object_list",
+    "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
+]  # fmt: skip
+
+
+def _done(async_op: bool, *tensors: Any) -> Work | None:
+    return Work(list(tensors)) if async_op else None
+
+
+def _tensors(name: str, *values: Any) -> None:
+    for value in values:
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if not isinstance(one, mt.Tensor):
+                raise TypeError(f"torch.distributed.{name}: expected tensors, got {type(one).__name__}")
+
+
+def _root(name: str, rank: int | None, group_rank: int | None = None) -> None:
+    """The one rank that can be a root is 0."""
+    if (rank or 0) != 0 or (group_rank or 0) != 0:
+        raise RuntimeError(f"torch.distributed.{name}: the group has the rank 0 only, got {rank or group_rank}")
+
+
+def _one(name: str, values: Sequence[Any] | None) -> Any:
+    """The element of a list that must have one for each process."""
+    if values is None or len(values) != 1:
+        got = "None" if values is None else str(len(values))
+        raise ValueError(f"torch.distributed.{name}: the list must have one element for each process, so one, got {got}")
+    return values[0]
+
+
+def _copy(name: str, target: Any, source: Any) -> None:
+    """Write a tensor into one with as many elements."""
+    _tensors(name, target, source)
+    if target.numel() != source.numel():
+        raise ValueError(f"torch.distributed.{name}: the output has {target.numel()} elements, the input {source.numel()}")
+    if target.dtype != source.dtype:
+        raise TypeError(f"torch.distributed.{name}: the output is {target.dtype}, the input {source.dtype}")
+    if target is not source:
+        with mt.no_grad():
+            target.copy_(source.reshape(target.shape))
+
+
+# On tensors -----------------------------------------------------------------------------------------------------------
+
+
+def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """Leave ``tensor`` as it is."""
+    _tensors("all_reduce", tensor)
+    member(group)
+    return _done(async_op, tensor)
+
+
+def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """Leave ``tensors`` as they are."""
+    _tensors("all_reduce_coalesced", tensors)
+    member(group)
+    return _done(async_op, *tensors)
+
+
+def reduce(
+    tensor: Any, dst: int | None = None, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Leave ``tensor`` as it is; ``dst`` must be 0."""
+    _tensors("reduce", tensor)
+    member(group)
+    _root("reduce", dst, group_dst)
+    return _done(async_op, tensor)
+
+
+def broadcast(
+    tensor: Any, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+) -> Work | None:
+    """Leave ``tensor`` as it is; ``src`` must be 0."""
+    _tensors("broadcast", tensor)
+    member(group)
+    _root("broadcast", src, group_src)
+    return _done(async_op, tensor)
+
+
+def all_gather(tensor_list: list[Any], tensor: Any, group: Any = None, async_op: bool = False) -> Work | None:
+    """Write ``tensor`` into the one tensor of the list."""
+    _tensors("all_gather", tensor_list, tensor)
+    if member(group):
+        _copy("all_gather", _one("all_gather", tensor_list), tensor)
+    return _done(async_op, tensor_list)
+
+
+def all_gather_coalesced(
+    output_tensor_lists: list[list[Any]], input_tensor_list: list[Any], group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Write each input into the one tensor of the output list at its place."""
+    for outputs, given in zip(_for_each("all_gather_coalesced", output_tensor_lists, input_tensor_list), input_tensor_list):
+        all_gather(outputs, given, group)
+    return _done(async_op, output_tensor_lists)
+
+
+def _for_each(name: str, lists: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
+    if len(lists) != len(values):
+        raise ValueError(f"torch.distributed.{name}: {len(lists)} outputs for {len(values)} inputs")
+    return lists
+
+
+def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False) -> Work | None:
+    """Write ``input_tensor`` into ``output_tensor``."""
+    if member(group):
+        _copy("all_gather_into_tensor", output_tensor, input_tensor)
+    return _done(async_op, output_tensor)
+
+
+def gather(
+    tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None, async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Write ``tensor`` into the one tensor of the list."""
+    if member(group):
+        _root("gather", dst, group_dst)
+        _copy("gather", _one("gather", gather_list), tensor)
+    return _done(async_op, gather_list)
+
+
+def scatter(
+    tensor: Any, scatter_list: list[Any] | None = None, src: int | None = None, group: Any = None, async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:  # fmt: skip
+    """Write the one tensor of the list into ``tensor``."""
+    if member(group):
+        _root("scatter", src, group_src)
+        _copy("scatter", tensor, _one("scatter", scatter_list))
+    return _done(async_op, tensor)
+
+
+def reduce_scatter(
+    output: Any, input_list: list[Any], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Write the one tensor of the list into ``output``."""
+    if member(group):
+        _copy("reduce_scatter", output, _one("reduce_scatter", input_list))
+    return _done(async_op, output)
+
+
+def reduce_scatter_tensor(output: Any, input: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """Write ``input`` into ``output``."""
+    if member(group):
+        _copy("reduce_scatter_tensor", output, input)
+    return _done(async_op, output)
+
+
+def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Any = None, async_op: bool = False) -> Work | None:
+    """Write the one tensor of a list into that of the other."""
+    if member(group):
+        _copy("all_to_all", _one("all_to_all", output_tensor_list), _one("all_to_all", input_tensor_list))
+    return _done(async_op, output_tensor_list)
+
+
+def all_to_all_single(
+    output: Any, input: Any, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None,
+    group: Any = None, async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """Write ``input`` into ``output``; split sizes have one element, the size of the first dimension."""
+    if member(group):
+        for sizes, tensor in ((output_split_sizes, output), (input_split_sizes, input)):
+            if sizes and _one("all_to_all_single", sizes) != tensor.shape[0]:
+                raise RuntimeError(f"torch.distributed.all_to_all_single: split sizes {list(sizes)} of a tensor of {tensor.shape[0]} rows")
+        _copy("all_to_all_single", output, input)
+    return _done(async_op, output)
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+    """Nobody to wait for."""
+    member(group)
+    return _done(async_op)
+
+
+def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    """Nobody to wait for."""
+    member(group)
+
+
+# On objects -----------------------------------------------------------------------------------------------------------
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    """Put a copy of ``obj`` into the list of one."""
+    if member(group):
+        _one("all_gather_object", object_list)
+        object_list[0] = copy.deepcopy(obj)
+
+
+def gather_object(
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None, group_dst: int | None = None
+) -> None:
+    """Put a copy of ``obj`` into the list of one."""
+    if member(group):
+        _root("gather_object", dst, group_dst)
+        _one("gather_object", object_gather_list)
+        assert object_gather_list is not None
+        object_gather_list[0] = copy.deepcopy(obj)
+
+
+def broadcast_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
+) -> None:
+    """Leave the list as it is."""
+    member(group)
+    _root("broadcast_object_list", src, group_src)
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None, src: int | None = None,
+    group: Any = None, group_src: int | None = None,
+) -> None:  # fmt: skip
+    """Put a copy of the one object into the first place of the output list."""
+    if member(group):
+        _root("scatter_object_list", src, group_src)
+        scatter_object_output_list[0] = copy.deepcopy(_one("scatter_object_list", scatter_object_input_list))
+
+
+# From one process to another ------------------------------------------------------------------------------------------
+
+
+def _nobody(name: str) -> Callable[..., Any]:
+    def refused(*_: Any, **__: Any) -> Any:
+        member(None)
+        raise ValueError(f"torch.distributed.{name}: this process is alone in its world, and cannot send to itself")
+
+    refused.__name__ = refused.__qualname__ = name
+    refused.__doc__ = "ValueError: there is no other process."
+    return refused
+
+
+send, recv, isend, irecv = _nobody("send"), _nobody("recv"), _nobody("isend"), _nobody("irecv")
+send_object_list, recv_object_list = _nobody("send_object_list"), _nobody("recv_object_list")
+
+
+class P2POp:
+    """One `isend` or `irecv` of a batch."""
+
+    def __init__(
+        self, op: Any, tensor: Any, peer: int | None = None, group: Any = None, tag: int = 0, group_peer: int | None = None
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ValueError("torch.distributed.P2POp: op is isend or irecv")
+        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
+    """Start all of a batch, which here has to be empty."""
+    return [one.op(one.tensor, one.peer, one.group, one.tag) for one in p2p_op_list]

@@ -1,0 +1,5 @@
+"""Functions that spread modules over processes."""
+
+from metatensor.distributed.fsdp import fully_shard
+
+__all__ = ["fully_shard"]

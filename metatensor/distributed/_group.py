@@ -1,0 +1,325 @@
+"""The group of one process: what it is, and who asks for it."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+__all__ = [
+    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "ProcessGroup", "ReduceOp",
+    "Work", "default_pg_timeout", "destroy_process_group", "get_backend", "get_backend_config",
+    "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count",
+    "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "is_initialized", "member",
+    "new_group", "new_subgroups", "new_subgroups_by_enumeration", "only_this_process", "supports_complex",
+]  # fmt: skip
+
+default_pg_timeout = timedelta(minutes=30)
+
+
+class DistError(RuntimeError):
+    """An error of the distributed library."""
+
+
+class DistBackendError(DistError):
+    """An error of a backend."""
+
+
+class DistNetworkError(DistError):
+    """An error of the network."""
+
+
+class DistStoreError(DistError):
+    """An error of a store."""
+
+
+class ReduceOp(enum.Enum):
+    """How the tensors of several processes become one. Of one tensor, each gives that tensor."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+
+    def __str__(self) -> str:
+        return f"RedOpType.{self.name}"
+
+
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
+
+
+class Backend(str):
+    """The name of a backend in lower case. Any will do: one process needs none."""
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+    FAKE = "fake"
+    backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
+    default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": GLOO, "cuda": NCCL, "xpu": XCCL, "mps": GLOO}
+
+    def __new__(cls, name: str) -> Backend:
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: expected a name, got {type(name).__name__}")
+        return super().__new__(cls, name.lower())
+
+
+class ProcessGroup:
+    """A group whose one member is this process."""
+
+    def __init__(self, *args: Any, backend: str = Backend.UNDEFINED, name: str = "", desc: str = "undefined") -> None:
+        size = args[-1] if args else 1
+        if size != 1:
+            raise NotImplementedError(f"torch.distributed.ProcessGroup: groups have one process in metatensor, got {size}")
+        self._backend, self.group_name, self.group_desc = backend, name, desc
+
+    def rank(self) -> int:
+        """0."""
+        return 0
+
+    def size(self) -> int:
+        """1."""
+        return 1
+
+    def name(self) -> str:
+        """The name of the backend that was asked for."""
+        return str(self._backend)
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup of this process, {self._backend}>"
+
+
+class GroupMember:
+    """The default group, and the mark of a group that this process is no member of."""
+
+    WORLD: ClassVar[ProcessGroup | None] = None
+    NON_GROUP_MEMBER: ClassVar[Any] = object()
+
+
+class _WorldOf(type):
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        return GroupMember.WORLD
+
+    @WORLD.setter
+    def WORLD(cls, value: ProcessGroup | None) -> None:
+        GroupMember.WORLD = value
+
+
+class group(metaclass=_WorldOf):
+    """``group.WORLD`` is the default group."""
+
+
+class Work:
+    """A collective that is done."""
+
+    def __init__(self, result: Any = None) -> None:
+        self._result = result
+
+    def wait(self, timeout: Any = None) -> bool:
+        """True at once."""
+        return True
+
+    def is_completed(self) -> bool:
+        """True."""
+        return True
+
+    def is_success(self) -> bool:
+        """True."""
+        return True
+
+    def exception(self) -> None:
+        """None: nothing went wrong."""
+
+    def result(self) -> Any:
+        """The tensors of the collective."""
+        return self._result
+
+    def get_future(self) -> Any:
+        """A future with these tensors."""
+        from metatensor.distributed.futures import Future
+
+        future: Any = Future()
+        future.set_result(self._result)
+        return future
+
+
+# Who is in it ---------------------------------------------------------------------------------------------------------
+
+_names: dict[ProcessGroup, str] = {}
+
+
+def is_initialized() -> bool:
+    """Whether `init_process_group` has made the default group."""
+    return GroupMember.WORLD is not None
+
+
+def member(given: Any) -> bool:
+    """Whether this process is in a group; None is the default one. ValueError where there is none."""
+    if GroupMember.WORLD is None:
+        raise ValueError("torch.distributed: there is no default process group; call init_process_group first")
+    return given is not GroupMember.NON_GROUP_MEMBER
+
+
+def only_this_process(name: str, size: int) -> None:
+    """NotImplementedError unless a world has one process."""
+    if size != 1:
+        raise NotImplementedError(
+            f"torch.distributed.{name}: metatensor has no communication between processes; the one world there is has size 1, "
+            f"got {size}"
+        )
+
+
+def init_process_group(
+    backend: str | None = None, init_method: str | None = None, timeout: timedelta | None = None, world_size: int = -1,
+    rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None,
+) -> None:  # fmt: skip
+    """Make this process a world of its own. Without ``world_size`` and ``rank``, the URL or the environment must say them."""
+    if is_initialized():
+        raise ValueError("torch.distributed.init_process_group: there is a default process group already")
+    from urllib.parse import parse_qs, urlparse
+
+    said = {name: values[0] for name, values in parse_qs(urlparse(init_method or "").query).items()}
+    if world_size < 0:
+        world_size = _said("WORLD_SIZE", said)
+    if rank < 0:
+        rank = _said("RANK", said)
+    only_this_process("init_process_group", world_size)
+    if rank != 0:
+        raise ValueError(f"torch.distributed.init_process_group: the rank in a world of size 1 is 0, got {rank}")
+    GroupMember.WORLD = _make(backend, group_name or "0", "default_pg")
+
+
+def _said(name: str, said: dict[str, str]) -> int:
+    value = said.get(name.lower(), os.environ.get(name))
+    if value is None:
+        raise ValueError(f"torch.distributed.init_process_group: neither an argument nor the environment variable {name} is set")
+    return int(value)
+
+
+def _make(backend: str | None, name: str, desc: str) -> ProcessGroup:
+    made = ProcessGroup(backend=Backend(backend or Backend.UNDEFINED), name=name, desc=desc)
+    _names[made] = name
+    return made
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Forget a group; the default one with all others. AssertionError where there is none."""
+    if group is None or group is GroupMember.WORLD:
+        assert GroupMember.WORLD is not None, "torch.distributed.destroy_process_group: there is no process group"
+        GroupMember.WORLD = None
+        _names.clear()
+    elif group not in _names:
+        raise ValueError("torch.distributed.destroy_process_group: there is no such process group")
+    else:
+        del _names[group]
+
+
+def new_group(
+    ranks: Iterable[int] | None = None, timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
+    use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None,
+) -> Any:  # fmt: skip
+    """A further group of this process, or, where ``ranks`` is empty, the mark of one that it is not in."""
+    member(None)
+    chosen = [0] if ranks is None else sorted(ranks)
+    if chosen not in ([], [0]):
+        raise ValueError(f"torch.distributed.new_group: the world has the rank 0 only, got {chosen}")
+    if not chosen:
+        return GroupMember.NON_GROUP_MEMBER
+    return _make(backend or get_backend(), str(len(_names)), group_desc or "undefined")
+
+
+def new_subgroups(group_size: int | None = None, group: Any = None, **options: Any) -> tuple[Any, list[Any]]:
+    """The one subgroup of one, and the list of it."""
+    member(group)
+    if group_size not in (None, 1):
+        raise ValueError(f"torch.distributed.new_subgroups: the world has size 1, got group_size={group_size}")
+    made = new_group([0])
+    return made, [made]
+
+
+def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], **options: Any) -> tuple[Any, list[Any]]:
+    """A group for each list of ranks, and the one that this process is in."""
+    made = [new_group(ranks) for ranks in ranks_per_subgroup_list]
+    return next((one for one in made if isinstance(one, ProcessGroup)), None), made
+
+
+# Questions ------------------------------------------------------------------------------------------------------------
+
+
+def get_rank(group: Any = None) -> int:
+    """0, or -1 for a group that this process is not in. ValueError where there is no group."""
+    return 0 if member(group) else -1
+
+
+def get_world_size(group: Any = None) -> int:
+    """1, or -1 for a group that this process is not in. ValueError where there is no group."""
+    return 1 if member(group) else -1
+
+
+def get_backend(group: Any = None) -> Backend:
+    """The name of the backend that was asked for."""
+    if not member(group):
+        raise ValueError("torch.distributed.get_backend: this process is not in that group")
+    found: Any = GroupMember.WORLD if group is None else group
+    return Backend(found.name())
+
+
+def get_backend_config(group: Any = None) -> str:
+    """The backend for each type of device: ``"cpu:gloo,cuda:gloo"``."""
+    name = get_backend(group)
+    return name if ":" in name else f"cpu:{name},cuda:{name}"
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend that PyTorch would choose for a device. ValueError where it knows none."""
+    kind = str(device).partition(":")[0]
+    if kind not in Backend.default_device_backend_map:
+        raise ValueError(f"torch.distributed.get_default_backend_for_device: no backend for {kind}")
+    return Backend.default_device_backend_map[kind]
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """What ``LOCAL_RANK`` in the environment says, else ``fallback_rank``. RuntimeError where neither does."""
+    found = os.environ.get("LOCAL_RANK", fallback_rank)
+    if found is None:
+        raise RuntimeError("torch.distributed.get_node_local_rank: the environment has no LOCAL_RANK, and there is no fallback_rank")
+    return int(found)
+
+
+def get_process_group_ranks(group: Any = None) -> list[int]:
+    """``[0]``."""
+    return [0] if member(group) else []
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The rank in the world of a rank in a group: the same. ValueError for one that is not in it."""
+    if group_rank != 0:
+        raise ValueError(f"torch.distributed.get_global_rank: the group has the rank 0 only, got {group_rank}")
+    return 0
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The rank in a group of a rank in the world: the same. ValueError for one that is not in it."""
+    if global_rank != 0:
+        raise ValueError(f"torch.distributed.get_group_rank: the group has the rank 0 only, got {global_rank}")
+    return 0
+
+
+def get_pg_count() -> int:
+    """How many groups there are."""
+    return len(_names)
+
+
+def supports_complex(reduceOp: ReduceOp) -> bool:
+    """Whether complex tensors can be reduced like this."""
+    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT)

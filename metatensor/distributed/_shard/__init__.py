@@ -1,0 +1,5 @@
+"""The older way to cut tensors over processes."""
+
+from metatensor._core.lazy import attributes
+
+__getattr__, __dir__ = attributes(__name__, ("_utils", "metadata", "sharded_tensor"))

@@ -1,0 +1,10 @@
+"""The older class of tensors that are cut over processes. There are none."""
+
+from metatensor._core.absent import kind
+from metatensor.distributed._shard.metadata import ShardMetadata
+
+__all__ = ["Shard", "ShardMetadata", "ShardedTensor"]
+
+_WHY = "metatensor has no communication between processes"
+ShardedTensor = kind("distributed._shard.sharded_tensor.ShardedTensor", _WHY)
+Shard = kind("distributed._shard.sharded_tensor.Shard", _WHY)

@@ -1,0 +1,3 @@
+"""The older name of `torch.distributed.tensor`."""
+
+from metatensor.distributed.tensor import *  # noqa: F403

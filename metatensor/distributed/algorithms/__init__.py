@@ -1,0 +1,5 @@
+"""Algorithms over several processes."""
+
+from metatensor._core.lazy import attributes
+
+__getattr__, __dir__ = attributes(__name__, ("join",), {"Join": f"{__name__}.join:Join"})

@@ -1,0 +1,44 @@
+"""Checkpoints in directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metatensor._core.absent import kind
+from metatensor.distributed.checkpoint.metadata import MetadataIndex
+
+__all__ = ["FileSystemReader", "FileSystemWriter", "StorageReader", "StorageWriter", "WriteResult"]
+
+
+@dataclass
+class _StorageInfo:
+    """Where in a file something is."""
+
+    relative_path: str
+    offset: int
+    length: int
+    transform_descriptors: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """Something that was written."""
+
+    index: MetadataIndex
+    size_in_bytes: int
+    storage_data: Any
+
+
+class StorageReader:
+    """Reads what a plan says; a base to subclass."""
+
+
+class StorageWriter:
+    """Writes what a plan says; a base to subclass."""
+
+
+_WHY = "metatensor writes no sharded checkpoints"
+FileSystemReader = kind("distributed.checkpoint.FileSystemReader", _WHY, StorageReader)
+FileSystemWriter = kind("distributed.checkpoint.FileSystemWriter", _WHY, StorageWriter)

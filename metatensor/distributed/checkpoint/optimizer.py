@@ -1,0 +1,9 @@
+"""States of optimizers in sharded checkpoints."""
+
+from metatensor._core.absent import function
+
+__all__ = ["load_sharded_optimizer_state_dict"]
+
+load_sharded_optimizer_state_dict = function(
+    "distributed.checkpoint.load_sharded_optimizer_state_dict", "metatensor writes no sharded checkpoints"
+)

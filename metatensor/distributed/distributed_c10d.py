@@ -1,0 +1,16 @@
+"""Where libraries also look for the groups and their collectives."""
+
+from metatensor.distributed._collectives import *  # noqa: F403
+from metatensor.distributed._group import *  # noqa: F403
+from metatensor.distributed._group import GroupMember, ProcessGroup
+
+_ = (GroupMember, ProcessGroup)
+
+
+def _get_default_group() -> ProcessGroup:
+    """The default group. ValueError where there is none."""
+    from metatensor.distributed._group import member
+
+    member(None)
+    assert GroupMember.WORLD is not None
+    return GroupMember.WORLD

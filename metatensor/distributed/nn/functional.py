@@ -1,0 +1,71 @@
+"""Collectives that return new tensors: in a group of one process, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from metatensor.distributed._collectives import _one, _root
+from metatensor.distributed._group import ReduceOp, member
+
+__all__ = ["all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce", "reduce_scatter", "scatter"]
+
+
+def broadcast(tensor: Any, src: int, group: Any = None) -> Any:
+    """A copy of the tensor."""
+    member(group)
+    _root("nn.functional.broadcast", src)
+    return tensor.clone()
+
+
+def gather(tensor: Any, dst: int = 0, group: Any = None) -> tuple[Any, ...]:
+    """A tuple of a copy of the tensor."""
+    member(group)
+    _root("nn.functional.gather", dst)
+    return (tensor.clone(),)
+
+
+def scatter(tensors: Sequence[Any], src: int = 0, group: Any = None) -> Any:
+    """A copy of the one tensor."""
+    member(group)
+    _root("nn.functional.scatter", src)
+    return _one("nn.functional.scatter", tensors).clone()
+
+
+def reduce(tensor: Any, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> Any:
+    """A copy of the tensor."""
+    member(group)
+    _root("nn.functional.reduce", dst)
+    return tensor.clone()
+
+
+def reduce_scatter(output: Any, input_list: Sequence[Any], op: Any = ReduceOp.SUM, group: Any = None) -> Any:
+    """A copy of the one tensor of the list."""
+    member(group)
+    return _one("nn.functional.reduce_scatter", input_list).clone()
+
+
+def all_gather(tensor: Any, group: Any = None) -> tuple[Any, ...]:
+    """A tuple of a copy of the tensor."""
+    member(group)
+    return (tensor.clone(),)
+
+
+def all_to_all(output_tensor_list: Sequence[Any], input_tensor_list: Sequence[Any], group: Any = None) -> tuple[Any, ...]:
+    """A tuple of a copy of the one tensor."""
+    member(group)
+    return (_one("nn.functional.all_to_all", input_tensor_list).clone(),)
+
+
+def all_to_all_single(
+    output: Any, input: Any, output_split_sizes: Any = None, input_split_sizes: Any = None, group: Any = None
+) -> Any:
+    """A copy of ``input``."""
+    member(group)
+    return input.clone()
+
+
+def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None) -> Any:
+    """A copy of the tensor."""
+    member(group)
+    return tensor.clone()

@@ -1,0 +1,7 @@
+"""Optimizers whose state is cut over processes."""
+
+from metatensor._core.absent import kind
+
+__all__ = ["ZeroRedundancyOptimizer"]
+
+ZeroRedundancyOptimizer = kind("distributed.optim.ZeroRedundancyOptimizer", "metatensor has no communication between processes")

@@ -1,0 +1,129 @@
+"""Tensors spread over a mesh of processes: over the one process there is, each is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.lazy import attributes
+from metatensor.distributed.device_mesh import DeviceMesh, init_device_mesh
+from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+
+__all__ = [
+    "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty",
+    "full", "init_device_mesh", "ones", "rand", "randn", "zeros",
+]  # fmt: skip
+
+__getattr__, __dir__ = attributes(__name__, ("_utils", "parallel", "placement_types"))
+
+
+class DTensor(mt.Tensor):
+    """A tensor with a mesh and placements. Results of operators keep them from the first one among the arguments."""
+
+    device_mesh: DeviceMesh
+    placements: tuple[Placement, ...]
+
+    def __new__(cls, local_tensor: Any, spec: Any, *, requires_grad: bool = False) -> Any:
+        return _spread(local_tensor, spec.mesh, spec.placements)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = super().__torch_function__(func, types, args, kwargs or {})
+        first = next((one for one in _leaves(args) if isinstance(one, DTensor)), None)
+        for one in _leaves((found,)):
+            if isinstance(one, DTensor) and first is not None and "device_mesh" not in vars(one):
+                one.device_mesh, one.placements = first.device_mesh, first.placements
+        return found
+
+    @staticmethod
+    def from_local(
+        local_tensor: Any, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *,
+        run_check: bool = False, shape: Any = None, stride: Any = None, grad_placements: Any = None,
+    ) -> Any:  # fmt: skip
+        """A tensor of which ``local_tensor`` is this process's part, so all of it."""
+        return _spread(local_tensor, device_mesh, placements)
+
+    def to_local(self, *, grad_placements: Any = None) -> Any:
+        """This process's part: the same elements as an ordinary tensor."""
+        return self.as_subclass(mt.Tensor)
+
+    def full_tensor(self, *, grad_placements: Any = None) -> Any:
+        """The whole: the same elements as an ordinary tensor."""
+        return self.as_subclass(mt.Tensor)
+
+    @property
+    def _local_tensor(self) -> Any:
+        return self.to_local()
+
+    def redistribute(
+        self, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *, async_op: bool = False,
+        forward_dtype: Any = None, backward_dtype: Any = None,
+    ) -> Any:  # fmt: skip
+        """The same elements with other placements."""
+        return _spread(self.to_local(), device_mesh or self.device_mesh, self.placements if placements is None else placements)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"DTensor(local_tensor={self.to_local()!r}, device_mesh={self.device_mesh}, placements={self.placements})"
+
+
+def _leaves(values: Any) -> list[Any]:
+    """The elements of nested lists and tuples."""
+    return [leaf for one in values for leaf in (_leaves(one) if isinstance(one, (list, tuple)) else (one,))]
+
+
+def _spread(tensor: Any, mesh: DeviceMesh | None, placements: Sequence[Placement] | None) -> Any:
+    if not isinstance(tensor, mt.Tensor):
+        raise TypeError(f"torch.distributed.tensor: expected a tensor, got {type(tensor).__name__}")
+    mesh = DeviceMesh(tensor.device.type) if mesh is None else mesh
+    placements = (Replicate(),) * mesh.ndim if placements is None else tuple(placements)
+    if len(placements) != mesh.ndim:
+        raise ValueError(f"torch.distributed.tensor: {len(placements)} placements for a mesh of {mesh.ndim} dimensions")
+    made: Any = tensor.as_subclass(DTensor)
+    made.device_mesh = mesh
+    made.placements = tuple(
+        Shard(one.dim + tensor.dim()) if isinstance(one, Shard) and one.dim < 0 else one for one in placements
+    )
+    return made
+
+
+def distribute_tensor(
+    tensor: Any, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *,
+    src_data_rank: int | None = 0,
+) -> Any:  # fmt: skip
+    """A leaf with the elements of ``tensor`` on a mesh."""
+    if isinstance(tensor, DTensor):
+        return tensor.redistribute(device_mesh, placements)
+    wants = tensor.requires_grad
+    made = _spread(tensor.detach(), device_mesh, placements)
+    made.requires_grad_(wants)
+    return made
+
+
+def distribute_module(
+    module: Any, device_mesh: DeviceMesh | None = None, partition_fn: Callable[..., None] | None = None,
+    input_fn: Callable[..., Any] | None = None, output_fn: Callable[..., Any] | None = None,
+) -> Any:  # fmt: skip
+    """Call ``partition_fn(name, submodule, mesh)`` for each submodule, and hook the functions of inputs and outputs."""
+    mesh = DeviceMesh("cpu") if device_mesh is None else device_mesh
+    if partition_fn is not None:
+        for name, submodule in module.named_modules():
+            partition_fn(name, submodule, mesh)
+    if input_fn is not None:
+        module.register_forward_pre_hook(lambda mod, inputs: input_fn(mod, inputs, mesh))
+    if output_fn is not None:
+        module.register_forward_hook(lambda mod, inputs, outputs: output_fn(mod, outputs, mesh))
+    return module
+
+
+def _maker(name: str) -> Callable[..., Any]:
+    def make(*args: Any, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, **options: Any) -> Any:
+        device = None if device_mesh is None else device_mesh.device_type
+        return _spread(getattr(mt, name)(*args, device=device, **options), device_mesh, placements)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"`torch.{name}` on a mesh."
+    return make
+
+
+empty, full, ones, rand, randn, zeros = map(_maker, ("empty", "full", "ones", "rand", "randn", "zeros"))

@@ -1,0 +1,240 @@
+"""Tensors out of and into metatensor: NumPy and what describes memory as it does, copies of whole objects, pickles."""
+
+from metatensor import plugins
+from metatensor._core.device import backend_for
+from metatensor._core.errors import NoDataError
+from metatensor._core.late import later
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage import copy_storage
+from metatensor._core.tensor import Tensor
+from metatensor.deferred import is_deferred, materialize
+from metatensor.devices.dlpack import DLDeviceType
+from metatensor.interchange.dlpack import from_dlpack, taker
+
+
+def _need_data(tensor, what):
+    if is_deferred(tensor):
+        materialize(tensor)  # in place: what is made of it shares its memory
+    if tensor.untyped_storage().data is None:
+        raise NoDataError(
+            f"Cannot copy out of meta tensor; no data! {what}(): this tensor of shape {list(tensor.shape)} on "
+            f"{tensor.device} holds none; give it some with empty_like(device=...) or from a checkpoint", tensor)
+
+
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
+    """A vector over the memory of a buffer (bytes, bytearray, mmap, array): `count` elements from byte `offset` on.
+
+    Without a positive `count`, all that is left; ValueError where that is not a whole number of elements, and for
+    buffers that are too short or empty.
+    """
+    import numpy as np
+
+    try:
+        data = np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
+    except TypeError:
+        raise ValueError(f"frombuffer(): {type(buffer).__name__} has no buffer") from None
+    except ValueError:
+        data = np.empty(0, np.uint8)
+    if not data.size or count == 0:
+        raise ValueError(f"frombuffer(): no elements are asked for: {data.size} bytes, count={count}")
+    if not 0 <= offset < data.size:
+        raise ValueError(f"frombuffer(): offset {offset} is not within the {data.size} bytes")
+    left = data.size - offset
+    if count < 0 and left % dtype.itemsize:
+        raise ValueError(f"frombuffer(): {left} bytes after the offset are no whole number of {dtype.name}")
+    n = left // dtype.itemsize if count < 0 else count
+    if n * dtype.itemsize > left:
+        raise ValueError(f"frombuffer(): {n} elements of {dtype.name} need more than the {left} bytes after the offset")
+    return from_numpy(data[offset : offset + n * dtype.itemsize]).view(dtype).requires_grad_(requires_grad)
+
+
+def to_numpy(tensor, force=False):
+    """A NumPy array over the memory of a cpu tensor.
+
+    With `force`, tensors on other devices, with gradients or lazily conjugated
+    are copied. Raises TypeError for another device, RuntimeError for a tensor that
+    requires grad or, with `force`, NotImplementedError for one without data.
+    """
+    if force:
+        _need_data(tensor, "numpy")
+        tensor = tensor.detach().resolve_conj().resolve_neg()
+        if tensor.device.type != "cpu":
+            tensor = tensor.cpu()
+    elif is_deferred(tensor):
+        materialize(tensor)
+    if tensor.requires_grad:
+        raise RuntimeError("numpy(): the tensor requires grad; use tensor.detach().numpy()")
+    if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
+        remedy = ("it holds no data; give it some with empty_like(device=...) or from a checkpoint"
+                  if tensor.untyped_storage().data is None else "use tensor.cpu() to copy it first")
+        raise TypeError(f"numpy(): cannot view a tensor of shape {list(tensor.shape)} on {tensor.device} as a NumPy "
+                        f"array: {remedy}")
+    if tensor.is_conj() or tensor.is_neg():
+        raise RuntimeError("numpy(): the tensor is lazily conjugated or negated; use tensor.resolve_conj() "
+                           "and tensor.resolve_neg() first")
+    return backend_for(tensor.device).numpy(tensor)
+
+
+def to_array(tensor, dtype=None, copy=None):
+    """What ``numpy.asarray(tensor)`` calls."""
+    array = to_numpy(tensor)
+    if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"__array__: a change from {array.dtype} to {dtype} needs a copy")
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def array_wrap(tensor, array):
+    """What NumPy's functions of a tensor give: a tensor, over their result."""
+    import numpy
+
+    return from_numpy(numpy.asarray(array))
+
+
+def operand(value, tensor):
+    """What an array or a scalar of NumPy is beside `tensor`: a cpu tensor where that has values too, or a number; else None."""
+    if not value.shape:
+        return value.item()
+    return None if tensor.untyped_storage().data is None and not is_deferred(tensor) else from_numpy(value)
+
+
+def from_numpy(array):
+    """A cpu tensor over the memory of a NumPy array, writable or not.
+
+    Raises TypeError for what is no array or has a dtype that no tensor has.
+    """
+    import numpy
+
+    if not isinstance(array, numpy.ndarray):
+        raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {type(array).__name__}")
+    return backend_for("cpu").adopt(array)
+
+
+def array_interface(tensor):
+    """What ``__array_interface__`` gives; AttributeError where NumPy cannot see the values in the memory as they are."""
+    array = None
+    if _plain(tensor) and type(tensor).__array__ is Tensor.__array__:  # a class with an __array__ of its own has it called
+        try:
+            array = backend_for(tensor.device).numpy(tensor)
+        except TypeError:
+            pass
+    if array is None or array.dtype.isbuiltin != 1:
+        raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} that has none; "
+                             "numpy() says why")
+    return array.__array_interface__
+
+
+def buffer_of(tensor):
+    """The array that answers to the buffer protocol in the tensor's place. BufferError where there is none."""
+    try:
+        if not _plain(tensor) or type(tensor).__array__ is not Tensor.__array__:
+            raise TypeError("it has no data of its own, requires grad, or is lazily conjugated or negated")
+        array = backend_for(tensor.device).numpy(tensor)
+        if array.dtype.isbuiltin != 1:
+            raise TypeError(f"buffers have no format for {tensor.dtype.name}")
+    except TypeError as error:
+        raise BufferError(f"a tensor of {tensor.dtype.name} on {tensor.device} has no buffer: {error}") from None
+    return array
+
+
+def _plain(tensor):
+    """Whether the memory holds the values as they are, for anybody to change."""
+    storage = tensor.untyped_storage()
+    return not (storage.data is None or tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
+
+
+def cuda_array_interface(tensor):
+    """What ``__cuda_array_interface__`` gives: AttributeError unless the memory is CUDA's, RuntimeError where it requires grad."""
+    if is_deferred(tensor):
+        materialize(tensor)
+    if tensor.untyped_storage().data is None:
+        raise AttributeError(f"__cuda_array_interface__: a tensor on {tensor.device} without data has no memory")
+    backend = backend_for(tensor.device)
+    if tensor.requires_grad and DLDeviceType.kDLCUDA in backend.dlpack_types:
+        raise RuntimeError("__cuda_array_interface__: the tensor requires grad; use tensor.detach()")
+    if tensor.is_conj() or tensor.is_neg():
+        raise AttributeError("__cuda_array_interface__: the tensor is lazily conjugated or negated; use tensor.resolve_conj()")
+    return backend.cuda_array_interface(tensor)
+
+
+def from_array(data):
+    """A tensor over the memory of an array of another library that is no NumPy array, by the protocol that it has; else None."""
+    if hasattr(data, "__array_interface__"):
+        import numpy
+
+        return from_numpy(numpy.asarray(data))
+    if hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__"):
+        if "cpu" not in plugins.device_types() and hasattr(data, "__array__"):
+            return data.__array__()
+        return from_dlpack(data)
+    if hasattr(data, "__cuda_array_interface__"):
+        return taker(DLDeviceType.kDLCUDA).from_cuda_array(data)
+    return None
+
+
+def array_namespace(version=None):
+    """`metatensor.array_api`. ValueError for a version of the standard that it does not follow."""
+    array_api = later("array_api")
+
+    known = ("2021.12", "2022.12", "2023.12", array_api.__array_api_version__)
+    if version is not None and version not in known:
+        raise ValueError(f"version {version!r} of the array API standard: there are {', '.join(known)}")
+    return array_api
+
+
+def deep_copy(tensor, memo):
+    """`copy.deepcopy`: storages are copied once each, so what shared memory shares it afterwards."""
+    import copy
+
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if not tensor.is_leaf:
+        raise RuntimeError("deepcopy: only leaf tensors can be copied; use detach() or clone()")
+    made = _over_copied_storage(tensor, memo)
+    if type(tensor) is not Tensor:
+        made = Tensor._make_subclass(type(tensor), made)
+    made.requires_grad = tensor.requires_grad
+    memo[id(tensor)] = made
+    if tensor.grad is not None:
+        made.grad = deep_copy(tensor.grad, memo)
+    for name, value in tensor.__dict__.items():
+        setattr(made, name, copy.deepcopy(value, memo))
+    return made
+
+
+def _over_copied_storage(tensor, memo):
+    storage = tensor.untyped_storage()
+    key = ("metatensor storage", storage._cdata)
+    if key not in memo:
+        memo[key] = copy_storage(storage)
+        memo.setdefault("metatensor kept", []).append(storage)  # ids stay taken while the memo lives
+    return _restore(memo[key], tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(),
+                    tensor.is_conj(), tensor.is_neg())
+
+
+def _restore(storage, dtype, sizes, strides, offset, conj=False, neg=False):
+    made = tensor_from_storage(storage, dtype, sizes, strides, offset)
+    if conj:
+        made = made.conj()
+    if neg:
+        made = made._neg_view()
+    return made
+
+
+def rebuild_tensor(cls, storage, dtype, sizes, strides, offset, requires_grad, conj, neg, state):
+    """A tensor from its pickle."""
+    made = _restore(storage, dtype, sizes, strides, offset, conj, neg)
+    if cls is not Tensor:
+        made = Tensor._make_subclass(cls, made)
+    made.requires_grad = requires_grad
+    for name, value in state.items():
+        setattr(made, name, value)
+    return made
+
+
+def reduce_tensor(tensor):
+    """What pickle keeps: the storage (once for all that share it), the layout and the attributes."""
+    return (rebuild_tensor, (type(tensor), tensor.untyped_storage(), tensor.dtype, tuple(tensor.shape),
+                             tensor.stride(), tensor.storage_offset(), tensor.requires_grad,
+                             tensor.is_conj(), tensor.is_neg(), dict(tensor.__dict__)))

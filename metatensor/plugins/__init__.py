@@ -1,0 +1,24 @@
+"""Find, load and list what plugins bring: devices, operators, checkpoint formats and commands."""
+
+from metatensor.plugins.loading import (
+    BLOCK_VARIABLE,
+    GROUPS,
+    PluginInfo,
+    PluginManager,
+    backend,
+    commands,
+    device_types,
+    formats,
+    load_ops,
+    loaded_backend,
+    manager,
+    provider,
+    provider_of_module,
+    register_backend,
+    report,
+)
+
+__all__ = [
+    "BLOCK_VARIABLE", "GROUPS", "PluginInfo", "PluginManager", "backend", "commands", "device_types", "formats", "load_ops",
+    "loaded_backend", "manager", "provider", "provider_of_module", "register_backend", "report",
+]  # fmt: skip

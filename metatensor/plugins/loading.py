@@ -1,0 +1,541 @@
+"""The plugin manager: finds plugins by entry point, loads each when its name is first used, explains the broken ones.
+
+Nothing here runs when metatensor is imported. Entry points are read when a device other than meta first has work
+to do, and of the plugins found only the one named is imported. ``METATENSOR_BLOCK_PLUGINS`` holds names (of entry
+points or of distributions, separated by commas) that are never loaded.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from metatensor._version import __version__
+from metatensor.plugins.requirements import unmet
+
+if TYPE_CHECKING:
+    from metatensor.devices.base import DeviceBackend
+
+__all__ = [
+    "BLOCK_VARIABLE", "GROUPS", "PluginInfo", "PluginManager",
+    "backend", "commands", "device_types", "formats", "load_ops", "loaded_backend", "provider", "provider_of_module",
+    "register_backend", "report",
+]
+
+BLOCK_VARIABLE = "METATENSOR_BLOCK_PLUGINS"
+
+GROUPS = {
+    "devices": "metatensor_devices",
+    "ops": "metatensor_ops",
+    "formats": "metatensor_checkpoint_formats",
+    "commands": "metatensor_commands",
+}
+"""Group to hook: entry points of group ``metatensor.<group>`` implement that hook."""
+
+
+# The packages of metatensor's own devices.
+_PACKAGES = {"cpu": "metatensor-cpu", "cuda": "metatensor-cuda", "disk": "metatensor-disk"}
+
+
+def _where_to_find(type: str) -> str:
+    """What to do about a device type that nothing installed provides."""
+    import metatensor
+
+    if isinstance(getattr(metatensor, type, None), metatensor.dtype):
+        return f"{type} is a dtype: metatensor.{type}"
+    return f"Other devices come with plugins: install {_PACKAGES.get(type, f'the one that provides {type!r}')}"
+
+
+class PluginInfo(NamedTuple):
+    """One row of `report`: a plugin and how it is."""
+
+    group: str
+    """"devices", "ops", "formats" or "commands"."""
+    name: str
+    """The entry point's name; for a device its type."""
+    distribution: str
+    version: str
+    state: str
+    """"available" (a device to use now), "no device", "loaded" (no device's plugin), "not loaded", "blocked" or "broken"."""
+    reason: str
+    """Why it is blocked or broken, or why a loaded device is not available; else empty."""
+    devices: tuple[str, ...]
+    """The devices it has now: "cuda:0", "cuda:1"."""
+
+
+@dataclass
+class _Plugin:
+    """A name in a group, with every entry point that claims it."""
+
+    group: str
+    name: str
+    claims: list[Any] = field(default_factory=list)
+    blocked: bool = False
+    loaded: bool = False
+    loading: bool = False
+    error: BaseException | None = None
+    provided: list[Any] = field(default_factory=list)
+    lock: Any = field(default_factory=threading.RLock)
+
+    def distribution(self) -> tuple[str, str]:
+        """Name and version of the distribution; several names where several claim the plugin."""
+        found = [_distribution(claim) for claim in self.claims]
+        return " and ".join(name for name, _ in found), " and ".join(version for _, version in found)
+
+    def describe(self) -> str:
+        return f"plugin {self.name!r} ({self.distribution()[0]})"
+
+
+class PluginManager:
+    """The table of plugins and of what they registered. The module's functions use the process's one.
+
+    ``entry_points`` is called with a group's name and returns its entry points; ``blocked`` holds names never to
+    load, and is read from the environment where None.
+    """
+
+    def __init__(
+        self,
+        entry_points: Callable[[str], Iterable[Any]] | None = None,
+        blocked: Iterable[str] | None = None,
+    ) -> None:
+        from metatensor.devices.meta import MetaBackend
+
+        self._entry_points = entry_points or _installed
+        self._blocked = None if blocked is None else set(blocked)
+        self._backends: dict[str, DeviceBackend] = {"meta": MetaBackend()}
+        self._in_process: set[str] = set()
+        self._groups: dict[str, dict[str, _Plugin]] = {}
+        self._pluggy: Any = None
+        self._lock = threading.RLock()
+
+    # Devices ------------------------------------------------------------------
+
+    def backend(self, type: str) -> DeviceBackend:
+        """The backend of device ``type``; loads its plugin if nothing has yet.
+
+        Raises RuntimeError for an unknown type (listing the known), for a blocked one, for one that two
+        distributions claim, and for one whose plugin fails to load, with the plugin's error as the cause.
+        """
+        found = self._backends.get(type)
+        if found is not None:
+            return found
+        plugin = self._discover("devices").get(type)
+        if plugin is None:
+            raise self.unknown_type(type)
+        self._load(plugin)
+        return self._backends[type]
+
+    def loaded_backend(self, type: str) -> DeviceBackend | None:
+        """The backend of ``type`` where it has been loaded or registered; loads nothing."""
+        return self._backends.get(type)
+
+    def provider(self, type: str) -> str:
+        """Where a device type comes from, for messages."""
+        plugin = self._discover("devices").get(type)
+        if type in self._in_process or plugin is None:
+            backend = self._backends.get(type)
+            return "metatensor" if type == "meta" else f"{backend!r}, registered in this process" if backend else "nothing installed"
+        return plugin.describe()
+
+    def provider_of_module(self, function: Any) -> str:
+        """Where a function comes from, for messages: its module, and the plugin that this is part of."""
+        module = getattr(function, "__module__", None) or builtins.type(function).__module__
+        for group in GROUPS:
+            for plugin in self._discover(group).values():
+                if any(claim.value.partition(":")[0].partition(".")[0] == module.partition(".")[0] for claim in plugin.claims):
+                    return f"module {module} of {plugin.describe()}"
+        return f"module {module}"
+
+    def unknown_type(self, type: str) -> RuntimeError:
+        """The error for a device type that nothing installed provides."""
+        return RuntimeError(f"unknown device type {type!r}: known are {', '.join(self.device_types())}. {_where_to_find(type)}")
+
+    def register_backend(self, backend: DeviceBackend, *, override: bool = False) -> None:
+        """Add ``backend`` to this process, without an entry point.
+
+        Raises RuntimeError where its type is taken, by an installed plugin or another registration, unless
+        ``override`` is true; TypeError for what is no `DeviceBackend`.
+        """
+        _check_backend(backend)
+        with self._lock:
+            type = backend.type
+            if type == "meta":
+                raise RuntimeError("the meta device is built in: its backend cannot be replaced")
+            if not override:
+                if type in self._backends:
+                    raise RuntimeError(f"device type {type!r} is already provided by {self._backends[type]!r}")
+                if type in self._discover("devices"):
+                    owner = self._discover("devices")[type].describe()
+                    raise RuntimeError(f"device type {type!r} is already provided by {owner}; override=True replaces it")
+            self._backends[type] = backend
+            self._in_process.add(type)
+
+    def device_types(self) -> list[str]:
+        """Names of all device types, loaded or not, sorted."""
+        return sorted(set(self._backends) | {name for name in self._discover("devices") if name.isidentifier()})
+
+    # Other groups -------------------------------------------------------------
+
+    def load(self, group: str, name: str | None = None) -> dict[str, list[Any]]:
+        """Load the plugin ``name`` of ``group``, or all of them: plugin name to what it registered.
+
+        One named that does not exist gives nothing; one that is broken raises. Without a name, broken and blocked
+        ones are left out: `report` tells of them.
+        """
+        plugins = self._discover(group)
+        if name is not None:
+            if name not in plugins:
+                return {}
+            self._load(plugins[name])
+            return {name: list(plugins[name].provided)}
+        loaded = {}
+        for plugin in plugins.values():
+            try:
+                self._load(plugin)
+            except RuntimeError:
+                continue
+            loaded[plugin.name] = list(plugin.provided)
+        return loaded
+
+    def report(self, load: bool = True) -> list[PluginInfo]:
+        """A row for every plugin, by group and name; ``load`` first loads those that can be."""
+        rows = []
+        for group in GROUPS:
+            plugins = self._discover(group)
+            if load:
+                self.load(group)
+            if group == "devices":
+                rows.append(_device_row("meta", "metatensor-device", _own_version(), self._backends["meta"]))
+                for name in sorted(self._in_process):
+                    rows.append(_device_row(name, "registered in this process", "", self._backends[name]))
+            for plugin in sorted(plugins.values(), key=lambda plugin: plugin.name):
+                if not (group == "devices" and plugin.name in self._in_process):
+                    rows.append(self._row(plugin))
+        return rows
+
+    # How ----------------------------------------------------------------------
+
+    def _discover(self, group: str) -> dict[str, _Plugin]:
+        """The plugins of a group by name, from entry points, read once."""
+        found = self._groups.get(group)
+        if found is not None:
+            return found
+        if group not in GROUPS:
+            raise ValueError(f"unknown plugin group {group!r}: the groups are {', '.join(GROUPS)}")
+        with self._lock:
+            if group in self._groups:
+                return self._groups[group]
+            if self._blocked is None:
+                names = os.environ.get(BLOCK_VARIABLE, "").split(",")
+                self._blocked = {name.strip() for name in names if name.strip()}
+            plugins: dict[str, _Plugin] = {}
+            for entry in self._entry_points(f"metatensor.{group}"):
+                plugin = plugins.setdefault(entry.name, _Plugin(group, entry.name))
+                plugin.claims.append(entry)
+            for plugin in plugins.values():
+                allowed = [claim for claim in plugin.claims if _distribution(claim)[0] not in self._blocked]
+                plugin.blocked = plugin.name in self._blocked or not allowed
+                plugin.claims = allowed or plugin.claims
+            self._groups[group] = plugins
+            return plugins
+
+    def _load(self, plugin: _Plugin) -> None:
+        """Load a plugin once; raise RuntimeError, each time, if that failed."""
+        if plugin.loaded:
+            return
+        with plugin.lock:
+            if plugin.loaded:
+                return
+            if plugin.blocked:
+                raise RuntimeError(f"{plugin.describe()} of group metatensor.{plugin.group} is blocked by {BLOCK_VARIABLE}")
+            if plugin.loading:
+                raise RuntimeError(f"{plugin.describe()} uses itself while it is being loaded")
+            if plugin.error is None:
+                plugin.loading = True
+                before = _operators(plugin)
+                try:
+                    self._call_hook(plugin)
+                except (Exception, SystemExit) as error:
+                    plugin.error = error
+                    _forget_operators(_operators(plugin) - before)
+                finally:
+                    plugin.loading = False
+            if plugin.error is not None:
+                message = f"{plugin.describe()} of group metatensor.{plugin.group} failed to load: {_reason(plugin.error)}"
+                raise RuntimeError(message) from plugin.error
+            plugin.loaded = True
+
+    def _call_hook(self, plugin: _Plugin) -> None:
+        """Import the plugin and let it register; commit what it registered only if all of it is right."""
+        if len(plugin.claims) > 1:
+            owners = " and ".join(f"{_distribution(claim)[0]} ({claim.value})" for claim in plugin.claims)
+            raise RuntimeError(f"{plugin.name!r} is claimed by {owners}: uninstall or block all but one")
+        distribution = getattr(plugin.claims[0], "dist", None)
+        needed = unmet(distribution, "metatensor-device", __version__)
+        if needed:
+            who = " ".join(_distribution(plugin.claims[0]))
+            raise RuntimeError(f"{who} needs {needed}, but version {__version__} is installed")
+        implementation = plugin.claims[0].load()
+        hook = GROUPS[plugin.group]
+        registry = self._pluggy_manager()
+        with self._lock:
+            # One module may serve several groups, and is then registered already.
+            if not registry.is_registered(implementation):
+                registry.register(implementation, f"{plugin.group}:{plugin.name}")
+            if hook not in {caller.name for caller in registry.get_hookcallers(implementation) or ()}:
+                raise RuntimeError(
+                    f"{plugin.claims[0].value} does not implement the hook {hook}(register); "
+                    f"mark the function with metatensor.hookspecs.hookimpl"
+                )
+            others = [other for other in registry.get_plugins() if other is not implementation]
+            caller = registry.subset_hook_caller(hook, others)
+        provided: list[Any] = []
+        caller(register=provided.append)
+        if plugin.group == "devices":
+            self._add_backends(plugin, provided)
+        elif plugin.group == "ops":
+            _check_ops(plugin, provided)
+        elif plugin.group == "formats":
+            _check_formats(provided)
+        plugin.provided = provided
+
+    def _add_backends(self, plugin: _Plugin, backends: list[Any]) -> None:
+        if not backends:
+            raise RuntimeError(f"its hook registered no backend for device type {plugin.name!r}")
+        for backend in backends:
+            _check_backend(backend)
+            if backend.type != plugin.name or len(backends) > 1:
+                types = ", ".join(repr(backend.type) for backend in backends)
+                raise RuntimeError(
+                    f"it registers the device types {types}, but an entry point provides just the one "
+                    f"that it is named after, {plugin.name!r}"
+                )
+        with self._lock:
+            if plugin.name in self._backends:
+                raise RuntimeError(f"device type {plugin.name!r} is already provided by {self._backends[plugin.name]!r}")
+            self._backends[plugin.name] = backends[0]
+
+    def _pluggy_manager(self) -> Any:
+        with self._lock:
+            if self._pluggy is None:
+                import pluggy
+
+                from metatensor import hookspecs
+
+                self._pluggy = pluggy.PluginManager(hookspecs.PROJECT)
+                self._pluggy.add_hookspecs(hookspecs)
+            return self._pluggy
+
+    def _row(self, plugin: _Plugin) -> PluginInfo:
+        distribution, version = plugin.distribution()
+        if plugin.loaded and plugin.group == "devices":
+            return _device_row(plugin.name, distribution, version, self._backends[plugin.name])
+        if plugin.blocked:
+            state, reason = "blocked", f"by {BLOCK_VARIABLE}"
+        elif plugin.error is not None:
+            state, reason = "broken", _reason(plugin.error)
+        else:
+            state, reason = "loaded" if plugin.loaded else "not loaded", ""
+        return PluginInfo(plugin.group, plugin.name, distribution, version, state, reason, ())
+
+
+def _installed(group: str) -> Iterable[Any]:
+    from importlib.metadata import entry_points
+
+    try:
+        return entry_points(group=group)
+    except Exception:  # some package's file of entry points is malformed
+        return list(_readable(group))
+
+
+def _readable(group: str) -> Iterable[Any]:
+    """The entry points of a group that can be read, package by package."""
+    from importlib.metadata import distributions
+
+    seen = set()
+    for distribution in distributions():
+        try:
+            name = re.sub(r"[-_.]+", "-", distribution.name).lower()
+            found = list(distribution.entry_points)
+        except Exception as error:
+            warnings.warn(f"the entry points of {_place_of(distribution)} cannot be read: {_reason(error)}", stacklevel=2)
+            continue
+        if name not in seen:  # else one that is hidden by another on the path
+            seen.add(name)
+            yield from (entry for entry in found if entry.group == group)
+
+
+def _place_of(distribution: Any) -> str:
+    return ascii(str(getattr(distribution, "_path", distribution)))
+
+
+def _distribution(entry: Any) -> tuple[str, str]:
+    """Name and version of the distribution that an entry point came with, as far as it says so."""
+    dist = getattr(entry, "dist", None)
+    if dist is None:
+        return entry.value.partition(":")[0], ""
+    try:
+        return str(dist.name or "?"), str(dist.version or "")
+    except Exception:  # its metadata are malformed
+        return "?", ""
+
+
+def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("metatensor-device")
+    except PackageNotFoundError:
+        return ""
+
+
+def _reason(error: BaseException) -> str:
+    """An error in one line: its class, and what it says."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _check_backend(backend: Any) -> None:
+    from metatensor.devices.base import DeviceBackend
+
+    if not isinstance(backend, DeviceBackend):
+        raise TypeError(f"expected a DeviceBackend, got {type(backend).__name__}")
+    if not (backend.type and backend.type.isidentifier()):
+        raise ValueError(f"{backend!r} has no usable device type: it must be a name of letters, digits and underscores")
+
+
+def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
+    """What a plugin registers as operators has to be that, in the namespace that its entry point names."""
+    from metatensor._core.op import Op
+
+    if not ops:
+        raise RuntimeError(f"its hook registered no operator of the namespace {plugin.name!r}")
+    for op in ops:
+        if not isinstance(op, Op):
+            raise TypeError(f"expected an Op, as metatensor.op makes them, got {type(op).__name__}")
+        if not op.name.startswith(plugin.name + "::"):
+            raise RuntimeError(f"it registers the operator {op.name}, but an entry point provides just those of the namespace "
+                               f"that it is named after, {plugin.name!r}")
+
+
+def _check_formats(formats: list[Any]) -> None:
+    """What a plugin registers as formats has to have a name. Whatever else one lacks shows when it is used."""
+    for item in formats:
+        if not isinstance(getattr(item, "name", None), str):
+            raise TypeError(f"expected a checkpoint format, which has a name, got {type(item).__name__}")
+
+
+def _operators(plugin: _Plugin) -> set[str]:
+    """Names of the operators that are defined in the namespace of a plugin of operators."""
+    from metatensor._core.op import registry
+
+    return {name for name in list(registry) if name.startswith(plugin.name + "::")} if plugin.group == "ops" else set()
+
+
+def _forget_operators(names: set[str]) -> None:
+    """Take back what a plugin defined before it failed: half of a namespace is worse than none."""
+    from metatensor._core.op import registry
+
+    for name in names:
+        registry.pop(name, None)
+
+
+def _device_row(name: str, distribution: str, version: str, backend: DeviceBackend) -> PluginInfo:
+    """A row for a device that is loaded. Asking it may fail too: that is its own fault, and shown as such."""
+    try:
+        count = backend.device_count()
+        reason = "" if count else backend.unavailable_reason()
+    except (Exception, SystemExit) as error:
+        return PluginInfo("devices", name, distribution, version, "broken", _reason(error), ())
+    devices = tuple(f"{name}:{index}" for index in range(count))
+    return PluginInfo("devices", name, distribution, version, "available" if count else "no device", reason, devices)
+
+
+_manager: PluginManager | None = None
+_manager_lock = threading.Lock()
+
+
+def manager() -> PluginManager:
+    """The process's plugin manager."""
+    global _manager
+    if _manager is None:
+        with _manager_lock:
+            if _manager is None:
+                _manager = PluginManager()
+    return _manager
+
+
+def backend(type: str) -> DeviceBackend:
+    """The backend of device ``type``, loading its plugin on first use; see `PluginManager.backend`."""
+    return manager().backend(type)
+
+
+def loaded_backend(type: str) -> DeviceBackend | None:
+    """The backend of device ``type`` where it is in use already, else None."""
+    return manager().loaded_backend(type)
+
+
+def provider(type: str) -> str:
+    """Where a device type comes from, for messages: "plugin 'disk' (metatensor-disk)"."""
+    return manager().provider(type)
+
+
+def provider_of_module(function: Any) -> str:
+    """Where a function comes from, for messages: "module acme.kernels of plugin 'acme' (acme-ops)"."""
+    return manager().provider_of_module(function)
+
+
+def register_backend(backend: DeviceBackend, *, override: bool = False) -> None:
+    """Add a device to this process without an entry point; see `PluginManager.register_backend`."""
+    from metatensor._core.compute import forget_kernels
+    from metatensor._core.device import _forget_backend
+    from metatensor._core.op import registry
+
+    manager().register_backend(backend, override=override)
+    # Ops remember their kernels by device type.
+    _forget_backend(backend.type)
+    for op in set(registry.values()):
+        forget_kernels(op)
+
+
+def device_types() -> list[str]:
+    """Names of all device types that are built in, installed or registered."""
+    return manager().device_types()
+
+
+def load_ops(namespace: str | None = None) -> list[str]:
+    """Load the operators of the plugin called ``namespace`` (None: of all), and return the names of those loaded.
+
+    Raises RuntimeError, with the plugin's error as the cause, where the one named is broken or blocked.
+    """
+    return sorted(manager().load("ops", namespace))
+
+
+def formats() -> dict[str, Any]:
+    """Checkpoint formats of all working plugins, by their ``name``; RuntimeError where two share one."""
+    table: dict[str, Any] = {}
+    for plugin, provided in manager().load("formats").items():
+        for item in provided:
+            if item.name in table:
+                raise RuntimeError(f"checkpoint format {item.name!r} is registered twice, the second time by plugin {plugin!r}")
+            table[item.name] = item
+    return table
+
+
+def commands() -> list[Any]:
+    """Commands of all working plugins, for the ``metatensor`` command line."""
+    return [command for provided in manager().load("commands").values() for command in provided]
+
+
+def report(load: bool = True) -> list[PluginInfo]:
+    """A row for every plugin: group, name, distribution, version, state, reason, devices.
+
+    With ``load`` (the default) plugins are loaded first, so that a broken one is seen to be broken.
+    """
+    return manager().report(load)

@@ -1,0 +1,1 @@
+"""Programs: models as lists of operators. `fx` is the view of them that `torch.fx` has."""

@@ -1,0 +1,212 @@
+"""Graphs: lists of nodes, each after those whose results it takes."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from metatensor.program.fx.node import Node, map_arg
+
+__all__ = ["Graph"]
+
+_OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
+
+
+class Graph:
+    """What a function does, as nodes in the order in which they are carried out."""
+
+    def __init__(self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: dict[str, Any] | None = None) -> None:
+        self._nodes: list[Node] = []
+        self._names: dict[str, int] = {}
+        self._at: int | None = None
+        self._tracer_cls, self._tracer_extras = tracer_cls, tracer_extras or {}
+        self.owning_module = owning_module
+        self._root = Node(self, "", "root", "", (), {})
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes, as a list of its own: changing the graph does not change it."""
+        return list(self._nodes)
+
+    # Making nodes -----------------------------------------------------------------
+
+    def _name(self, candidate: str) -> str:
+        base = re.sub(r"\W", "_", candidate) or "_unnamed"
+        if base[0].isdigit():
+            base = f"_{base}"
+        match = re.fullmatch(r"(.*)_(\d+)", base)
+        number = 0
+        if match is not None and base in self._names:
+            base, number = match[1], int(match[2])
+        name = base
+        while name in self._names or keyword.iskeyword(name) or hasattr(builtins, name):
+            number = max(self._names.get(base, 0), number) + 1
+            self._names[base] = number
+            name = f"{base}_{number}"
+        self._names.setdefault(name, 0)
+        return name
+
+    @staticmethod
+    def _candidate(op: str, target: Any) -> str:
+        text = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
+        text = text.removeprefix("*")
+        if text[:2] == text[-2:] == "__":
+            text = text.strip("_")
+        if op == "call_function":  # classes are called too
+            text = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", text).lower()
+        return text
+
+    def create_node(
+        self, op: str, target: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None, name: str | None = None,
+        type_expr: Any = None,
+    ) -> Node:  # fmt: skip
+        """Add a node where nodes are being inserted, at the end by default."""
+        if op not in _OPS:
+            raise AssertionError(f"Graph.create_node: expected one of {', '.join(_OPS)}, got {op!r}")
+        made = Node(self, self._name(name or self._candidate(op, target)), op, target, args or (), kwargs or {}, type_expr)
+        if self._at is None:
+            self._nodes.append(made)
+        else:
+            self._nodes.insert(self._at, made)
+            self._at += 1
+        return made
+
+    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
+        """An argument of the function."""
+        args = () if default_value is ... else (default_value,)
+        return self.create_node("placeholder", name, args, type_expr=type_expr)
+
+    def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
+        """An attribute of the module, by its dotted name."""
+        return self.create_node("get_attr", qualified_name, type_expr=type_expr)
+
+    def call_function(self, the_function: Any, args: Any = None, kwargs: Any = None, type_expr: Any = None, name: Any = None) -> Node:
+        """A call of a function."""
+        return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
+
+    def call_method(self, method_name: str, args: Any = None, kwargs: Any = None, type_expr: Any = None) -> Node:
+        """A call of a method of the first argument."""
+        return self.create_node("call_method", method_name, args, kwargs, None, type_expr)
+
+    def call_module(self, module_name: str, args: Any = None, kwargs: Any = None, type_expr: Any = None) -> Node:
+        """A call of a submodule, by its dotted name."""
+        return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
+
+    def output(self, result: Any, type_expr: Any = None) -> Node:
+        """What the function returns."""
+        return self.create_node("output", "output", (result,), type_expr=type_expr)
+
+    def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
+        """Add a copy of a node of another graph, with its inputs replaced."""
+        args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
+        made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        made.meta = dict(node.meta)
+        return made
+
+    def graph_copy(self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False) -> Any:
+        """Add copies of all nodes of another graph, and return what its output would be."""
+        for node in g.nodes:
+            if node in val_map:
+                continue
+            if node.op == "output":
+                result = map_arg(node.args[0], val_map.__getitem__)
+                return (result, node) if return_output_node else result
+            val_map[node] = self.node_copy(node, val_map.__getitem__)
+        return None
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
+        made = type(self)(tracer_cls=self._tracer_cls)
+        copies: dict[Node, Any] = {}
+        for node in self._nodes:
+            copies[node] = made.node_copy(node, copies.__getitem__)
+        if memo is not None:
+            memo[id(self)] = made
+        return made
+
+    # Changing ---------------------------------------------------------------------
+
+    def erase_node(self, to_erase: Node) -> None:
+        """Remove a node. RuntimeError where it is used."""
+        if to_erase.users:
+            raise RuntimeError(f"Graph.erase_node: {to_erase} is used by {list(to_erase.users)}")
+        if to_erase._erased:
+            return
+        place = self._nodes.index(to_erase)
+        del self._nodes[place]
+        if self._at is not None and place < self._at:
+            self._at -= 1
+        to_erase._set((), {})
+        to_erase._erased = True
+
+    def _move(self, node: Node, to: Node, offset: int) -> None:
+        if node is not to:
+            self._nodes.remove(node)
+            self._nodes.insert(self._nodes.index(to) + offset, node)
+
+    @contextmanager
+    def _inserting(self, place: int | None) -> Any:
+        before, self._at = self._at, place
+        try:
+            yield
+        finally:
+            self._at = before
+
+    def inserting_before(self, n: Node | None = None) -> Any:
+        """A context, or a setting, in which nodes are added before ``n``, or at the beginning."""
+        return self._inserting(0 if n is None else self._nodes.index(n))
+
+    def inserting_after(self, n: Node | None = None) -> Any:
+        """A context in which nodes are added after ``n``, or at the end."""
+        return self._inserting(None if n is None else self._nodes.index(n) + 1)
+
+    def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
+        """Remove the nodes whose results are unused and that do nothing else: whether there were any."""
+        impure = is_impure_node or Node.is_impure
+        count = len(self._nodes)
+        for node in reversed(self.nodes):
+            if not impure(node) and not node.users:
+                self.erase_node(node)
+        return len(self._nodes) < count
+
+    # Looking ----------------------------------------------------------------------
+
+    def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
+        """The nodes of a kind, of one target if it is given."""
+        return [node for node in self._nodes if node.op == op and (target is None or node.target == target)]
+
+    def output_node(self) -> Node:
+        """The node of what is returned."""
+        return next(node for node in reversed(self._nodes) if node.op == "output")
+
+    def lint(self) -> None:
+        """RuntimeError unless each node comes after its inputs and names are different."""
+        seen: set[Node] = set()
+        names: set[str] = set()
+        for node in self._nodes:
+            for given in node.all_input_nodes:
+                if given not in seen:
+                    raise RuntimeError(f"Graph.lint: {node} takes {given}, which does not come before it")
+            if node.name in names:
+                raise RuntimeError(f"Graph.lint: two nodes are called {node.name}")
+            seen.add(node)
+            names.add(node.name)
+
+    def print_tabular(self) -> None:
+        """Print a line for each node: op, name, target and arguments."""
+        rows = [("opcode", "name", "target", "args", "kwargs")]
+        rows += [(node.op, node.name, str(node.target), str(node.args), str(node.kwargs)) for node in self._nodes]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        print("\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows))
+
+    def python_code(self, root_module: str = "self", **options: Any) -> Any:
+        """NotImplementedError: graphs are carried out node by node, no code is made of them."""
+        raise NotImplementedError("torch.fx.Graph.python_code: graphs are carried out node by node in metatensor; print the graph instead")
+
+    def __str__(self) -> str:
+        arguments = ", ".join(f"%{node.name}" for node in self._nodes if node.op == "placeholder")
+        lines = [node.format_node() for node in self._nodes if node.op != "placeholder"]
+        return "\n    ".join([f"graph({arguments}):", *lines])

@@ -1,0 +1,169 @@
+"""Carrying out graphs node by node."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from metatensor.program.fx.node import Node, map_arg
+
+__all__ = ["Interpreter", "Transformer", "attribute_of", "bind"]
+
+
+def attribute_of(module: Any, target: str) -> Any:
+    """The attribute of a module with a dotted name. RuntimeError where there is none."""
+    found = module
+    for name in target.split("."):
+        if not hasattr(found, name):
+            raise RuntimeError(f"Graph: the module has no attribute {target!r}: nothing is called {name!r}")
+        found = getattr(found, name)
+    return found
+
+
+class Interpreter:
+    """Carries out the graph of a module; a subclass may do something else for a kind of node, or for all (`run_node`)."""
+
+    def __init__(self, module: Any, garbage_collect_values: bool = True, graph: Any = None) -> None:
+        self.module = module
+        self.graph = module.graph if graph is None else graph
+        self.submodules = dict(module.named_modules())
+        self.env: dict[Node, Any] = {}
+        self.garbage_collect_values = garbage_collect_values
+        self.user_to_last_uses: dict[Node, list[Node]] = {}
+        last: dict[Node, Node] = {}
+        for node in self.graph.nodes:
+            for given in node.all_input_nodes:
+                last[given] = node
+        for given, node in last.items():
+            self.user_to_last_uses.setdefault(node, []).append(given)
+
+    def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
+        """What the graph returns for these arguments."""
+        self.env = dict(initial_env or {})
+        self.args_iter = iter(args)
+        for node in self.graph.nodes:
+            if node in self.env:
+                continue
+            self.env[node] = self.run_node(node)
+            if self.garbage_collect_values:
+                for used in self.user_to_last_uses.get(node, ()):
+                    self.env.pop(used, None)
+            if node.op == "output":
+                return self.env[node]
+        return None
+
+    def run_node(self, n: Node) -> Any:
+        """What a node computes."""
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        return getattr(self, n.op)(n.target, args, kwargs)
+
+    def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The next argument, or its default."""
+        if target.startswith("*"):
+            return list(self.args_iter)
+        try:
+            return next(self.args_iter)
+        except StopIteration:
+            if args:
+                return args[0]
+            raise RuntimeError(f"Interpreter: the argument {target} is missing") from None
+
+    def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The attribute of the module."""
+        return self.fetch_attr(target)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function's result."""
+        return target(*args, **kwargs)
+
+    def call_method(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The method's result."""
+        return getattr(args[0], target)(*args[1:], **kwargs)
+
+    def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The submodule's result."""
+        return self.fetch_attr(target)(*args, **kwargs)
+
+    def output(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What is returned."""
+        return args[0]
+
+    def fetch_attr(self, target: str) -> Any:
+        """The attribute of the module with a dotted name."""
+        return attribute_of(self.module, target)
+
+    def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a node, with what was computed in the place of nodes."""
+        return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
+
+    def map_nodes_to_values(self, args: Any, n: Node) -> Any:
+        """``args`` with what was computed in the place of nodes."""
+        return map_arg(args, self._value)
+
+    def _value(self, node: Node) -> Any:
+        if node not in self.env:
+            raise RuntimeError(f"Interpreter: {node} is used, but was not computed")
+        return self.env[node]
+
+
+class Transformer(Interpreter):
+    """Makes a new module by carrying out a graph on proxies; a subclass may do something else for a kind of node."""
+
+    def __init__(self, module: Any) -> None:
+        from metatensor.program.fx._symbolic_trace import Tracer
+        from metatensor.program.fx.graph import Graph
+
+        super().__init__(module)
+        self.new_graph = Graph()
+        self.tracer = Tracer()
+        self.tracer.root, self.tracer.graph = module, self.new_graph
+
+    def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A proxy of a new argument."""
+        return self.tracer.proxy(self.new_graph.create_node("placeholder", target, args))
+
+    def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A proxy of the attribute."""
+        return self.tracer.proxy(self.new_graph.get_attr(target))
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A proxy of the call."""
+        return self.tracer.create_proxy("call_function", target, args, kwargs)
+
+    def call_method(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A proxy of the call."""
+        return self.tracer.create_proxy("call_method", target, args, kwargs)
+
+    def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A proxy of the call."""
+        return self.tracer.create_proxy("call_module", target, args, kwargs)
+
+    def transform(self) -> Any:
+        """The new module."""
+        from metatensor.program.fx.graph_module import GraphModule
+
+        result = super().run()
+        self.new_graph.output(self.tracer.create_arg(result))
+        return GraphModule(self.module, self.new_graph)
+
+
+def bind(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments in the order of the placeholders. TypeError where they do not fit."""
+    places = inspect.Parameter
+    parameters: list[inspect.Parameter] = []
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            continue
+        kind: Any = places.POSITIONAL_OR_KEYWORD
+        if node.target.startswith("*"):
+            kind = places.VAR_KEYWORD if node.target.startswith("**") else places.VAR_POSITIONAL
+        elif any(one.kind is places.VAR_POSITIONAL for one in parameters):
+            kind = places.KEYWORD_ONLY
+        default = node.args[0] if node.args else places.empty
+        if default is places.empty and kind is places.POSITIONAL_OR_KEYWORD and any(one.default is not places.empty for one in parameters):
+            kind = places.KEYWORD_ONLY
+        parameters.append(places(node.target.lstrip("*"), kind, default=places.empty if node.target.startswith("*") else default))
+    bound = inspect.Signature(parameters, __validate_parameters__=False).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return tuple(bound.arguments[one.name] for one in parameters)
+

@@ -1,0 +1,163 @@
+"""Nodes of a graph: one operation each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from metatensor.program.fx.graph import Graph
+
+__all__ = ["Argument", "BaseArgumentTypes", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
+
+Target = Callable[..., Any] | str
+BaseArgumentTypes = str | int | float | bool | complex
+Argument = Any
+
+_impure: set[Any] = set()
+
+
+def has_side_effect(fn: Any) -> Any:
+    """Note that a function is not to be removed where its result is unused; returns it."""
+    _impure.add(fn)
+    return fn
+
+
+def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
+    """``a`` with ``fn`` of each leaf of its tuples, lists, dicts and slices."""
+    if isinstance(a, tuple):
+        parts = [map_aggregate(one, fn) for one in a]
+        return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
+    if isinstance(a, list):
+        return [map_aggregate(one, fn) for one in a]
+    if isinstance(a, dict):
+        return {key: map_aggregate(value, fn) for key, value in a.items()}
+    if isinstance(a, slice):
+        return slice(map_aggregate(a.start, fn), map_aggregate(a.stop, fn), map_aggregate(a.step, fn))
+    return fn(a)
+
+
+def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
+    """``a`` with ``fn`` of each node in its tuples, lists, dicts and slices."""
+    return map_aggregate(a, lambda leaf: fn(leaf) if isinstance(leaf, Node) else leaf)
+
+
+class Node:
+    """One operation: what is done (``op``), with what (``target``), to what (``args``, ``kwargs``)."""
+
+    def __init__(
+        self, graph: Graph, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], return_type: Any = None
+    ) -> None:
+        if op == "call_function" and not callable(target):
+            raise ValueError(f"Node: the target of call_function has to be callable, got {target!r}")
+        if op != "call_function" and not isinstance(target, str):
+            raise ValueError(f"Node: the target of {op} is a name, got {target!r}")
+        self.graph, self.name, self.op, self.target, self.type = graph, name, op, target, return_type
+        self.users: dict[Node, None] = {}
+        self.meta: dict[str, Any] = {}
+        self._erased = False
+        self._args: tuple[Any, ...] = ()
+        self._kwargs: dict[str, Any] = {}
+        self._input_nodes: dict[Node, None] = {}
+        self._set(args, kwargs)
+
+    def _set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for node in self._input_nodes:
+            node.users.pop(self, None)
+        self._args, self._kwargs, self._input_nodes = tuple(args), dict(kwargs), {}
+
+        def note(node: Node) -> Node:
+            self._input_nodes[node] = None
+            node.users[self] = None
+            return node
+
+        map_arg((self._args, self._kwargs), note)
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional arguments; nodes stand for what they compute."""
+        return self._args
+
+    @args.setter
+    def args(self, value: tuple[Any, ...]) -> None:
+        self._set(value, self._kwargs)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The keyword arguments."""
+        return self._kwargs
+
+    @kwargs.setter
+    def kwargs(self, value: dict[str, Any]) -> None:
+        self._set(self._args, value)
+
+    @property
+    def all_input_nodes(self) -> list[Node]:
+        """The nodes among the arguments, each once."""
+        return list(self._input_nodes)
+
+    def update_arg(self, idx: int, arg: Any) -> None:
+        """Set one positional argument."""
+        self.args = (*self._args[:idx], arg, *self._args[idx + 1 :])
+
+    def update_kwarg(self, key: str, arg: Any) -> None:
+        """Set one keyword argument."""
+        self.kwargs = {**self._kwargs, key: arg}
+
+    def replace_all_uses_with(
+        self, replace_with: Node, delete_user_cb: Callable[[Node], bool] = lambda user: True, *, propagate_meta: bool = False
+    ) -> list[Node]:
+        """Put another node in the place of this one wherever it is used; the nodes that changed."""
+        if propagate_meta:
+            replace_with.meta.update(self.meta)
+        changed = [user for user in list(self.users) if delete_user_cb(user)]
+        for user in changed:
+            user.replace_input_with(self, replace_with)
+        return changed
+
+    def replace_input_with(self, old_input: Node, new_input: Node) -> None:
+        """Put another node in the place of an input."""
+        args, kwargs = map_arg((self._args, self._kwargs), lambda node: new_input if node is old_input else node)
+        self._set(args, kwargs)
+
+    def _neighbour(self, step: int) -> Node:
+        place = self.graph._nodes.index(self) + step
+        return self.graph._nodes[place] if 0 <= place < len(self.graph._nodes) else self.graph._root
+
+    @property
+    def next(self) -> Node:
+        """The node after this one."""
+        return self._neighbour(1)
+
+    @property
+    def prev(self) -> Node:
+        """The node before this one."""
+        return self._neighbour(-1)
+
+    def prepend(self, x: Node) -> None:
+        """Move a node of the graph to the place before this one."""
+        self.graph._move(x, self, 0)
+
+    def append(self, x: Node) -> None:
+        """Move a node of the graph to the place after this one."""
+        self.graph._move(x, self, 1)
+
+    def is_impure(self, impure_random: bool = True) -> bool:
+        """Whether the node is to stay where its result is unused."""
+        if self.op in ("placeholder", "output", "call_module"):
+            return True
+        if self.op == "call_function":
+            name = getattr(self.target, "__name__", "")
+            return self.target in _impure or name in ("_assert", "setitem") or name.endswith("_") and not name.endswith("__")
+        return self.op == "call_method" and self.target.endswith("_") and not self.target.endswith("__")
+
+    def format_node(self, *_: Any, **__: Any) -> str:
+        """The node as a line of text."""
+        target = self.target if isinstance(self.target, str) else getattr(self.target, "__name__", repr(self.target))
+        if self.op == "output":
+            return f"return {self._args[0]!r}"
+        args = ", ".join([*map(repr, self._args), *(f"{key}={value!r}" for key, value in self._kwargs.items())])
+        return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={target}]({args})"
+
+    def __repr__(self) -> str:
+        return self.name

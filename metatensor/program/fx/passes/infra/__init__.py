@@ -1,0 +1,5 @@
+"""What passes over graphs return."""
+
+from metatensor._core.lazy import attributes
+
+__getattr__, __dir__ = attributes(__name__, ("pass_base",))

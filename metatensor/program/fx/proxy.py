@@ -1,0 +1,231 @@
+"""Stand-ins for tensors that write down what is done to them, and the tracer that hands them out.
+
+A `Proxy` is a Tensor, of a subclass that overrides every operator, because operators take nothing else. The data behind
+it is never looked at.
+"""
+
+from __future__ import annotations
+
+import dis
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage import make_storage
+from metatensor.program.fx.graph import Graph
+from metatensor.program.fx.node import Node, map_aggregate
+
+__all__ = ["Attribute", "Proxy", "TraceError", "TracerBase", "find_tracer", "has_proxy"]
+
+
+class TraceError(ValueError):
+    """Code asked for the value of a proxy."""
+
+
+class TracerBase:
+    """Makes nodes of a graph, and proxies of them."""
+
+    graph: Graph
+    root: Any = None
+
+    def create_node(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None = None, type_expr: Any = None
+    ) -> Node:
+        """Add a node to the graph."""
+        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+
+    def proxy(self, node: Node) -> Any:
+        """A proxy of what a node computes."""
+        return Proxy(node, self)
+
+    def create_proxy(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None = None, type_expr: Any = None,
+        proxy_factory_fn: Callable[[Node], Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Add a node whose arguments may have proxies in them, and return a proxy of it."""
+        node = self.create_node(kind, target, self.create_arg(tuple(args)), self.create_arg(dict(kwargs)), name, type_expr)
+        return self.proxy(node) if proxy_factory_fn is None else proxy_factory_fn(node)
+
+    def create_arg(self, a: Any) -> Any:
+        """``a`` with nodes in the place of proxies."""
+        return map_aggregate(a, self._leaf)
+
+    def _leaf(self, a: Any) -> Any:
+        return a.node if isinstance(a, Proxy) else a
+
+    def to_bool(self, obj: Any) -> bool:
+        """Called where code branches on a proxy: TraceError."""
+        raise TraceError(f"fx: code branches on the value of {obj.node}, which is not known while it is traced")
+
+    def iter(self, obj: Any) -> Iterator[Any]:
+        """Called where code loops over a proxy: TraceError."""
+        raise TraceError(f"fx: code loops over {obj.node}, whose length is not known while it is traced")
+
+    def keys(self, obj: Any) -> Any:
+        """Called for ``**proxy``: a call of ``keys``."""
+        return Attribute(obj, "keys")()
+
+
+_OWN = frozenset(("node", "tracer", "root", "attr", "_node"))
+
+
+def _behind() -> Any:
+    """One element without a device's plugin: operators take it beside tensors on every device."""
+    return tensor_from_storage(make_storage("cpu", 8, bytearray(8)), mt.int64, (), (), 0)
+
+
+class Proxy(mt.Tensor):
+    """A stand-in for what a node computes. Whatever is done to it becomes a node of the graph."""
+
+    node: Node
+    tracer: TracerBase
+
+    def __new__(cls, node: Node, tracer: TracerBase | None = None) -> Any:
+        made: Any = mt.Tensor._make_subclass(cls, _behind())
+        made.tracer = _GraphAppender(node.graph) if tracer is None else tracer
+        made.node = node
+        return made
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN or name[:2] == name[-2:] == "__":
+            return super().__getattribute__(name)
+        return Attribute(self, name)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tracer = find_tracer((args, kwargs))
+        return tracer.create_proxy("call_function", func, args, kwargs or {})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
+
+    def __iter__(self) -> Iterator[Any]:
+        count = _unpacked(sys._getframe(1))
+        return self.tracer.iter(self) if count is None else (self[index] for index in range(count))
+
+    def __bool__(self) -> bool:
+        return self.tracer.to_bool(self)
+
+    def __len__(self) -> int:
+        raise RuntimeError("fx: len() of a proxy is not known while code is traced; wrap('len') makes it a node")
+
+    def __index__(self) -> int:
+        raise TraceError(f"fx: code needs {self.node} as a number, which is not known while it is traced")
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        raise TraceError(f"fx: code needs {self.node} as a number, which is not known while it is traced")
+
+    def __complex__(self) -> complex:
+        raise TraceError(f"fx: code needs {self.node} as a number, which is not known while it is traced")
+
+    def __contains__(self, item: Any) -> bool:
+        raise TraceError(f"fx: code asks what is in {self.node}, which is not known while it is traced")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError("fx: items of proxies cannot be assigned; operators such as torch.where or index_put can be traced")
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"Proxy({self.node.name})"
+
+
+class Attribute(Proxy):
+    """An attribute of a proxy: a node once it is used, and when it is called, a call of a method."""
+
+    _node: Node | None
+
+    def __new__(cls, root: Proxy, attr: str) -> Any:
+        made: Any = mt.Tensor._make_subclass(cls, _behind())
+        made.root, made.attr, made.tracer, made._node = root, attr, root.tracer, None
+        return made
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        """The node of the attribute."""
+        found = self._node
+        if found is None:
+            found = self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        return found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+
+
+class _GraphAppender(TracerBase):
+    """What a proxy without a tracer adds nodes to its graph by."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+
+def find_tracer(values: Any) -> TracerBase:
+    """The tracer of the proxies in a tree. ValueError where there are none, or several tracers."""
+    found: list[TracerBase] = []
+
+    def note(leaf: Any) -> None:
+        if isinstance(leaf, Proxy) and leaf.tracer not in found:
+            found.append(leaf.tracer)
+
+    map_aggregate(values, note)
+    if len(found) != 1:
+        raise ValueError(f"fx: expected proxies of one tracer, found {len(found)} tracers")
+    return found[0]
+
+
+def has_proxy(values: Any) -> bool:
+    """Whether there is a proxy in a tree."""
+    found: list[Any] = []
+    map_aggregate(values, lambda leaf: found.append(leaf) if isinstance(leaf, Proxy) else None)
+    return bool(found)
+
+
+def _unpacked(frame: Any) -> int | None:
+    """Into how many names the running instruction of a frame unpacks, or None."""
+    for one in dis.get_instructions(frame.f_code):
+        if one.offset == frame.f_lasti:
+            return one.arg if one.opname == "UNPACK_SEQUENCE" else None
+    return None
+
+
+# Operators ------------------------------------------------------------------------------------------------------------
+
+
+def _operator(name: str, target: Any) -> None:
+    def call(self: Any, *args: Any) -> Any:
+        return find_tracer((self, args)).create_proxy("call_function", target, (self, *args), {})
+
+    call.__name__ = f"__{name}__"
+    setattr(Proxy, call.__name__, call)
+
+
+def _reflected(name: str, target: Any) -> None:
+    def call(self: Any, other: Any) -> Any:
+        return find_tracer((self, other)).create_proxy("call_function", target, (other, self), {})
+
+    call.__name__ = f"__r{name}__"
+    setattr(Proxy, call.__name__, call)
+
+
+_TWO = "add sub mul truediv floordiv mod pow matmul lshift rshift and or xor"
+for _name in _TWO.split():
+    _target = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
+    _operator(_name, _target)
+    _reflected(_name, _target)
+    _operator(f"i{_name}", _target)  # what is recorded computes a new tensor: nobody else sees the old one change
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "getitem", "neg", "pos", "invert", "abs"):
+    _operator(_name, getattr(operator, _name))
+_operator("divmod", divmod)
+_operator("round", round)

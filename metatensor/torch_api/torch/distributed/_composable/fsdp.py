@@ -1,5 +1,0 @@
-"""The older name of what `torch.distributed.fsdp` has."""
-
-from metatensor.torch_api.torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-
-__all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "fully_shard"]

@@ -1,5 +1,0 @@
-"""The older way to cut tensors over processes."""
-
-from metatensor.torch_api._lazy import attributes
-
-__getattr__, __dir__ = attributes(__name__, ("_utils", "metadata", "sharded_tensor"))

@@ -1,5 +1,0 @@
-"""The planners that are used where none is given."""
-
-from metatensor.torch_api.torch.distributed.checkpoint.planner import DefaultLoadPlanner, DefaultSavePlanner
-
-__all__ = ["DefaultLoadPlanner", "DefaultSavePlanner"]

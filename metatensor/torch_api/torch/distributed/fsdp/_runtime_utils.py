@@ -1,7 +1,0 @@
-"""The workings of `FullyShardedDataParallel`, which metatensor does not have."""
-
-from metatensor.torch_api.torch._absent import function
-
-__all__ = ["_lazy_init"]
-
-_lazy_init = function("distributed.fsdp._runtime_utils._lazy_init", "metatensor has no communication between processes")

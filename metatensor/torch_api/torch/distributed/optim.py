@@ -1,7 +1,0 @@
-"""Optimizers whose state is cut over processes."""
-
-from metatensor.torch_api.torch._absent import kind
-
-__all__ = ["ZeroRedundancyOptimizer"]
-
-ZeroRedundancyOptimizer = kind("distributed.optim.ZeroRedundancyOptimizer", "metatensor has no communication between processes")

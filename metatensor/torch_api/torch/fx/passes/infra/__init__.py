@@ -1,5 +1,0 @@
-"""What passes over graphs return."""
-
-from metatensor.torch_api._lazy import attributes
-
-__getattr__, __dir__ = attributes(__name__, ("pass_base",))

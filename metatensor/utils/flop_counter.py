@@ -1,0 +1,298 @@
+"""``torch.utils.flop_counter``: FLOPs as PyTorch's counter counts them on its meta device, operator by operator.
+
+PyTorch counts what is left of an operator after its decompositions: products of matrices, convolutions and attention,
+and of these none that is in place, and none of a matrix or a vector with a vector. What is computed here in one
+operator (`linear`, `lstm`) is therefore counted as the parts that `metatensor.utils._products` names.
+`metatensor.rules.flops` is what metatensor itself counts.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import wraps
+from math import prod
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.modes import DispatchMode
+from metatensor._core.op import Op
+from metatensor.rules.flops import FLOPS
+from metatensor.torch_api.torch._ops import Packet, ops
+from metatensor.utils._products import PRODUCTS
+from metatensor.utils.module_tracker import ModuleTracker
+
+__all__ = ["FlopCounterMode", "register_flop_formula"]
+
+
+# Formulas: functions of shapes -----------------------------------------------------------------------------------------
+
+
+def get_shape(i: Any) -> Any:
+    """The shape of a tensor; anything else as it is."""
+    return i.shape if isinstance(i, mt.Tensor) else i
+
+
+def _shapes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shapes(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_shapes(part) for part in value)
+    return get_shape(value)
+
+
+def shape_wrapper(f: Callable[..., int]) -> Callable[..., int]:
+    """A formula of shapes as one of tensors: ``f(*shapes, out_shape=...)``."""
+
+    @wraps(f)
+    def of_tensors(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+        return f(*_shapes(args), out_shape=_shapes(out_val), **_shapes(kwargs))
+
+    return of_tensors
+
+
+def mm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """(m, k) x (k, n)."""
+    (m, k), (k2, n) = a_shape, b_shape
+    if k != k2:
+        raise AssertionError(f"mm: the shapes {tuple(a_shape)} and {tuple(b_shape)} have no product")
+    return 2 * m * n * k
+
+
+def addmm_flop(self_shape: Any, a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """The product alone."""
+    return mm_flop(a_shape, b_shape)
+
+
+def bmm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """(b, m, k) x (b, k, n)."""
+    if a_shape[0] != b_shape[0]:
+        raise AssertionError(f"bmm: the shapes {tuple(a_shape)} and {tuple(b_shape)} have no product")
+    return a_shape[0] * mm_flop(a_shape[1:], b_shape[1:])
+
+
+def baddbmm_flop(self_shape: Any, a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """The products alone."""
+    return bmm_flop(a_shape, b_shape)
+
+
+def conv_flop_count(x_shape: Any, w_shape: Any, out_shape: Any, transposed: bool = False) -> int:
+    """The weight times each place of the result, or of the input of a transposed convolution."""
+    places = (x_shape if transposed else out_shape)[2:]
+    return 2 * x_shape[0] * prod(places) * prod(w_shape)
+
+
+def conv_flop(
+    x_shape: Any,
+    w_shape: Any,
+    _bias: Any,
+    _stride: Any,
+    _padding: Any,
+    _dilation: Any,
+    transposed: bool,
+    *args: Any,
+    out_shape: Any = None,
+    **kwargs: Any,
+) -> int:
+    """A convolution, without its bias."""
+    return conv_flop_count(x_shape, w_shape, out_shape, transposed)
+
+
+def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
+    """Scores and their product with the values, for four dimensions; heads of keys may serve several of queries."""
+    b, heads, length, width = query_shape
+    b2, key_heads, source, width2 = key_shape
+    b3, value_heads, source2, value_width = value_shape
+    if not (b == b2 == b3 and key_heads == value_heads and width == width2 and source == source2):
+        raise AssertionError(f"sdpa_flop_count: {query_shape}, {key_shape} and {value_shape} do not fit")
+    if heads < key_heads or heads % key_heads:
+        raise AssertionError(f"sdpa_flop_count: {heads} heads of queries are no multiple of {key_heads} of keys")
+    return 2 * b * heads * length * source * (width + value_width)
+
+
+def sdpa_flop(query_shape: Any, key_shape: Any, value_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """A fused attention; a causal mask does not make it less."""
+    return sdpa_flop_count(query_shape, key_shape, value_shape)
+
+
+_FORMULAS: dict[str, Callable[..., int]] = {
+    "mm": mm_flop,
+    "addmm": addmm_flop,
+    "bmm": bmm_flop,
+    "baddbmm": baddbmm_flop,
+    "_scaled_mm": mm_flop,
+    "convolution": conv_flop,
+}
+
+flop_registry: dict[Any, Callable[..., int]] = {getattr(ops.aten, name): shape_wrapper(f) for name, f in _FORMULAS.items()}
+"""Operators (``torch.ops.aten.mm``) and their formulas."""
+
+_PARTS = {name: getattr(ops.aten, name) for name in _FORMULAS}
+
+
+def _flat(targets: Any) -> Iterable[Any]:
+    if isinstance(targets, (list, tuple, set)):
+        for part in targets:
+            yield from _flat(part)
+    else:
+        yield targets
+
+
+def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Register the decorated function for an operator (``torch.ops.mylib.foo``), or for several.
+
+    It is called with the shapes of the arguments and ``out_shape``; with ``get_raw`` with the arguments and
+    ``out_val``. ValueError for what is no operator, RuntimeError for one that has a formula.
+    """
+
+    def register(formula: Callable[..., int]) -> Callable[..., int]:
+        function = formula if get_raw else shape_wrapper(formula)
+        for target in _flat(targets):
+            if not isinstance(target, (Op, Packet)):
+                raise ValueError(f"register_flop_formula: expected operators such as torch.ops.mylib.foo, got {target!r}")
+            if target in flop_registry:
+                raise RuntimeError(f"register_flop_formula: {target} has a formula already")
+            flop_registry[target] = function
+        return function
+
+    return register
+
+
+# The table -------------------------------------------------------------------------------------------------------------
+
+suffixes = ["", "K", "M", "B", "T"]
+
+
+def get_suffix_str(number: int) -> str:
+    """The unit in which a number is shown: one of `suffixes`, so that three to five digits stand before the point."""
+    return suffixes[max(0, min(len(suffixes) - 1, (len(str(number)) - 2) // 3))]
+
+
+def convert_num_with_suffix(number: int, suffix: str) -> str:
+    """A number in that unit: ``"1.500K"``."""
+    return f"{number / 1000 ** suffixes.index(suffix):.3f}{suffix}"
+
+
+def convert_to_percent_str(num: int, denom: int) -> str:
+    """``"12.50%"``; ``"0%"`` of nothing."""
+    return f"{num / denom:.2%}" if denom else "0%"
+
+
+def _drawn(header: tuple[str, ...], rows: list[list[str]]) -> str:
+    """Columns under a line, the first to the left and the others to the right."""
+    widths = [max(len(title) + 2, *(len(row[at]) for row in rows)) for at, title in enumerate(header)]
+
+    def line(cells: Iterable[str]) -> str:
+        padded = [cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in enumerate(zip(cells, widths, strict=True))]
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+# Counting --------------------------------------------------------------------------------------------------------------
+
+
+def _packet(op: Any) -> Packet:
+    """An operator as PyTorch names it."""
+    name = op.name.replace("::", ".") if "::" in op.name else "aten." + op.name.removeprefix("nn.functional.").replace(".", "_")
+    return Packet(op, name)
+
+
+class _Counting(DispatchMode):
+    def __init__(self, counter: FlopCounterMode) -> None:
+        self.counter = counter
+
+    def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = op(*args, **kwargs)
+        self.counter._count(op, out, args, kwargs)
+        return out
+
+
+class FlopCounterMode:
+    """A context in which FLOPs are counted, by module and operator; a table of them is printed at its end.
+
+    ``custom_mapping`` has formulas for more operators, or other ones (see `register_flop_formula`; one with a true
+    ``_get_raw`` is given tensors).
+    """
+
+    def __init__(
+        self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: dict[Any, Callable[..., int]] | None = None
+    ) -> None:
+        if mods is not None:
+            warnings.warn("FlopCounterMode: mods is not needed", stacklevel=2)
+        self.flop_counts: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
+        self.depth = depth
+        self.display = display
+        self.mode: _Counting | None = None
+        self.mod_tracker = ModuleTracker()
+        own = (custom_mapping or {}).items()
+        self.flop_registry = flop_registry | {
+            target: formula if getattr(formula, "_get_raw", False) else shape_wrapper(formula) for target, formula in own
+        }
+
+    def get_total_flops(self) -> int:
+        """All that were counted."""
+        return sum(self.flop_counts["Global"].values())
+
+    def get_flop_counts(self) -> dict[str, dict[Any, int]]:
+        """Counts by the name of the module, then by operator; all of them under ``"Global"``."""
+        return {name: dict(counts) for name, counts in self.flop_counts.items()}
+
+    def get_table(self, depth: int | None = None) -> str:
+        """The counts as text, of modules down to ``depth``."""
+        depth = self.depth if depth is None else depth
+        total = self.get_total_flops()
+        unit = get_suffix_str(total)
+
+        def shown(count: int) -> str:
+            return convert_num_with_suffix(count, unit) if unit else str(count)
+
+        def part(name: str, indent: str) -> list[list[str]]:
+            counts = self.flop_counts[name]
+            lines = [(name, sum(counts.values())), *((f" - {op}", count) for op, count in counts.items())]
+            return [[indent + text, shown(count), convert_to_percent_str(count, total)] for text, count in lines]
+
+        rows: list[list[str]] = []
+        in_modules = False
+        for name in sorted(self.flop_counts):
+            level = name.count(".")
+            if name != "Global" and (depth is None or level < depth):
+                rows += part(name, " " * level)
+                in_modules |= sum(self.flop_counts[name].values()) >= total
+        if "Global" in self.flop_counts and not in_modules:
+            rows = part("Global", "") + [[" " + name, *rest] for name, *rest in rows]
+        return _drawn(("Module", "FLOP", "% Total"), rows or [["Global", "0", "0%"]])
+
+    def __enter__(self) -> FlopCounterMode:
+        self.flop_counts.clear()
+        self.mod_tracker.__enter__()
+        self.mode = _Counting(self)
+        self.mode.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.mode is None:
+            raise AssertionError("FlopCounterMode: left without having been entered")
+        self.mode.__exit__(*error)
+        self.mode = None
+        self.mod_tracker.__exit__(*error)
+        if self.display:
+            print(self.get_table(self.depth))
+
+    def _count(self, op: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        products = PRODUCTS.get(op.name)
+        if products is not None:
+            kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+            for name, shapes, shape in products(out, *args, **kwargs):
+                self._add(_PARTS[name], self.flop_registry[_PARTS[name]](*shapes, out_val=shape))
+            return
+        formula = self.flop_registry.get(op)
+        if formula is not None:
+            self._add(_packet(op), formula(*args, **kwargs, out_val=out))
+        elif "::" in op.name and op.name in FLOPS:
+            self._add(_packet(op), FLOPS[op.name](out, *args, **kwargs))
+
+    def _add(self, target: Any, count: int) -> None:
+        for name in self.mod_tracker.parents:
+            self.flop_counts[name][target] += count

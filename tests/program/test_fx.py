@@ -1,0 +1,189 @@
+"""Tracing: the graphs of modules and functions, beside PyTorch's, and what they compute."""
+
+import copy
+import math
+import pickle
+
+import pytest
+
+import metatensor as mt
+from metatensor.torch_api import torch as ours
+from metatensor.torch_api.torch import fx
+from metatensor.torch_api.torch.testing import assert_close
+
+
+def network(torch):
+    """A network of the given library that does what tracing has to see."""
+    nn, functional = torch.nn, torch.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.bn = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+            self.scale = nn.Parameter(torch.ones(8, 1, 1))
+            self.register_buffer("shift", torch.ones(1))
+            self.rows = nn.ParameterList([nn.Parameter(torch.ones(1)) for _ in range(2)])
+
+        def forward(self, x):
+            batch, _, height, width = x.shape
+            y = torch.sigmoid(self.bn(self.conv(x))) * self.scale + self.shift
+            y += 1
+            y = -y + 1 - (2 - y) * 3 + self.scale * y + self.scale.abs().sum() + self.rows[0] + torch.ones(1)
+            y = y + y.max() + y.abs() + functional.gelu(y) + y.sum((1, 2), keepdim=True)[:, 0:1]
+            y = torch.flatten(y.view(batch, 8, -1), 1)
+            torch._assert(height == width, "square")
+            return {"y": y, "z": (y.mean(), y.T)}
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+            self.head = nn.Sequential(nn.Linear(8 * 16, 4), nn.Dropout(0.1), nn.ReLU())
+
+        def forward(self, x, k: int = 2, *, m=3):
+            return self.head(self.block(x)["y"]) * k + m
+
+    return Net().eval()
+
+
+@pytest.mark.torch
+def test_graphs_are_those_of_pytorch():
+    import torch
+    import torch.fx
+
+    def text(graph):
+        return [(node.name, node.op, node.target if isinstance(node.target, str) else node.target.__name__, str(node.args),
+                 str(node.kwargs), len(node.users)) for node in graph.nodes]  # fmt: skip
+
+    assert text(fx.symbolic_trace(network(ours)).graph) == text(torch.fx.symbolic_trace(network(torch)).graph)
+
+
+def test_a_traced_module_computes_the_same():
+    net = network(ours)
+    classes = [type(module) for module in net.modules()]
+    traced = fx.symbolic_trace(net)
+    assert [type(module) for module in net.modules()] == classes and isinstance(traced, fx.GraphModule)
+    assert type(traced).__name__ == "Net"
+    traced.graph.lint()
+    x = mt.randn(2, 3, 4, 4)
+    for made in (traced, copy.deepcopy(traced), pickle.loads(pickle.dumps(traced)), fx.Transformer(traced).transform()):
+        assert_close(made(x), net(x))
+    assert_close(traced(x, k=3, m=1), net(x, k=3, m=1))
+    assert {name for name, _ in traced.named_parameters()} <= {name for name, _ in net.named_parameters()}
+    assert traced.block.conv is net.block.conv
+    with pytest.raises(TypeError):
+        traced()
+
+
+def test_on_the_meta_device():
+    with mt.device("meta"):
+        traced = fx.symbolic_trace(network(ours))
+    assert traced(mt.empty(5, 3, 4, 4, device="meta")).shape == (5, 4)
+
+
+@fx.wrap
+def halves(x, n):
+    return x / 2 if n > 1 else x
+
+
+def test_wrapped_functions_and_numbers():
+    def function(x):
+        n = x.size(0)
+        y = halves(x, n) + ours.zeros(n, 1) + math.sqrt(x.shape[1])
+        return mt.nn.functional.pad(y, (0, x.shape[1])), ours.reshape(y, (n, -1))
+
+    traced = fx.symbolic_trace(function)
+    names = [node.name for node in traced.graph.nodes]
+    assert "halves" in names and "zeros" in names and "sqrt" in names and "pad" in names
+    x = mt.randn(2, 3)
+    assert_close(traced(x), function(x))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x if x.sum() > 0 else -x, lambda x: list(x), lambda x: range(x), lambda x: float(x), lambda x: 1 in x,
+])  # fmt: skip
+def test_values_are_not_known(function):
+    with pytest.raises(fx.proxy.TraceError, match="^fx: "):
+        fx.symbolic_trace(function)
+
+
+def test_after_an_error_all_is_as_before():
+    relu = mt.nn.functional.relu
+
+    class Net(mt.nn.Module):
+        def forward(self, x):
+            raise KeyError("oh")
+
+    net = Net()
+    with pytest.raises(KeyError):
+        fx.symbolic_trace(net)
+    assert type(net) is Net and mt.nn.functional.relu is relu and not fx._symbolic_trace.is_fx_tracing()
+
+
+def test_arguments():
+    traced = fx.symbolic_trace(lambda a, *rest, b=2, **more: a + rest[0] + b + more["c"])
+    assert traced(1, 3, 10, c=4) == 18  # as in PyTorch, what is named comes before *rest
+    traced = fx.symbolic_trace(lambda x, flag: x + 1 if flag else x, concrete_args={"flag": True})
+    assert traced(mt.ones(1)).tolist() == [2]
+
+
+def test_leaves_are_what_a_tracer_says():
+    class Whole(fx.Tracer):
+        def is_leaf_module(self, m, module_qualified_name):
+            return module_qualified_name == "block" or super().is_leaf_module(m, module_qualified_name)
+
+    net = network(ours)
+    graph = Whole().trace(net)
+    assert [node.target for node in graph.nodes if node.op == "call_module"] == ["block", "head.0", "head.1", "head.2"]
+    assert_close(fx.GraphModule(net, graph)(x := mt.randn(1, 3, 4, 4)), net(x))
+
+
+def test_changing_a_graph():
+    traced = fx.symbolic_trace(lambda x: mt.relu(x) + 1)
+    (relu,) = [node for node in traced.graph.nodes if node.name == "relu"]
+    with traced.graph.inserting_after(relu):
+        new = traced.graph.call_function(mt.neg, (relu,))
+    relu.replace_all_uses_with(new, lambda user: user is not new)
+    traced.graph.lint()
+    assert traced(mt.ones(2)).tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="is used by"):
+        traced.graph.erase_node(relu)
+    new.replace_all_uses_with(relu)
+    assert traced.graph.eliminate_dead_code() and new not in traced.graph.nodes
+    assert traced(mt.ones(2)).tolist() == [2, 2]
+    assert traced.graph.find_nodes(op="placeholder")[0].name == "x" and traced.graph.output_node().op == "output"
+
+
+def test_a_graph_by_hand():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_method("relu", (graph.call_module("lin", (x,)),)))
+    linear = mt.nn.Linear(2, 3)
+    module = fx.GraphModule({"lin": linear}, graph)
+    assert_close(module(x := mt.randn(4, 2)), linear(x).relu())
+    assert "%relu" in str(graph) and module.code == str(graph)
+    module.add_submodule("more.act", mt.nn.ReLU())
+    module.delete_all_unused_submodules()
+    assert [name for name, _ in module.named_children()] == ["lin"]
+
+
+def test_interpreters():
+    class Counting(fx.Interpreter):
+        calls = 0
+
+        def call_function(self, target, args, kwargs):
+            self.calls += 1
+            return super().call_function(target, args, kwargs)
+
+    counting = Counting(fx.symbolic_trace(lambda x: mt.relu(x) + 1))
+    assert counting.run(mt.ones(1)).tolist() == [2] and counting.calls == 2
+    traced = fx.symbolic_trace(lambda x: mt.split(x, 2))
+    fx.passes.shape_prop.ShapeProp(traced).propagate(mt.empty(4, 3, device="meta"))
+    shapes = [tuple(one.shape) for one in traced.graph.output_node().meta["tensor_meta"]]
+    assert shapes == [(2, 3), (2, 3)]
+
+
+def test_questions_about_symbols():
+    from metatensor.program.fx.experimental import symbolic_shapes
+
+    assert symbolic_shapes.guard_or_false(1) and not symbolic_shapes.guard_or_true(0) and symbolic_shapes.free_symbols(3) == set()
