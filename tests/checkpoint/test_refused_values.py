@@ -16,7 +16,7 @@ META = name("torch._utils", "_rebuild_meta_tensor_no_storage") + b"(" + name("to
 
 
 def refused(pickle, words, where="cpu"):
-    for content in (packed(pickle), legacy(pickle)):
+    for content in (packed(pickle), legacy(pickle, () if b"FloatStorage" not in pickle else (("0", 4, bytes(16)),))):
         with pytest.raises(CheckpointError, match=words):
             load(io.BytesIO(content), where)
 
@@ -26,7 +26,7 @@ def test_values_of_device_tensors():
     for code, values in arrays:
         data = np.array(values, code)
         pickle = P2 + device_tensor(array(code, data.tobytes(), b"K" + bytes([len(values)]) + b"\x85"), data.dtype.name, "numpy") + b"."
-        for content in (packed(pickle), legacy(pickle)):
+        for content in (packed(pickle), legacy(pickle, ())):
             assert load(io.BytesIO(content), "cpu").tolist() == values
             assert load(io.BytesIO(content), "meta").shape == (len(values),)
     for code in ("S16", "U4", "c32", "f16"):

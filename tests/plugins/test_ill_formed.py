@@ -110,3 +110,11 @@ except RuntimeError as error:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})  # fmt: skip
     assert done.stdout.strip() == "refused True cpu made_up_1:3", done.stderr
+
+
+def test_a_name_of_millions_of_characters(tmp_path):
+    header = b'{"' + b"x" * 3_000_000 + b'.w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+    (tmp_path / "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    for more in ([], ["--tree"]):
+        code, out, err = command(tmp_path, "inspect", str(tmp_path / "x.safetensors"), *more)
+        assert code == 0 and "characters)" in out and len(out) < 5000, err
