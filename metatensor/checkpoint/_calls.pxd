@@ -13,6 +13,7 @@ cdef class Calls(Stack):
     cdef readonly dict unknown          # name -> where it is first named
     cdef readonly bint tolerant         # whether unknown names are no error
     cdef dict crowds                    # id of a container -> its Crowd
+    cdef Crowd latest                   # the one that was asked for last
 
     cdef object quick(self, Known known, tuple args)
     cdef object persistent(self, object id)

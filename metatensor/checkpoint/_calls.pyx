@@ -325,10 +325,12 @@ cdef class Calls(Stack):
         if count < FEW:
             self.spend(cost * count)
             return None
-        crowd = self.crowds.get(id(container))
+        crowd = self.latest
+        if crowd is None or crowd.container is not container:
+            crowd = self.latest = self.crowds.get(id(container))
         if crowd is None:
             self.spend(300)
-            crowd = self.crowds[id(container)] = Crowd(container)
+            crowd = self.latest = self.crowds[id(container)] = Crowd(container)
         elif crowd.count != count:
             crowd.rebuild(count)
         steps = crowd.steps(key)

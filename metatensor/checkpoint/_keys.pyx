@@ -34,8 +34,15 @@ cdef long long key_cost(object key) except -1:
     """What it costs to hash or compare a key, in bytes. `NoKey` for one that cannot be hashed, or is too large."""
     cdef long long cost = 0
     cdef int left = MAX_KEY
-    cdef list waiting = [key]
+    cdef list waiting
     cdef object item
+    if type(key) is tuple and len(<tuple>key) <= 8:
+        for item in <tuple>key:
+            if not (is_number(item) or type(item) is str and len(<str>item) <= 64):
+                break
+        else:
+            return 32 + 32 * len(<tuple>key)
+    waiting = [key]
     while waiting:
         item = waiting.pop()
         cost += 32

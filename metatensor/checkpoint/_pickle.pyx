@@ -59,7 +59,8 @@ cdef class Machine(Calls):
         self.spent = 0
         budget = current()
         self.per_byte = PER_BYTE if paid < 0 else 0
-        self.allowance = self.limit = <long long>budget.left + (0 if paid < 0 else PER_PACKED_BYTE * paid)
+        paid = -1 if paid < 0 else min(PER_BYTE * <long long>self.end, PER_PACKED_BYTE * paid)
+        self.allowance = self.limit = <long long>budget.left + max(paid, 0)
         cdef bint collecting = PyGC_Disable()   # what is made here is no garbage, and nothing in it a cycle
         try:
             try:
@@ -69,6 +70,7 @@ cdef class Machine(Calls):
                 value = self.run()
             self.clear()            # what is shared shows in its references
             self.crowds.clear()
+            self.latest = None
             found = survey(value, &steps)
             if type(found) is str:
                 raise self.wrong(f"its result has {found}")
@@ -83,9 +85,10 @@ cdef class Machine(Calls):
         finally:
             if collecting:
                 PyGC_Enable()
-            budget.left -= max(0, self.spent - (PER_BYTE * <long long>self.at if paid < 0 else PER_PACKED_BYTE * paid))
+            budget.left -= max(0, self.spent - (PER_BYTE * <long long>self.at if paid < 0 else paid))
             self.clear()
             self.crowds.clear()
+            self.latest = None
             self.buffer = None
         if self.unknown and not self.tolerant:
             raise self.unknown_names()
@@ -102,6 +105,7 @@ cdef class Machine(Calls):
         self.unknown.clear()
         self.callables.clear()
         self.crowds.clear()
+        self.latest = None
         return 0
 
     cdef bint record(self) except -1:

@@ -361,7 +361,8 @@ cdef class TensorMachine(Machine):
         for name, value in (<dict>metadata).items():
             if name == "conj" and type(value) is bool and made.dtype.kind == KIND_COMPLEX:
                 made.flags |= T_CONJ if value else 0
-            elif name == "neg" and type(value) is bool:
+            elif name == "neg" and type(value) is bool and (not value or made.dtype.is_complex or made.dtype.is_floating_point
+                                                            and made.dtype.itemsize > 1):
                 made.flags |= T_NEG if value else 0
             else:
                 raise self.wrong(f"unknown metadata of a tensor: {describe(name)} = {describe(value)}")

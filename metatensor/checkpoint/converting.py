@@ -93,7 +93,7 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any]]:
     if form == "torch" and not opened.checkpoint.metadata.get("unknown names"):
         with opened.again() as file:
             value = opened.format.load(file, opened.path, Places("meta"))
-        named = dict(unique(tensors_of(value, opened.path, sum(map(len, tensors)) + 1000 * len(tensors))))
+        named = dict(unique(tensors_of(value, opened.path, 4 * (sum(map(len, tensors)) + 1000 * len(tensors)))))
         if named.keys() == tensors.keys():
             return value, named
     return tensors, tensors

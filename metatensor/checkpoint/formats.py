@@ -110,7 +110,8 @@ def format_of(file: BinaryIO, name: str) -> Format:
             raise CheckpointError(name, what)
     formats = list(known())
     for candidate in formats:
-        if name.endswith(tuple(getattr(candidate, "suffixes", ()))):
+        suffixes = getattr(candidate, "suffixes", ())
+        if isinstance(suffixes, (tuple, list)) and any(isinstance(suffix, str) and name.endswith(suffix) for suffix in suffixes):
             return candidate  # its own reader says best what is wrong
     if size == 0:
         raise CheckpointError(name, "the file is empty")

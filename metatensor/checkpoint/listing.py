@@ -10,22 +10,27 @@ from metatensor.checkpoint._values import Kept, Record
 from metatensor.checkpoint.budget import current
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 
-__all__ = ["listed", "tensors_of", "unique"]
+__all__ = ["free_for", "listed", "tensors_of", "unique"]
 
 
-PER_SPENT = 8
-"""A listing may cost so many times what its pickle did, beyond what the budget allows."""
-PER_TENSOR = 2000
+PER_SPENT, PER_BYTE = 8, 64
+"""A listing may cost so many times what its pickle did, and the file has bytes, beyond what the budget allows."""
+PER_TENSOR = 1000
 """What a tensor costs in a listing, in bytes, its name not counted."""
 
 
-def tensors_of(value: Any, file: str, spent: int = 0) -> Iterator[tuple[str, Any]]:
+def tensors_of(value: Any, file: str, free: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield the tensors in a value, each with its path: keys, indices and attributes, joined by dots.
 
     A path may come several times. `CheckpointError` that names ``file`` where the walk would take too long: what is shared
-    is walked again each time. ``spent`` is what the making of the value cost.
+    is walked again each time. ``free`` is what it may cost beyond what the budget allows.
     """
-    return _Walk(file, PER_SPENT * spent).tree(value, "")
+    return _Walk(file, free).tree(value, "")
+
+
+def free_for(machine: Any, source: Any) -> int:
+    """What the listing of a machine's result may cost beyond what the budget allows."""
+    return int(min(PER_SPENT * machine.spent, PER_BYTE * source.size))
 
 
 def unique(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
@@ -135,7 +140,7 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
     bare: dict[int, str] = {}
     begins: dict[str, int] = {}
     tensors: dict[str, TensorInfo] = {}
-    paths = tensors_of(value, source.name, machine.spent)
+    paths = tensors_of(value, source.name, free_for(machine, source))
     for name, tensor in unique((path or "(the tensor)", tensor) for path, tensor in paths):
         storage = tensor.untyped_storage()
         ref = refs.get(id(storage))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from metatensor.checkpoint._zip import Directory
 
 __all__ = ["Members"]
@@ -12,6 +14,8 @@ class Members:
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
+        self.reader: Any = None
+        """The format that reads the archive."""
         self._last: tuple[str, bytes] = "", b""
 
     def content(self, member: str) -> bytes:

@@ -110,7 +110,8 @@ class Places:
 
 # The devices that PyTorch's files name, whether or not they are here.
 _OF_PYTORCH = frozenset((
-    "cpu", "cuda", "fpga", "hip", "hpu", "ipu", "maia", "meta", "mkldnn", "mps", "mtia", "musa", "npu", "privateuseone", "vulkan", "xla", "xpu",
+    "cpu", "cuda", "fpga", "hip", "hpu", "ipu", "maia", "meta", "mkldnn", "mps", "mtia", "musa", "npu", "privateuseone", "vulkan", "xla",
+    "xpu",
 ))  # fmt: skip
 
 

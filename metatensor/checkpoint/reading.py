@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from metatensor import Tensor
     from metatensor.checkpoint.places import Places
 
-__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "json_integer", "materialise", "must_be_found", "resolved", "row_major",
-           "shown", "span"]  # fmt: skip
+__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "json_integer", "materialise", "must_be_found", "resolved",
+           "row_major", "shown", "span"]  # fmt: skip
 
 MAX_DIMS = 64
 MAX_INT = 2**63 - 1

@@ -13,7 +13,7 @@ from typing import Any
 from metatensor.checkpoint._tensors import TensorMachine
 from metatensor.checkpoint._values import Known, Record
 from metatensor.checkpoint._zip import Directory
-from metatensor.checkpoint.listing import listed, tensors_of, unique
+from metatensor.checkpoint.listing import free_for, listed, tensors_of, unique
 from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.places import Places
@@ -51,7 +51,7 @@ class TorchScript:
         prefix = prefix_of(directory, "data.pkl") or ""
         machine, value = _run(directory, prefix, "data", place)
         fill_all(machine, directory, f"{prefix}data/", "little", place)
-        return dict(unique(tensors_of(value, directory.file, machine.spent)))
+        return dict(unique(tensors_of(value, directory.file, free_for(machine, directory.source))))
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that are compressed."""

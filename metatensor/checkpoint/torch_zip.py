@@ -89,7 +89,7 @@ def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any
     if size > MAX_RATIO * packed:
         current().charge(directory.file, size - MAX_RATIO * packed, f"{member[:60]!r} is decompressed to {size:,} bytes, which is")
     data = directory.read(member, MAX_PICKLE)
-    value, used = machine.load(data, begin, packed)
+    value, used = machine.load(data, begin, -1 if directory.is_stored(member) else packed)
     if used != len(data):
         raise CheckpointError(directory.file, f"at byte {begin + used:,}: {len(data) - used:,} bytes follow the end of {member!r}")
     return value

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.source import Source
@@ -31,6 +32,8 @@ class Zips:
         """What its reader says."""
         reader, directory = self.reader(file, name)
         checkpoint: Checkpoint = reader.inspect(directory)
+        if isinstance(checkpoint.private, Members):
+            checkpoint.private.reader = reader
         return checkpoint
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
@@ -40,13 +43,15 @@ class Zips:
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that do not lie in the file as they are."""
-        known = getattr(checkpoint.private, "directory", None)
-        reader, directory = self.reader(file, name, known if known is not None and known.source.file is file else None)
+        members = checkpoint.private
+        if isinstance(members, Members) and members.directory.source.file is file:
+            return members.reader.fetch(members.directory, checkpoint, tensor)
+        reader, directory = self.reader(file, name)
         return reader.fetch(directory, checkpoint, tensor)
 
-    def reader(self, file: BinaryIO, name: str, directory: Directory | None = None) -> tuple[Any, Directory]:
-        """The reader of a file, and its directory, which is read unless it is given."""
-        directory = directory or Directory(Source(file, name))
+    def reader(self, file: BinaryIO, name: str) -> tuple[Any, Directory]:
+        """The reader of a file, and its directory."""
+        directory = Directory(Source(file, name))
         for module in READERS:
             reader = import_module(module).FORMAT
             if reader.has(directory):

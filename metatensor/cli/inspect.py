@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from metatensor.checkpoint.errors import printable
-from metatensor.cli.contents import Module, differences, grouped, sharing, text, totals
+from metatensor.cli.contents import Module, differences, grouped, sharing, shown, text, totals
 
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint
@@ -120,7 +120,7 @@ def _print_table(console: Console, checkpoint: Checkpoint) -> None:
     rows, shared = _rows(checkpoint)
     headings = ("tensor", "dtype", "shape", "bytes", *(["shared"] if shared else []))
     if len(rows) > MANY:
-        lines = [headings, *(tuple(printable(cell) for cell in row) for row in rows)]
+        lines = [headings, *(tuple(shown(cell) for cell in row) for row in rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(4)]
         for line in lines:
             cells = [line[3].rjust(widths[3]) if column == 3 else line[column].ljust(widths[column]) for column in range(4)]

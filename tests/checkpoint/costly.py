@@ -6,12 +6,12 @@ Each is loaded onto meta and onto the cpu, listed, and converted. All must end i
 than `SECONDS` of processor time and `BYTES` of memory over what the process had before.
 """
 
+# ruff: noqa: E501
 import io
 import itertools
 import json
 import os
 import pickle
-import random
 import resource
 import shutil
 import signal
@@ -387,9 +387,10 @@ for length in (60_000, 5_000_000):
 # Distributed ----------------------------------------------------------------------
 
 
-def part(numel, stride=1, size=None):
-    """A chunk of float32."""
-    data = P2 + tensor(storage("0", numel), size=(size or numel,), stride=(stride,)) + b"."
+def part(numel, stride=1, size=None, dims=1):
+    """A chunk of float32, of ``dims`` dimensions, all but the last of one element."""
+    ones = (1,) * (dims - 1)
+    data = P2 + tensor(storage("0", numel), size=(*ones, size or numel), stride=(*ones, stride)) + b"."
     return packed(data, [("0", bytes(4 * numel))], 0)
 
 
@@ -424,7 +425,7 @@ def strided(size):
 
 def grid(*cuts, break_it=None):
     """A tensor cut in every dimension, all chunks in one range."""
-    data = part(1)
+    data = part(1, dims=len(cuts))
     shape = tuple(cuts)
     parts = [(place, (1,) * len(cuts), 0, len(data)) for place in itertools.product(*map(range, cuts))]
     if break_it == "overlap":
