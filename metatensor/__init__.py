@@ -55,20 +55,22 @@ _provide("metatensor.library")
 _provide("metatensor.plugins")
 _provide("metatensor.array_api")
 _provide("metatensor.library", "Namespace find_kernel kernel_owner")
-_provide("metatensor.rules.decompositions", "TABLE")
-_provide("metatensor.rules.guests", "are_guests")
+_provide("metatensor.rules.decompositions", "decompositions")
+_provide("metatensor.rules.cpu_indices", "only_indices_on_cpu")
 _provide("metatensor.devices.pinning", "pin")
+_provide("metatensor.overloads", "overload_call")
+_provide("metatensor.overloads.parts", "PARTS")
 _provide("metatensor.autograd.node", "Node")
 _provide("metatensor.nn.parameter", "Parameter")
 _provide("metatensor.deferred.materializing", "bytes_of checksum copy_of filled has_values materialize value_of")
 _provide("metatensor.func", "vmap")
 _provide("metatensor.deferred.recipes", "reduce_storage")
 _provide("metatensor.deferred.unresolved", "unresolved")
-_provide("metatensor.interchange.arrays", "array_interface array_namespace array_wrap buffer_of cuda_array_interface deep_copy "
+_provide("metatensor.interchange.arrays", "array_interface array_namespace array_wrap buffer_of cuda_array_interface deep_copy deep_copy_storage "
          "from_array frombuffer operand reduce_tensor to_array to_numpy")
 _provide("metatensor.interchange.dlpack", "dlpack_device to_dlpack")
 _provide("metatensor.interchange.legacy_constructor", "legacy_tensor")
-_provide("metatensor.interchange.storages", "as_bytes from_file item on_cpu")
+_provide("metatensor.interchange.storages", "elements from_file item on_cpu")
 _provide("metatensor.interchange.typed_storage", "TypedStorage")
 
 newaxis = None
@@ -100,9 +102,9 @@ def is_storage(obj):
 # What is loaded when first asked for: name -> (module, attribute or None for the module).
 _LAZY = {
     name: (f"metatensor.{name}", None)
-    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed", "fft", "func",
-                 "interchange", "library", "linalg", "masked", "nn", "plugins", "program", "rules", "serialization", "signal",
-                 "special", "testing", "utils")
+    for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed",
+                 "distributions", "fft", "func", "interchange", "library", "linalg", "masked", "nn", "optim", "plugins", "program",
+                 "rules", "serialization", "signal", "special", "testing", "utils")
 } | {
     "load": ("metatensor.checkpoint", "load"),
     "load_into": ("metatensor.checkpoint", "load_into"),

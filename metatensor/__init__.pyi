@@ -14,6 +14,7 @@ from metatensor import (
     deferred as deferred,
     devices as devices,
     distributed as distributed,
+    distributions as distributions,
     fft as fft,
     func as func,
     interchange as interchange,
@@ -22,6 +23,7 @@ from metatensor import (
     masked as masked,
     nn as nn,
     ops as ops,
+    optim as optim,
     plugins as plugins,
     program as program,
     rules as rules,
@@ -330,8 +332,12 @@ def _overlap_add(input: Tensor, step: _int) -> Tensor:
     """Frames written over each other at distances of `step`, their values added up."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
+def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
+    """Draw from the Dirichlet distribution whose concentrations lie along the last dimension."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Product of two 8-bit floating-point matrices, each times its scale."""
+def _standard_gamma(input: Tensor, generator: _Generator | None = None) -> Tensor:
+    """Draw from the gamma distribution of rate 1, with the shape parameter in each element."""
 @overload
 def _to_copy(input: Tensor, dtype: _dtype, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """A copy with another dtype, device or memory format."""
@@ -666,11 +672,11 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _i
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
     """Convolution over time of (T, B, C) with weight (kernel, C, out)."""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """The gradient of conv1d with respect to its input: weight (C, out / groups, kernel)."""
+    """Transposed convolution, the map of conv1d's gradient: weight (C, out / groups, kernel)."""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """The gradient of conv2d with respect to its input: weight (C, out / groups, kernel, kernel)."""
+    """Transposed convolution, the map of conv2d's gradient: weight (C, out / groups, kernel, kernel)."""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """The gradient of conv3d with respect to its input."""
+    """Transposed convolution, the map of conv3d's gradient."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], transposed: _bool, output_padding: Sequence[_int], groups: _int) -> Tensor:
     """Convolution, or its transpose, with as many spatial dimensions as the weight has."""
 def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -842,7 +848,7 @@ def expm1_(input: Tensor) -> Tensor:
     """exp(x) - 1, exact near 0."""
 @overload
 def eye(n: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """A matrix with ones on the diagonal and zeros elsewhere."""
+    """An identity matrix, of n rows and m columns."""
 @overload
 def eye(n: _int, m: _int | None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def feature_alpha_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
@@ -1507,7 +1513,7 @@ def rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _b
 def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """One step of `rnn_tanh`: the next hidden state."""
-def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ()) -> Tensor:
+def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] | None = ()) -> Tensor:
     """Elements shifted around along dimensions; without any, as if in a row."""
 @overload
 def rot90(input: Tensor, k: _int = 1, dims: Sequence[_int] = (0, 1)) -> Tensor:

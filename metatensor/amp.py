@@ -244,13 +244,9 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) ->
 
     @functools.wraps(fwd)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        args[0]._dtype = get_autocast_dtype(device_type)
-        if cast_inputs is None:
-            args[0]._fwd_used_autocast = is_autocast_enabled(device_type)
-            return fwd(*args, **kwargs)
-        inside = is_autocast_enabled(device_type)
-        args[0]._fwd_used_autocast = False
-        if not inside:
+        inside, casts = is_autocast_enabled(device_type), cast_inputs is not None
+        args[0]._autocast_of_forward = {"enabled": inside and not casts, "dtype": get_autocast_dtype(device_type)}
+        if not (inside and casts):
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
             return fwd(*_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
@@ -266,7 +262,7 @@ def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
 
     @functools.wraps(bwd)
     def decorated(*args: Any, **kwargs: Any) -> Any:
-        with autocast(device_type, enabled=args[0]._fwd_used_autocast, dtype=args[0]._dtype):
+        with autocast(device_type, **args[0]._autocast_of_forward):
             return bwd(*args, **kwargs)
 
     return decorated

@@ -13,13 +13,13 @@ from metatensor._core.tensor import Tensor, _Number
 def airy_ai(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The Airy function Ai."""
 def bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The Bessel function of the first kind, of order 0."""
+    """The Bessel function J0."""
 def bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The Bessel function of the first kind, of order 1."""
+    """The Bessel function J1."""
 def bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The Bessel function of the second kind, of order 0."""
+    """The Bessel function Y0."""
 def bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The Bessel function of the second kind, of order 1."""
+    """The Bessel function Y1."""
 def chebyshev_polynomial_t(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Chebyshev polynomial of the first kind of degree n."""
 def chebyshev_polynomial_u(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -83,7 +83,7 @@ def i0_(input: Tensor) -> Tensor:
 def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) * i0(x)."""
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of the first kind, of order 1."""
+    """The modified Bessel function I1."""
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) * i1(x)."""
 def laguerre_polynomial_l(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -105,13 +105,13 @@ def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of exponentials over `dim`, computed without overflow."""
 def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of the first kind, of order 0."""
+    """The modified Bessel function I0."""
 def modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of the first kind, of order 1."""
+    """The modified Bessel function I1."""
 def modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of the second kind, of order 0."""
+    """The modified Bessel function K0."""
 def modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of the second kind, of order 1."""
+    """The modified Bessel function K1."""
 def multigammaln(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
 def multigammaln_(input: Tensor, p: _int) -> Tensor:

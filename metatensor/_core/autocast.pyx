@@ -6,7 +6,7 @@ cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport F32, F64, DType, by_code
-from metatensor._core.modes cimport Mode, run_modes
+from metatensor._core.modes cimport CASTS, Mode, run_modes
 from metatensor._core.op cimport FUNCTIONAL, K_DTYPE, K_OPERAND, K_TENSOR, K_TENSORS, Call, Op, Overload, hold
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, hints, thread_state
@@ -27,6 +27,7 @@ cdef class AutocastMode(Mode):
     """
     cdef public dict tables
     cdef public dict cache
+    _rank = CASTS
 
     def __init__(self):
         self.tables = {}

@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    DATA, K_OPERAND, K_TENSOR, K_TENSORS, MIXED, Call, Op, Overload, make_returns,
+    DATA, K_INTS, K_OPERAND, K_TENSOR, K_TENSORS, MIXED, Call, Op, Overload, make_returns,
 )
 from metatensor._core.recording cimport copy_without_data, plainly_absent, under_recorder, without_data
 from metatensor._core.storage cimport Storage
@@ -86,9 +86,20 @@ def forget_kernels(op):
 
 cdef object _decomposition(Overload ov):
     if ov.decomposition is None:
-        TABLE = later("TABLE")
-        ov.decomposition = TABLE.get(ov.qualname, False)
+        ov.decomposition = later("decompositions")().get(ov.qualname, False)
     return None if ov.decomposition is False else ov.decomposition
+
+
+cdef tuple _integers(object given, int repeat):
+    """The tuple of ints that kernels get for an argument of integers; for ``int[n]``, one int stands for n of them."""
+    cdef tuple values = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    cdef object value
+    if repeat > 1 and len(values) == 1:
+        values = values * repeat
+    for value in values:
+        if type(value) is not int:
+            return tuple([int(v) for v in values])
+    return values
 
 
 cdef object compute(Call* c, Overload ov, object result):
@@ -123,6 +134,11 @@ cdef object compute_values(Call* c, Overload ov, object result):
         if ov.device_slot < 0 and isinstance(<object>c.args[i], Tensor) \
                 and (<Tensor>c.args[i]).storage.device.kind != d.kind and not ov.flags & MIXED:
             value = (<Tensor>c.args[i]).to(d)       # a 0-d tensor of the cpu, which goes with those of any device
+            resolved = resolved or []
+            resolved.append(value)
+            args[i + 1] = <PyObject*>value
+        elif ov.slots[i].kind == K_INTS and <object>c.args[i] is not None:
+            value = _integers(<object>c.args[i], ov.slots[i].repeat)
             resolved = resolved or []
             resolved.append(value)
             args[i + 1] = <PyObject*>value
@@ -225,6 +241,12 @@ cdef object _adopt(Overload ov, Device d, object result, object value):
     return result
 
 
+cdef object _argument(Call* c, Overload ov, int i):
+    """An argument as kernels and decompositions get it."""
+    cdef object value = <object>c.args[i]
+    return value if ov.slots[i].kind != K_INTS or value is None else _integers(value, ov.slots[i].repeat)
+
+
 cdef object _decompose(Call* c, Overload ov, object result):
     """Compute an op by other ops, and hold the outcome against the meta kernel's."""
     cdef Device d = <Device>c.device
@@ -233,7 +255,9 @@ cdef object _decompose(Call* c, Overload ov, object result):
     body = _decomposition(ov)
     if body is None:
         raise errors.no_kernel(ov.qualname, d, names_of(ov))
-    value = body(*[<object>c.args[i] for i in range(ov.nslots)])
+    value = body(*[_argument(c, ov, i) for i in range(ov.nslots)])
+    if ov.flags & DATA and result is None:
+        return _checked_data(c, ov, d, value)
     backend = backend_of(d)
     for t in flat(result):
         if t.storage.data is None:

@@ -106,10 +106,27 @@ cdef Device _parse(str spec):
     cdef Device d
     if match is None:
         raise RuntimeError(f"invalid device string: {spec!r}; expected TYPE or TYPE:INDEX")
+    if match[1] not in _kinds and match[1] not in _NAMED:
+        _check_type(match[1])
     d = _intern(match[1], -1 if match[2] is None else int(match[2]))
     if len(_parsed) < 4096:
         _parsed[spec] = d
     return d
+
+
+# The types that PyTorch names, and some of the out-of-tree ones that code is written for.
+cdef frozenset _NAMED = frozenset((
+    "cpu", "cuda", "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "meta", "mkldnn", "mps", "mtia", "musa", "npu", "opencl",
+    "opengl", "privateuseone", "ve", "vulkan", "xla", "xpu",
+))
+
+
+cdef int _check_type(str type) except -1:
+    """RuntimeError for a type of which nobody has heard: no plugin provides it."""
+    plugins = later("plugins")
+    if type not in plugins.device_types():
+        raise plugins.manager().unknown_type(type)
+    return 0
 
 
 # Programs name one device over and over, mostly by the same str object.

@@ -8,16 +8,18 @@ from metatensor._core.device cimport META, Device, place_of
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.execute cimport finish, python_meta, resolve_device
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
-from metatensor._core.modes cimport run_modes
+from metatensor._core.modes cimport intercept, run_modes
 from metatensor._core.op cimport (
     FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
     K_GENERATOR, K_INT, K_INTS, K_LAYOUT, K_OPERAND, K_SCALAR, K_STR, K_TENSOR, K_TENSORS, OUT,
     WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
+from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_values, public_function
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core import errors
+from metatensor._core.older_forms import reordered
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject* o) noexcept
@@ -340,11 +342,27 @@ cdef str _reason(Overload ov, PyObject** args, Py_ssize_t n, PyObject* kwnames, 
             f"not {errors.type_name(value)}")
 
 
-cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames):
-    """Raise the TypeError for a call that no overload takes."""
+cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int how):
+    """Carry out a call that no overload takes: by objects that override functions, or in an older order of arguments.
+
+    Raises TypeError if neither can.
+    """
     cdef Call c
     cdef Misfit m
     cdef Py_ssize_t k
+    kwargs = {}
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            kwargs[<object>PyTuple_GET_ITEM(kwnames, k)] = <object>args[n + k]
+    given = [<object>args[k] for k in range(n)]
+    if overriding_values([*given, *kwargs.values()]):
+        c.op, c.flags = <PyObject*>op, how
+        result = intercept(public_function(&c), [*given, *kwargs.values()], tuple(given), kwargs)
+        if result is not ABSENT:
+            return result
+    older = reordered(op.name, given, kwargs)
+    if older is not None:
+        return op(*older[0], **older[1])
     reasons = []
     for ov in op.overloads:
         c.keep = NULL
@@ -352,16 +370,12 @@ cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames):
         bind(<Overload>ov, &c, args, n, kwnames, &m)
         reasons.append(((<Overload>ov).text, _reason(<Overload>ov, args, n, kwnames, &m)))
         Py_XDECREF(c.keep)
-    kwargs = {}
-    if kwnames != NULL:
-        for k in range(PyTuple_GET_SIZE(kwnames)):
-            kwargs[<object>PyTuple_GET_ITEM(kwnames, k)] = <object>args[n + k]
-    raise errors.misfit(op.name, reasons, [<object>args[k] for k in range(n)], kwargs)
+    raise errors.misfit(op.name, reasons, given, kwargs)
 
 
 # The call -----------------------------------------------------------------------------------
 
-cdef inline object _enter(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames):
+cdef inline object _enter(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int how):
     cdef Call c
     cdef Misfit m
     if not op.ready:
@@ -370,8 +384,9 @@ cdef inline object _enter(Op op, PyObject** args, Py_ssize_t n, PyObject* kwname
     c.keep = NULL
     c.variant = op.variant
     try:
-        if not bind(op.first, &c, args, n, kwnames, &m):
-            _try_others(op, &c, args, n, kwnames)
+        if not bind(op.first, &c, args, n, kwnames, &m) and not _try_others(op, &c, args, n, kwnames):
+            return _misfit(op, args, n, kwnames, how)
+        c.flags |= how
         return dispatch(&c)
     finally:
         Py_XDECREF(c.keep)
@@ -387,7 +402,6 @@ cdef int _try_others(Op op, Call* c, PyObject** args, Py_ssize_t n, PyObject* kw
             return 1
     Py_XDECREF(c.keep)
     c.keep = NULL
-    _misfit(op, args, n, kwnames)
     return 0
 
 
@@ -396,6 +410,8 @@ cdef object dispatch(Call* c):
     cdef Overload ov = <Overload>c.overload
     if c.out != NULL:
         c.variant = WITH_OUT
+        if isinstance(<object>c.out, Tensor):
+            c.flags |= (<Tensor><object>c.out).flags & T_OVERRIDES
     elif ov.inplace_slot >= 0 and <object>c.args[ov.inplace_slot] is True:
         c.variant = IN_PLACE
     if c.variant == IN_PLACE and not isinstance(<object>c.args[0], Tensor):
@@ -433,7 +449,7 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
     c.op = callee
     c.overload = <PyObject*>ov
     c.device = c.out = c.keep = NULL
-    c.flags = 0
+    c.flags = CALLED_AS_METHOD
     c.mixed = False
     c.variant = op.variant
     for i in range(n):
@@ -456,11 +472,11 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
 
 
 cdef object _call_function(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames):
-    return _enter(<Op>self, args, <Py_ssize_t>(nargsf & ~<size_t>VECTORCALL_OFFSET), kwnames)
+    return _enter(<Op>self, args, <Py_ssize_t>(nargsf & ~<size_t>VECTORCALL_OFFSET), kwnames, 0)
 
 
 cdef object _call_method(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames):
-    return _enter((<OpMethod>self).op, args, <Py_ssize_t>(nargsf & ~<size_t>VECTORCALL_OFFSET), kwnames)
+    return _enter((<OpMethod>self).op, args, <Py_ssize_t>(nargsf & ~<size_t>VECTORCALL_OFFSET), kwnames, CALLED_AS_METHOD)
 
 
 set_entries(<void*>_call_function, <void*>_call_method)

@@ -151,6 +151,12 @@ def leaf_inplace(str name not None):
                         "use metatensor.no_grad()")
 
 
+def together_inplace(str name not None):
+    """The error for an in-place op on one of several views that were made at once, where gradients are recorded."""
+    return RuntimeError(f"{name}(): one of the views that split(), chunk() or unbind() returned cannot be changed in place while "
+                        "gradients are recorded; use index or narrow() for a view of a part")
+
+
 def wrong_kernel(str name, device, Tensor want not None, got):
     """The error for a device kernel whose result is not what the meta kernel says."""
     if isinstance(got, Tensor):

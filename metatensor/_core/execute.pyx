@@ -5,21 +5,21 @@ from cpython.object cimport PyObject
 from metatensor._core.compute cimport compute, compute_values, copy_values, flat, same_sizes, tensors_in
 from metatensor._core.device cimport META, Device, cpu_device, default_device, place_of
 from metatensor._core.dtype cimport DType, can_cast_to
-from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap
+from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap, row_major
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS,
-    MIXED, NO_GRAD, ONE_VALUE, SAFE_CAST, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
+    APART, COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, KEEPS_SHAPE, K_TENSORS,
+    MIXED, NO_GRAD, ONE_VALUE, QUIET_OUT, SAFE_CAST, TOGETHER, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
 )
 from metatensor._core.recording cimport settle_results
 from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
 from metatensor._core.tensor cimport (
-    Tensor, detach_from, new_contiguous, new_strided, set_layout, shape_str,
+    Tensor, detach_from, mark_changed, new_contiguous, new_strided, set_layout, shape_str,
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_TOGETHER, dim_t,
 )
 from metatensor._core import errors
 from metatensor._core.late import later
@@ -59,8 +59,8 @@ cdef int _common_device(Call* c, Overload ov) except -1:
         if found is None:
             found = d
         elif found is not d:
-            are_guests = later("are_guests")
-            if not are_guests(op_name(c), tensors_in(c, ov)):
+            only_indices_on_cpu = later("only_indices_on_cpu")
+            if not only_indices_on_cpu(op_name(c), tensors_in(c, ov)):
                 raise errors.different_devices(op_name(c), (found, d), tensors_in(c, ov))
             found = META
             break
@@ -169,15 +169,20 @@ cdef object finish(Call* c, object result):
         return _with_out(c, ov, result)
     if ov.flags & (HOST | COMPOSITE):
         return result
+    if result is <object>c.args[0] and not ov.mutates:
+        return result           # the kernel found nothing to do
     grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
     if ov.mutates:
         _before_mutation(c, ov, grad)
     if not ov.flags & VIEW and <object>c.device is not META:
         result = compute(c, ov, result)
     if ov.mutates:
-        _after_mutation(c, ov)
+        _after_mutation(c, ov, grad)
     if grad:
         _mark(result)
+        if ov.flags & TOGETHER:
+            for t in result:
+                (<Tensor>t).flags |= T_TOGETHER
     return result
 
 
@@ -196,6 +201,8 @@ cdef int _check_leaf(Call* c, Tensor t) except -1:
                            "outside it; clone() it first")
     if t.flags & T_REQUIRES_GRAD and not t.flags & T_NONLEAF and thread_state().grad_enabled:
         raise errors.leaf_inplace(op_name(c))
+    if t.flags & T_TOGETHER and thread_state().grad_enabled:
+        raise errors.together_inplace(op_name(c))
     base = t.base
     if base is not None and (<Tensor>base).flags & T_REQUIRES_GRAD \
             and not (<Tensor>base).flags & T_NONLEAF and thread_state().grad_enabled:
@@ -220,21 +227,28 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
         elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
             t = <Tensor>c.args[i]
             _check_written(c, t)
-            if ov.flags & ELEMENTWISE:
+            if ov.flags & (ELEMENTWISE | APART):
                 for k in range(ov.nslots):
                     if k != i and isinstance(<object>c.args[k], Tensor):
                         _check_shared(c, ov, t, <Tensor>c.args[k])
+                    elif ov.slots[k].kind == K_TENSORS and <object>c.args[k] is not None:
+                        for other in <object>c.args[k]:
+                            _check_shared(c, ov, t, other)
     return 0
 
 
-cdef int _after_mutation(Call* c, Overload ov) except -1:
+cdef int _after_mutation(Call* c, Overload ov, bint grad) except -1:
     cdef int i
+    cdef Tensor target
     for i in range(ov.nslots):
         if ov.slots[i].mutated and ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
             for t in <object>c.args[i]:
-                (<Tensor>t).storage.version += 1
+                mark_changed(<Tensor>t)
         elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
-            (<Tensor>c.args[i]).storage.version += 1
+            target = <Tensor>c.args[i]
+            mark_changed(target)
+            if grad and target.base is not None:
+                _mark(target.base)
     return 0
 
 
@@ -288,18 +302,32 @@ cdef int _ranges(Tensor a, Tensor b) except -1:
     return 3
 
 
-cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) except -1:
-    """Errors of writing `result` into `target`; returns whether a kernel may write there directly."""
-    cdef int i
-    cdef bint direct = target.dtype is result.dtype and not target.flags & (T_CONJ | T_NEG)
+cdef bint _one_value(Call* c, Overload ov) noexcept:
+    """Whether what is written, the last argument, is one value: a number, or with a mask also a 0-d tensor."""
+    cdef object value = <object>c.args[ov.nslots - 1]
+    return ov.nslots == 1 or not isinstance(value, Tensor) or (ov.nslots > 2 and (<Tensor>value).ndim == 0)
+
+
+cdef int _check_cast(Call* c, Overload ov, Tensor target, Tensor result) except -1:
     if target.dtype is not result.dtype:
         if (ov.flags & EXACT_OUT and c.variant == WITH_OUT) or not (ov.flags & SAFE_CAST
                                                                     or can_cast_to(result.dtype, target.dtype)):
             raise errors.cannot_cast(op_name(c), result.dtype, target.dtype)
+    return 0
+
+
+cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) except -1:
+    """Errors of writing `result` into `target`; returns whether a kernel may write there directly."""
+    cdef int i
+    cdef bint direct = target.dtype is result.dtype and not target.flags & (T_CONJ | T_NEG)
+    _check_cast(c, ov, target, result)
     if overlap(target.ndim, target.sizes, target.strides) \
-            and not (ov.flags & ONE_VALUE and (ov.nslots == 1 or not isinstance(<object>c.args[1], Tensor))):
+            and not (ov.flags & ONE_VALUE and _one_value(c, ov)):
         raise errors.written_overlap(op_name(c), target, "several of its elements share one place in memory")
-    for i in range(ov.nslots):
+    # In place, the first argument is the target.
+    if c.variant == IN_PLACE:
+        direct = ov.flags & ELEMENTWISE != 0 and direct
+    for i in range(c.variant == IN_PLACE, ov.nslots):
         if ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
             for t in <object>c.args[i]:
                 direct = _check_shared(c, ov, target, t) and direct
@@ -311,11 +339,11 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
 cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1:
     """An argument that shares memory with the target: an error, or in the way of writing directly."""
     cdef int shared
-    if t is target:
-        return ov.flags & ELEMENTWISE != 0
     if t.storage is not target.storage:
         return True
-    shared = _ranges(target, t)
+    shared = 1 if t is target and t.total else _ranges(target, t)
+    if ov.flags & APART and (shared == 1 or shared == 2):
+        raise errors.written_overlap(op_name(c), target, "it shares memory with another argument")
     if shared == 2 and ov.flags & ELEMENTWISE:
         raise errors.written_overlap(op_name(c), target, "it overlaps another argument in part")
     return not shared or (shared == 1 and ov.flags & ELEMENTWISE != 0)
@@ -327,34 +355,61 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
         if result is not target:
             copy_values(target, result)
     elif <object>c.device is META or target.storage.device is META:
-        pass
+        if not same_sizes(target, result) and not _keeps_shape(ov, target, result):
+            _resize_out(c, ov, target, result)
     elif direct:
         compute(c, ov, target)
     else:
-        copy_values(target, <Tensor>compute(c, ov, result))
+        _deposit(c, ov, target, <Tensor>compute(c, ov, result))
     return 0
+
+
+cdef int _deposit(Call* c, Overload ov, Tensor target, Tensor made) except -1:
+    """Copy a result into `target`, which may have its elements in another shape, or is still to be resized."""
+    cdef dim_t strides[MAX_DIMS]
+    if not same_sizes(target, made):
+        if not _keeps_shape(ov, target, made):
+            _resize_out(c, ov, target, made)
+        else:
+            row_major(target.ndim, target.sizes, strides)
+            set_layout(made, target.ndim, target.sizes, strides, made.offset)
+    return copy_values(target, made)
+
+
+cdef inline bint _keeps_shape(Overload ov, Tensor out, Tensor spec) noexcept:
+    return ov.flags & KEEPS_SHAPE and out.total == spec.total
+
+
+cdef bint _is_argument(Call* c, Overload ov, Tensor t) except -1:
+    for other in tensors_in(c, ov):
+        if other is t:
+            return True
+    return False
 
 
 cdef object _in_place(Call* c, Overload ov, object result):
     cdef Tensor target, made
-    cdef bint direct, grad
+    cdef bint direct, grad, unchanged
     target = <Tensor>c.args[0]
     made = <Tensor>result
     if ov.flags & VIEW:
         if made is not target:
             _check_leaf(c, target)
             detach_from(target, made)
-        target.storage.version += 1
+        mark_changed(target)
         return target
     if not same_sizes(target, made):
         raise errors.inplace_shape(op_name(c), target, made)
     if made.storage.device is not target.storage.device:
         raise errors.different_devices(op_name(c), (target.storage.device, made.storage.device))
-    direct = _check_target(c, ov, target, made)
+    # A kernel that gives back the target itself has nothing to write.
+    unchanged = made is target and not ov.flags & COMPOSITE
+    direct = unchanged or _check_target(c, ov, target, made)
     _check_leaf(c, target)
     grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
-    _store(c, ov, target, made, direct)
-    target.storage.version += 1
+    if not unchanged:
+        _store(c, ov, target, made, direct)
+    mark_changed(target)
     if grad:
         _mark(target)
         if target.base is not None:
@@ -369,14 +424,25 @@ cdef bint _check_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
                            "the arguments requires grad")
     if out.storage.device is not spec.storage.device:
         raise errors.different_devices(op_name(c), (spec.storage.device, out.storage.device))
-    if not same_sizes(out, spec):
-        _resize_out(c, out, spec)
+    if same_sizes(out, spec):
+        return _check_target(c, ov, out, spec)
+    if _is_argument(c, ov, out) and not ov.flags & COMPOSITE and out.total:
+        # The kernel reads this tensor: it is resized only after that.
+        if ov.flags & ELEMENTWISE:
+            raise errors.inplace_shape(op_name(c), out, spec)
+        _check_cast(c, ov, out, spec)
+        _check_shared(c, ov, out, out)
+        return False
+    if _keeps_shape(ov, out, spec):
+        _check_target(c, ov, out, spec)
+        return False
+    _resize_out(c, ov, out, spec)
     return _check_target(c, ov, out, spec)
 
 
 cdef int _one_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
     _store(c, ov, out, spec, _check_out(c, ov, out, spec))
-    out.storage.version += 1
+    mark_changed(out)
     return 0
 
 
@@ -410,15 +476,15 @@ cdef object _with_out(Call* c, Overload ov, object result):
     else:
         made = flat(compute(c, ov, result))
         for i in range(len(outs)):
-            copy_values(<Tensor>outs[i], <Tensor>made[i])
+            _deposit(c, ov, <Tensor>outs[i], <Tensor>made[i])
     for i in range(len(outs)):
-        (<Tensor>outs[i]).storage.version += 1
+        mark_changed(<Tensor>outs[i])
     return make_returns(c, tuple(outs))
 
 
-cdef int _resize_out(Call* c, Tensor out, Tensor spec) except -1:
-    """out= takes the result's shape; a tensor that had elements is resized with a warning."""
-    if out.total:
+cdef int _resize_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
+    """Give `out` the result's shape; most ops warn where it had elements."""
+    if out.total and not ov.flags & QUIET_OUT:
         warnings.warn(f"{op_name(c)}(): the tensor given as out= has the shape {shape_str(out)} and is resized "
                       f"to {shape_str(spec)}; pass an empty tensor to have it resized", UserWarning, stacklevel=2)
     resize_tensor(out, spec.ndim, spec.sizes, spec.strides)

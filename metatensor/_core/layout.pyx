@@ -81,26 +81,19 @@ cdef bint is_channels_last(int ndim, const dim_t* sizes, const dim_t* strides) n
 
 
 cdef bint is_channels_last_strides(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """Whether strides fall in the order N, spatial..., C (possibly with gaps)."""
-    cdef dim_t least = 0
-    cdef int i
-    if ndim != 4 and ndim != 5:
+    """Return whether strides grow in the order C, spatial dimensions from the last, N. There may be gaps."""
+    cdef dim_t bound = 0
+    cdef int inner = 1, outer = ndim - 1, i
+    if ndim != 4 and ndim != 5 or strides[1] <= 0:
         return False
-    if strides[1] == 0:
-        return False
-    i = 1
-    while True:
-        if sizes[i] == 0 or strides[i] < least:
+    for i in range(ndim - 1):
+        bound = strides[inner] * sizes[inner]
+        if bound == 0 or strides[outer] < bound:
             return False
-        # N111 tensors look like both formats; they count as contiguous.
-        if i == 0 and least == strides[1]:
-            return False
-        least = strides[i]
-        if sizes[i] > 1:
-            least *= sizes[i]
-        if i == 0:
-            return True
-        i = ndim - 1 if i == 1 else (i - 1 if i > 2 else 0)
+        inner = outer
+        outer = outer - 1 if outer > 2 else 0
+    # With one element in each member of the batch both formats are possible. That counts as contiguous.
+    return sizes[0] != 0 and bound != strides[1]
 
 
 cdef int suggest_format(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
@@ -202,41 +195,44 @@ cdef bint can_broadcast(int ndim, const dim_t* sizes, int to_ndim, const dim_t* 
 
 cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
                       int new_ndim, const dim_t* new_sizes, dim_t* new_strides) except -1:
-    """Strides that show the same elements as `new_sizes` without a copy.
+    """Write the strides with which `new_sizes` shows the elements, in order, without a copy.
 
-    Returns 1 on success and 0 where no such strides exist. Both shapes must
-    have the same number of elements.
+    Return 1, or 0 if there are no such strides. Both shapes must hold equally many elements.
     """
-    cdef dim_t total = count(ndim, sizes)
-    cdef dim_t chunk_base, tensor_numel = 1, view_numel = 1
-    cdef int d, view_d = new_ndim - 1
-    if total == 0:
+    cdef dim_t step, run, used = 1
+    cdef int d = ndim - 1, i
+    if count(ndim, sizes) == 0:
         if ndim == new_ndim and dims_equal(sizes, new_sizes, ndim):
             copy_dims(new_strides, strides, ndim)
         else:
             row_major(new_ndim, new_sizes, new_strides)
         return 1
     if ndim == 0:
-        for d in range(new_ndim):
-            new_strides[d] = 1
+        for i in range(new_ndim):
+            new_strides[i] = 1
         return 1
-    # Walk from the innermost dimension; each maximal run of old dimensions
-    # that is contiguous with itself can be cut up freely.
-    chunk_base = strides[ndim - 1]
-    for d in range(ndim - 1, -1, -1):
-        tensor_numel *= sizes[d]
-        if d == 0 or (sizes[d - 1] != 1 and strides[d - 1] != tensor_numel * chunk_base):
-            while view_d >= 0 and (view_numel < tensor_numel or new_sizes[view_d] == 1):
-                new_strides[view_d] = view_numel * chunk_base
-                view_numel *= new_sizes[view_d]
-                view_d -= 1
-            if view_numel != tensor_numel:
-                return 0
-            if d > 0:
-                chunk_base = strides[d - 1]
-                tensor_numel = 1
-                view_numel = 1
-    return view_d == -1
+    # The old dimensions form runs of elements that are `step` apart. A new dimension takes its elements from one run.
+    step = strides[d]
+    run = next_run(sizes, strides, step, &d)
+    for i in range(new_ndim - 1, -1, -1):
+        if used == run and new_sizes[i] != 1:
+            step = strides[d]
+            run = next_run(sizes, strides, step, &d)
+            used = 1
+        new_strides[i] = used * step
+        used *= new_sizes[i]
+        if used > run:
+            return 0
+    return 1
+
+
+cdef inline dim_t next_run(const dim_t* sizes, const dim_t* strides, dim_t step, int* d) noexcept:
+    """Return the length of the longest run of elements `step` apart that ends in dimension `d`, and move `d` before it."""
+    cdef dim_t run = 1
+    while d[0] >= 0 and (sizes[d[0]] == 1 or strides[d[0]] == run * step):
+        run *= sizes[d[0]]
+        d[0] -= 1
+    return run
 
 
 cdef int infer_size(int ndim, dim_t* sizes, dim_t total) except -1:
@@ -268,57 +264,58 @@ cdef int infer_size(int ndim, dim_t* sizes, dim_t total) except -1:
 
 cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const dim_t** strides,
                              Layout* out) except -1:
-    """Dense strides of an element-wise result whose sizes are in `out`.
+    """Write to `out` the dense strides of an element-wise result whose sizes are in it.
 
-    The dimensions are put in the order of the inputs' strides, the first input
-    weighing most, as PyTorch's iterator does: an insertion sort that swaps two
-    dimensions only where some input tells them apart.
+    Dimensions are ordered by the inputs' strides, innermost first. Not every pair can be compared, so the order depends on
+    which pairs are: as in PyTorch, each dimension is compared with those inside it until one certainly stays inside.
     """
-    cdef int perm[MAX_DIMS]
-    cdef int i, d0, dim0, dim1, k, verdict, ndim = out.ndim
-    cdef int p0, p1, shift
-    cdef dim_t s0, s1, step
+    cdef int order[MAX_DIMS]
+    cdef int i, at, inside, sign, ndim = out.ndim
+    cdef bint row = True
+    cdef dim_t step = 1
     for i in range(ndim):
-        perm[i] = ndim - 1 - i
+        order[i] = ndim - 1 - i
     for i in range(1, ndim):
-        dim1 = i
-        for dim0 in range(i - 1, -1, -1):
-            p0 = perm[dim0]
-            p1 = perm[dim1]
-            verdict = 0
-            for k in range(n):
-                shift = ndim - ndims[k]
-                # Broadcast dimensions have stride 0 and say nothing.
-                s0 = 0 if p0 < shift or (sizes[k][p0 - shift] == 1 and out.sizes[p0] != 1) \
-                    else strides[k][p0 - shift]
-                s1 = 0 if p1 < shift or (sizes[k][p1 - shift] == 1 and out.sizes[p1] != 1) \
-                    else strides[k][p1 - shift]
-                if s0 == 0 or s1 == 0:
-                    continue
-                if s0 < s1:
-                    verdict = -1
-                    break
-                if s0 > s1:
-                    verdict = 1
-                    break
-                if out.sizes[p0] > out.sizes[p1]:
-                    verdict = 1
-                    break
-            if verdict > 0:
-                perm[dim0], perm[dim1] = perm[dim1], perm[dim0]
-                dim1 = dim0
-            elif verdict < 0:
+        at = i
+        for inside in range(i - 1, -1, -1):
+            sign = compare_dims(n, ndims, sizes, strides, out, order[inside], order[at])
+            if sign < 0:
                 break
+            if sign > 0:
+                order[inside], order[at] = order[at], order[inside]
+                at = inside
     for i in range(ndim):
-        if perm[i] != ndim - 1 - i:
-            break
-    else:
+        row &= order[i] == ndim - 1 - i
+    if row:
         return row_major(ndim, out.sizes, out.strides)
-    step = 1
     for i in range(ndim):
-        d0 = perm[i]
-        out.strides[d0] = step
-        step = mul_dims(step, out.sizes[d0])    # 0 from an empty dimension on, as PyTorch has it
+        out.strides[order[i]] = step
+        step = mul_dims(step, out.sizes[order[i]])      # 0 from an empty dimension on, as PyTorch has it
+    return 0
+
+
+cdef inline dim_t stride_at(int ndim, const dim_t* sizes, const dim_t* strides, const Layout* out, int dim) noexcept:
+    """Return an input's stride in a dimension of the result, 0 if the input is broadcast there."""
+    dim -= out.ndim - ndim
+    if dim < 0 or (sizes[dim] == 1 and out.sizes[dim + out.ndim - ndim] != 1):
+        return 0
+    return strides[dim]
+
+
+cdef inline int compare_dims(int n, const int* ndims, const dim_t** sizes, const dim_t** strides, const Layout* out,
+                             int p, int q) noexcept:
+    """Return -1 if dimension `p` belongs inside `q`, 1 if outside, 0 if no input tells. The first input that tells decides."""
+    cdef dim_t a, b
+    cdef int k
+    for k in range(n):
+        a = stride_at(ndims[k], sizes[k], strides[k], out, p)
+        b = stride_at(ndims[k], sizes[k], strides[k], out, q)
+        if a == 0 or b == 0:
+            continue
+        if a != b:
+            return -1 if a < b else 1
+        if out.sizes[p] > out.sizes[q]:
+            return 1
     return 0
 
 
@@ -371,9 +368,9 @@ def compute_view_strides(sizes, strides, new_sizes):
 
 
 def broadcast_shapes(*shapes):
-    """The broadcast of several shapes (each an int or a sequence of ints), as a tuple.
+    """Return the shape, a tuple, to which all `shapes` broadcast. A shape is an int or several.
 
-    Raises RuntimeError where two shapes do not fit or a size is negative.
+    Raises RuntimeError if two shapes do not fit or a size is negative.
     """
     cdef Layout lay
     cdef dim_t a[MAX_DIMS]

@@ -1,15 +1,14 @@
 """The methods and properties of Tensor that are not operators and not hot."""
-import warnings
 
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
-    Tensor, TensorExtra, detach_from, detached, extra_of, instance_of, set_layout, set_requires_grad,
-    shape_str,
+    Tensor, TensorExtra, VersionCounter, detach_from, detached, extra_of, instance_of, own_versions, set_layout,
+    set_requires_grad, shape_str,
 )
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
-    T_RETAINS_GRAD, T_VIEW,
+    T_RETAINS_GRAD, T_VIEW, dim_t,
 )
 from metatensor._core.late import later
 
@@ -20,6 +19,17 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
     """Run `func` for a subclass: the default computes as usual and wraps the results in `cls`."""
     from metatensor._core.overrides import default_torch_function
     return default_torch_function(cls, func, types, args, kwargs)
+
+
+def _init_subclass(cls, **kwargs):
+    super(Tensor, cls).__init_subclass__(**kwargs)
+    from metatensor._core.overrides import declare
+    declare(cls)
+
+
+def _disabled_torch_dispatch_impl(cls, func, types, args=(), kwargs=None):
+    """Return NotImplemented: the ``__torch_dispatch__`` of classes that do not override operators."""
+    return NotImplemented
 
 
 def _make_subclass(cls, data, require_grad=False):
@@ -38,6 +48,48 @@ def _make_subclass(cls, data, require_grad=False):
     if require_grad:
         set_requires_grad(t, True)
     return t
+
+
+def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=None,
+                           device=None, pin_memory=False, requires_grad=False, dispatch_sizes_strides_policy=None,
+                           dispatch_device=False, dispatch_layout=False):
+    """Return an instance of `cls`, a class with ``__torch_dispatch__``, that has this shape and holds no data itself.
+
+    Parameters are those of `empty_strided`; `device` may be one that is not there. Raises RuntimeError for a class without
+    ``__torch_dispatch__``, NotImplementedError for the last three arguments: sizes, device and layout cannot be overridden.
+    """
+    from metatensor._core.placing import tensor_from_storage
+    from metatensor._core.storage import make_fake_storage
+    cdef Tensor made
+    cdef dim_t need = 1
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError("_make_wrapper_subclass: expected a subclass of Tensor")
+    if not cls._overrides_torch_dispatch:
+        raise RuntimeError(f"_make_wrapper_subclass: {cls.__name__} does not define __torch_dispatch__")
+    if dispatch_sizes_strides_policy is not None or dispatch_device or dispatch_layout:
+        raise NotImplementedError("_make_wrapper_subclass: the sizes, device and layout of a wrapper are fixed when it is made; "
+                                  "dispatch_sizes_strides_policy, dispatch_device and dispatch_layout are not supported")
+    if layout is not None and layout is not _layout(None):
+        raise NotImplementedError(f"_make_wrapper_subclass: only the strided layout exists, not {layout}")
+    if pin_memory:
+        raise NotImplementedError("_make_wrapper_subclass: a wrapper has no memory that could be pinned")
+    import metatensor
+    size = tuple(size)
+    dtype = metatensor.get_default_dtype() if dtype is None else dtype
+    if strides is None:
+        options = {} if memory_format is None else {"memory_format": memory_format}
+        strides = metatensor.empty(size, dtype=dtype, device="meta", **options).stride()
+    elif memory_format is not None:
+        raise RuntimeError("_make_wrapper_subclass: strides and memory_format exclude each other")
+    offset = storage_offset or 0
+    for n, step in zip(size, strides):
+        need = 0 if n == 0 or need == 0 else need + (n - 1) * step
+    place = metatensor.get_default_device() if device is None else metatensor.device(device)
+    storage = make_fake_storage(place, (offset + need) * dtype.itemsize if need else 0)
+    made = _make_subclass(cls, tensor_from_storage(storage, dtype, size, tuple(strides), offset))
+    if requires_grad:
+        set_requires_grad(made, True)
+    return made
 
 
 def as_subclass(Tensor self not None, cls):
@@ -170,7 +222,9 @@ def backward(Tensor self not None, gradient=None, retain_graph=None, create_grap
 
 
 def _get_data(Tensor self not None):
-    return detached(self)
+    cdef Tensor t = detached(self)
+    extra_of(t).versions = VersionCounter.__new__(VersionCounter)
+    return t
 
 
 def _set_data(Tensor self not None, value):
@@ -178,6 +232,7 @@ def _set_data(Tensor self not None, value):
         raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
     if self.flags & T_REQUIRES_GRAD and (<Tensor>value).dtype.kind not in (KIND_FLOAT, KIND_COMPLEX):
         raise RuntimeError(f"data: a tensor that requires grad cannot become {(<Tensor>value).dtype.name}")
+    own_versions(self)
     detach_from(self, <Tensor>value)
 
 
@@ -263,9 +318,13 @@ def __reduce_ex__(self, protocol):
     return later("reduce_tensor")(self)
 
 
-def new(self, *args, device=None):
-    """An uninitialised tensor of this dtype, on this device, of sizes; or one with the values of a sequence."""
+def new(self, *args, size=None, device=None):
+    """Return an uninitialised tensor of the given sizes, or one with the values of a sequence, of this dtype and device."""
     from metatensor._core import more_methods
+    if size is not None:
+        if args:
+            raise TypeError("new(): takes sizes by position or as 'size', not both")
+        args = tuple(size)
     return more_methods.new(self, args, device)
 
 
@@ -293,6 +352,11 @@ def register_post_accumulate_grad_hook(self, hook):
     return more_methods.register_post_accumulate_grad_hook(self, hook)
 
 
+def module_load(Tensor self not None, other, assign=False):
+    """Return what `Module.load_state_dict` puts in the place of this parameter or buffer: `other`, or a copy of it in this one."""
+    return other.detach() if assign else self.detach().copy_(other)
+
+
 def record_stream(self, stream):
     """No effect: memory is not given to another stream while a tensor uses it."""
 
@@ -317,17 +381,6 @@ def _typed_storage(self):
     return self.storage()
 
 
-def to_sparse(self, *args, **kwargs):
-    """A copy, strided as all tensors of metatensor are, with a warning that says so."""
-    warnings.warn("to_sparse(): metatensor has strided tensors only: the result is a strided copy", stacklevel=2)
-    return self.clone()
-
-
-def to_sparse_coo(self):
-    """`to_sparse`."""
-    return self.to_sparse()
-
-
 def is_coalesced(Tensor self not None):
     """False: no tensor is sparse."""
     return False
@@ -346,7 +399,7 @@ def resize_as(self, tensor):
 # Methods of tensors that metatensor does not have, and methods that PyTorch removed: they are there to be looked up.
 cdef dict _refusals = {
     "metatensor has strided tensors only": (NotImplementedError, (
-        "coalesce sparse_mask to_mkldnn to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr")),
+        "coalesce sparse_mask to_mkldnn to_sparse to_sparse_coo to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr")),
     "the tensor is strided, not sparse": (RuntimeError, "ccol_indices col_indices crow_indices indices row_indices values"),
     "the tensor is not quantised": (
         RuntimeError, "dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme"),
@@ -368,12 +421,15 @@ cdef tuple _methods = (
     get_device, dense_dim, sparse_dim, is_distributed, __reversed__, _is_view, as_subclass, requires_grad_, retain_grad,
     backward, numpy, __array__, __array_wrap__, __bytes__, __dlpack__,
     __dlpack_device__, __array_namespace__, to_device, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
-    register_post_accumulate_grad_hook, record_stream, to_dense, storage,
-    storage_type, _typed_storage, to_sparse, to_sparse_coo, is_coalesced, resize, resize_as,
+    register_post_accumulate_grad_hook, module_load, record_stream, to_dense, storage,
+    storage_type, _typed_storage, is_coalesced, resize, resize_as,
 )
 
 type_set(Tensor, "__torch_function__", classmethod(__torch_function__))
+type_set(Tensor, "__init_subclass__", classmethod(_init_subclass))
+type_set(Tensor, "__torch_dispatch__", _disabled_torch_dispatch_impl)
 type_set(Tensor, "_make_subclass", staticmethod(_make_subclass))
+type_set(Tensor, "_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))
 
 set_buffer(Tensor, _buffer_of)
 
@@ -408,3 +464,16 @@ for _name, _property in {
     "data": property(_get_data, _set_data, doc="A tensor on the same storage that autograd does not see."),
 }.items():
     type_set(Tensor, _name, _property)
+
+
+cdef extern from *:
+    """
+    /* User code may set attributes of the class, as it may of PyTorch's: ``torch.Tensor.cuda = f``. */
+    static void mt_allow_setattr(PyObject *type) {
+        ((PyTypeObject *)type)->tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;
+        PyType_Modified((PyTypeObject *)type);
+    }
+    """
+    void allow_setattr "mt_allow_setattr" (object type) noexcept
+
+allow_setattr(Tensor)

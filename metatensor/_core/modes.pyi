@@ -1,6 +1,6 @@
 """The mode stack of a thread, and what sees the calls of a thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from typing_extensions import Self
 
@@ -11,6 +11,8 @@ class Mode:
     """A context manager that sees every op of its thread."""
 
     sees_composites: bool
+    @property
+    def rank(self) -> int: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
 
@@ -18,6 +20,12 @@ class DispatchMode(Mode):
     """The base of modes written in Python: override `dispatch`."""
 
     def dispatch(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+class TorchFunctionMode(Mode):
+    """A mode whose ``__torch_function__`` gets every call of a function, before the classes of its arguments do."""
+
+class TorchDispatchMode(Mode):
+    """A mode whose ``__torch_dispatch__`` gets every operator that is no composite, below gradients and casts."""
 
 class MemoryTracker:
     """Counts the bytes of the storages that this thread makes, from birth to death."""
@@ -35,5 +43,9 @@ class MemoryTracker:
 
 def current_modes() -> list[Mode]: ...
 
-def _disable_modes() -> int: ...
+def override(func: object, values: Iterable[object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]: ...
+def overriding(values: Iterable[object]) -> list[Any]: ...
+def function_mode_active() -> bool: ...
+
+def _disable_modes(functions_only: bool = False) -> int: ...
 def _restore_modes(level: int) -> None: ...

@@ -1,11 +1,16 @@
-"""The mode stack of a thread, and subclasses of Tensor that override dispatch.
+"""The mode stack of a thread: what sees calls before their kernels run.
 
-A mode sees the calls of its thread before their kernels run. While it handles
-one, the modes below it are the active ones, so calling the op again goes down.
+While a mode handles a call, the modes below it are the active ones, so calling the op again goes down. Modes of
+functions stand above those of casts, and these above those of operators, in whatever order they are entered.
+Between functions and casts come the classes that override functions, below the operators those with ``__torch_dispatch__``.
 """
 cimport cython
 from metatensor._core.dispatch cimport run
-from metatensor._core.op cimport COMPOSITE, K_TENSOR, K_TENSORS, K_OPERAND, Call, Overload
+from metatensor._core.op cimport COMPOSITE, Call, Overload
+from metatensor._core.overriding cimport (
+    ABSENT, answers_itself, ask_dispatch, ask_functions, ask_mode, overriding_functions, overriding_values, public_function, python_call,
+    run_parts,
+)
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
@@ -21,6 +26,7 @@ cdef class Mode:
     otherwise (the default) it gets their parts.
     """
     sees_composites = False
+    _rank = OPERATORS
 
     cdef object handle(self, Call* c):
         return run_modes(c)
@@ -28,19 +34,28 @@ cdef class Mode:
     cdef bint sees(self, Call* c) except -1:
         return self.sees_composites
 
+    cdef int place(self, ThreadState state) except -1:
+        """Return the position in the stack above the active modes of this rank and of those below it."""
+        cdef int i = state.level
+        while i > 0 and (<Mode>state.modes[i - 1]).rank > self.rank:
+            i -= 1
+        return i
+
     def __enter__(self):
         cdef ThreadState state = thread_state()
-        state.modes.insert(state.level, self)
+        self.rank = type(self)._rank
+        state.modes.insert(self.place(state), self)
         state.level += 1
         hints.modes += 1
         return self
 
     def __exit__(self, *exc):
         cdef ThreadState state = thread_state()
-        if state.level == 0 or state.modes[state.level - 1] is not self:
+        cdef int i = self.place(state)
+        if i == 0 or state.modes[i - 1] is not self:
             raise RuntimeError(f"{type(self).__name__}: modes must be left in the order in which "
                                "they were entered, and in the same thread")
-        del state.modes[state.level - 1]
+        del state.modes[i - 1]
         state.level -= 1
         hints.modes -= 1
 
@@ -62,41 +77,95 @@ cdef class DispatchMode(Mode):
         return self.dispatch(<object>c.op, parts[0], parts[1])
 
 
-cdef tuple python_call(Call* c):
-    """The (args, kwargs) with which the op can be called again; defaults are left out at the end."""
-    cdef Overload ov = <Overload>c.overload
-    cdef int i, last = -1
-    kwargs = {}
-    for i in range(ov.nslots):
-        if ov.slots[i].default == NULL or c.args[i] != ov.slots[i].default:
-            if i < ov.npos:
-                last = i
-            else:
-                kwargs[<object>ov.slots[i].name] = <object>c.args[i]
-    if c.out != NULL:
-        kwargs["out"] = <object>c.out
-    return tuple([<object>c.args[i] for i in range(last + 1)]), kwargs
+cdef Mode _function_mode(ThreadState state):
+    """Return the innermost active mode of functions, or None."""
+    cdef Mode mode
+    if state.level > 0:
+        mode = <Mode>state.modes[state.level - 1]
+        if mode.rank == FUNCTIONS:
+            return mode
+    return None
+
+
+cdef object _override(ThreadState state, object func, list asked, tuple args, dict kwargs):
+    """Let the innermost mode of functions, else the classes of `asked`, carry out a call; ABSENT where there is neither."""
+    cdef Mode mode = _function_mode(state)
+    cdef int level = state.level
+    if mode is not None:
+        state.level -= 1
+        try:
+            result = mode.__torch_function__(func, tuple([type(value) for value in asked]), args, kwargs)
+        finally:
+            state.level = min(level, <int>len(state.modes))
+        if result is not NotImplemented:
+            return result
+        if not asked:
+            raise TypeError(f"{getattr(func, '__name__', func)}(): the mode {type(mode).__name__} returned NotImplemented")
+    return ask_functions(func, asked, args, kwargs)
+
+
+cdef bint intercepts() except -1:
+    """Whether a mode of functions is active in this thread."""
+    return _function_mode(thread_state()) is not None
+
+
+cdef object intercept(object func, object values, tuple args, dict kwargs):
+    """Let modes of functions and overriding classes among `values` carry out a call; ABSENT where there is none."""
+    return _override(thread_state(), func, overriding_values(values), args, kwargs)
+
+
+def override(func, values, args, kwargs):
+    """Let modes of functions, or the values that override functions, carry out ``func(*args, **kwargs)``.
+
+    Returns
+    -------
+    A tuple of the result, or an empty one where nothing overrides the call.
+    """
+    result = intercept(func, values, args, kwargs)
+    return () if result is ABSENT else (result,)
+
+
+def overriding(values):
+    """Return the first of the values of each class that overrides functions, subclasses first."""
+    return overriding_values(values)
+
+
+def function_mode_active():
+    """Whether a mode of functions is active in this thread."""
+    return intercepts()
 
 
 cdef object run_modes(Call* c):
-    """The slow way of a call: subclass overrides, then the innermost mode, then the kernel."""
+    """Run a call that something may override: functions first, then operators, then the kernel."""
     cdef ThreadState state = thread_state()
     cdef Overload ov = <Overload>c.overload
     cdef int level = state.level
     cdef Mode mode
-    if c.flags & T_OVERRIDES and not state.overrides_disabled:
-        result = _override(c, ov)
-        if result is not NotImplemented:
-            return result
+    cdef list asked = None
+    if c.flags & T_OVERRIDES:
+        asked = overriding_functions(c)
+    if asked or _function_mode(state) is not None:
+        args, kwargs = python_call(c)
+        by_operator = asked and getattr(type(asked[0]), "_overrides_operators_only", False)
+        func = <object>c.op if by_operator else public_function(c)
+        return _override(state, func, asked or [], args, kwargs)
     while state.level > 0:
         mode = <Mode>state.modes[state.level - 1]
         if ov.flags & COMPOSITE and not mode.sees(c):
             return run(c)       # its parts will come here
+        if isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
+            result = run_parts(c)
+            if result is not ABSENT:
+                return result
         state.level -= 1
         try:
             return mode.handle(c)
         finally:
             state.level = min(level, <int>len(state.modes))
+    if c.flags & T_OVERRIDES and not ov.flags & COMPOSITE and not state.dispatch_disabled and not answers_itself(c):
+        result = ask_dispatch(c)
+        if result is not ABSENT:
+            return result
     result = run(c)
     if state.inference:
         _mark_inference(result)
@@ -116,41 +185,28 @@ cdef int _mark_inference(object result) except -1:
     return 0
 
 
-cdef int _collect(object value, list types) except -1:
-    if isinstance(value, Tensor):
-        if (<Tensor>value).flags & T_OVERRIDES and type(value) not in types:
-            # subclasses go before their bases
-            for i, t in enumerate(types):
-                if issubclass(type(value), t):
-                    types.insert(i, type(value))
-                    return 0
-            types.append(type(value))
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            _collect(v, types)
-    return 0
+@cython.binding(False)
+cdef class TorchFunctionMode(Mode):
+    """A mode whose ``__torch_function__`` gets every call of a function, before the classes of its arguments do."""
+    _rank = FUNCTIONS
 
 
-cdef object _override(Call* c, Overload ov):
-    """Ask the overriding classes among the arguments, in order; NotImplemented if none answers."""
-    cdef int i
-    types = []
-    for i in range(ov.nslots):
-        if ov.slots[i].kind in (K_TENSOR, K_OPERAND, K_TENSORS):
-            _collect(<object>c.args[i], types)
-    args, kwargs = python_call(c)
-    for t in types:
-        result = t.__torch_function__(<object>c.op, tuple(types), args, kwargs)
-        if result is not NotImplemented:
-            return result
-    return NotImplemented
+@cython.binding(False)
+cdef class TorchDispatchMode(Mode):
+    """A mode whose ``__torch_dispatch__`` gets every operator that is no composite, below gradients and casts."""
+
+    cdef object handle(self, Call* c):
+        if thread_state().dispatch_disabled or answers_itself(c):
+            return run_modes(c)
+        return ask_mode(c, self)
 
 
-def _disable_modes():
-    """Suspend this thread's modes; returns what `_restore_modes` needs."""
+def _disable_modes(bint functions_only=False):
+    """Suspend this thread's modes, or those of functions only. Return what `_restore_modes` needs."""
     cdef ThreadState state = thread_state()
     was = state.level
-    state.level = 0
+    while state.level > 0 and (not functions_only or (<Mode>state.modes[state.level - 1]).rank == FUNCTIONS):
+        state.level -= 1
     return was
 
 

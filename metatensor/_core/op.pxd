@@ -30,6 +30,9 @@ cdef enum OpFlag:
     MIXED = 16384           # arguments may be on different devices; the body decides
     SAFE_CAST = 32768       # in-place and out= may cast the result freely (copy_ and the like)
     ONE_VALUE = 65536       # of a number: in place, elements that share memory are no matter
+    APART = 1 << 17         # what is written may share no memory with another argument
+    QUIET_OUT = 1 << 18     # out= of another shape is resized without a warning
+    KEEPS_SHAPE = 1 << 19   # out= with as many elements as the result keeps its shape
     # dtype rules of the shared kernels
     PROMOTE = 1 << 20
     INT_TO_FLOAT = 2 << 20
@@ -46,6 +49,8 @@ cdef enum OpFlag:
     OPTION_B = 2 << 25
     OPTION_C = 4 << 25
     OPTION_D = 8 << 25
+    # more of the first kind
+    TOGETHER = 1 << 29      # returns several views: where gradients are recorded, none may be changed in place
 
 
 cdef enum Variant:

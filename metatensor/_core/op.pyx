@@ -14,6 +14,7 @@ from metatensor._core.structseq cimport bind_method, make_structseq, new_structs
 from metatensor._core.tensor cimport N_SLOTS, Tensor, hooks, slot_ops
 from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, SET_DIMS, dim_t
 
+from metatensor._core.dtype import spelling
 from metatensor._core.schema import parse
 from metatensor._core.late import later
 
@@ -467,7 +468,7 @@ cdef object make_returns(Call* c, tuple values):
     if ov.returns is None:
         return values
     if ov.return_type is None:
-        name = f"metatensor.return_types.{ov.op.__name__}"
+        name = f"{spelling()}.return_types.{ov.op.__name__}"
         ov.return_type = make_structseq(name.encode(), ov.returns)
     seq = new_structseq(ov.return_type)
     for i in range(len(values)):

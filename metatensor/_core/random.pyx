@@ -20,6 +20,9 @@ from metatensor._core.types cimport dim_t
 cdef enum:
     STATE_BYTES = 16
 
+# Types of device that PyTorch names without ever having generated random numbers there.
+_WITHOUT_GENERATOR = frozenset(("opengl", "opencl", "mkldnn", "ideep", "ve", "fpga", "maia", "lazy", "vulkan", "ipu"))
+
 _FIRST_SEED = 67280421310721    # what an unseeded Generator() starts from, as in PyTorch
 
 
@@ -45,6 +48,8 @@ cdef class Generator:
 
     def __init__(self, device="cpu"):
         self.device = place_of(device)
+        if self.device.type in _WITHOUT_GENERATOR:
+            raise RuntimeError(f"Generator: there are no random numbers on devices of type {self.device.type}")
         self.key = _FIRST_SEED
         self.taken = 0
 

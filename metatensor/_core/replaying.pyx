@@ -157,6 +157,7 @@ def install_data(Storage s not None, Storage filled not None):
     s.data = filled.data
     s.fake = False
     s.version += 1
+    s.uncounted += 1
 
 
 def remove_data(Storage s not None, device):

@@ -1,4 +1,6 @@
 """Size: the shape of a tensor, a tuple."""
+import operator
+
 from cpython.object cimport PyObject
 from metatensor._core.layout cimport mul_dims
 from metatensor._core.types cimport dim_t
@@ -16,9 +18,27 @@ cdef extern from *:
     PyObject* PyLong_FromLongLong(long long v) except NULL
 
 
+cdef object _size(int i, object value):
+    """One size from an int or what stands for one: not a float, not text, not a float tensor."""
+    if not isinstance(value, float) and hasattr(value, "__index__"):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"Size: expected an iterable of int, but item {i} is {type(value).__name__}")
+
+
 class Size(tuple):
     """The shape of a tensor: a tuple of ints with `numel()`."""
     __slots__ = ()
+
+    def __new__(cls, iterable=()):
+        items = tuple(iterable)
+        for item in items:
+            if type(item) is not int:
+                items = tuple([_size(i, n) for i, n in enumerate(items)])
+                break
+        return tuple.__new__(cls, items)
 
     def numel(self):
         """The product of the sizes."""
@@ -32,7 +52,7 @@ class Size(tuple):
 
     def __getitem__(self, index):
         item = tuple.__getitem__(self, index)
-        return Size(item) if type(item) is tuple else item
+        return tuple.__new__(Size, item) if type(item) is tuple else item
 
     def __add__(self, other):
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented

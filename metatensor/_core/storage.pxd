@@ -7,7 +7,8 @@ cdef class Storage:
     cdef readonly Device device
     cdef readonly object data                # the backend's handle, or None
     cdef object token               # tells a memory tracker of the end, or None
-    cdef unsigned long long version  # bumped by every mutation
+    cdef unsigned long long version  # counts every mutation
+    cdef unsigned long long uncounted  # those of them that the tensors' default version does not count
     cdef bint fake                  # names a real device but has no data on purpose
     cdef object recipe              # the Ghost that says how its bytes come about, or None
 

@@ -98,6 +98,10 @@ cdef class Storage:
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
 
+    def __deepcopy__(self, memo):
+        deep_copy_storage = later("deep_copy_storage")
+        return deep_copy_storage(self, memo)
+
     def __repr__(self):
         return f"metatensor.UntypedStorage(device={self.device}, size={self.size_bytes})"
 
@@ -129,6 +133,7 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
         s.data = backend.resize(s.data, s.size_bytes, nbytes, s.device.number)
     s.size_bytes = nbytes
     s.version += 1
+    s.uncounted += 1
     if s.recipe is not None:
         s.recipe.grow(nbytes)
     if s.token is not None:

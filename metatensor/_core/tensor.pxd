@@ -30,6 +30,12 @@ cdef class TensorExtra:
     cdef object hooks
     cdef object view_op                     # name of the op that made this view
     cdef object named                       # free for modules: names given to a tensor
+    cdef VersionCounter versions            # the counter behind `_version`; None: that of the storage
+
+
+cdef class VersionCounter:
+    """Counts in-place changes. A tensor, its views and what `detach()` made of it share one; `.data` has another."""
+    cdef unsigned long long count
 
 
 cdef Tensor new_like(Tensor a, DType dtype, Device device)
@@ -48,6 +54,27 @@ cdef Tensor instance_of(object cls)
 cdef TensorExtra extra_of(Tensor t)
 cdef str shape_str(Tensor t)
 cdef int detach_from(Tensor t, Tensor source) except -1
+cdef unsigned long long version_of(Tensor t) noexcept
+cdef VersionCounter own_versions(Tensor t)
+
+
+cdef inline VersionCounter shared_versions(Tensor t):
+    """The counter that `t` shares with its base, or None where it is that of the storage."""
+    cdef Tensor owner = t if t.base is None else <Tensor>t.base
+    return None if owner.extra is None else (<TensorExtra>owner.extra).versions
+
+
+cdef inline int mark_changed(Tensor t) except -1:
+    """Count an in-place change of `t`."""
+    cdef VersionCounter versions
+    t.storage.version += 1
+    if t.extra is not None or t.base is not None:
+        versions = shared_versions(t)
+        if versions is not None:
+            versions.count += 1
+            t.storage.uncounted += 1
+    return 0
+
 
 # What lower layers fill in at import, so that slots of Tensor reach them without a look-up.
 cdef enum Slot:

@@ -7,7 +7,6 @@ from metatensor._core.dtype cimport F32, DType, by_code
 from metatensor._core.instances cimport make_instance, setup_tensor
 from metatensor._core.layout cimport Layout, copy_dims, count, extent, is_row_major, mul_dims, row_major
 from metatensor._core.size cimport make_size
-from metatensor._core.slots cimport type_set
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
@@ -177,6 +176,12 @@ cdef class TensorExtra:
     pass
 
 
+@cython.final
+@cython.no_gc
+cdef class VersionCounter:
+    pass
+
+
 def _disabled_torch_function_impl(cls, func, types, args=(), kwargs=None):
     """The marker of a subclass that leaves dispatch alone (``__torch_function__ = ...``)."""
     return NotImplemented
@@ -201,8 +206,30 @@ cdef int wrap_dim(Tensor t, object dim, str op) except -1:
 
 cdef Tensor detached(Tensor t):
     cdef Tensor d = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
+    cdef VersionCounter versions
     d.flags |= t.flags & (T_CONJ | T_NEG)
+    if t.extra is not None or t.base is not None:
+        versions = shared_versions(t)
+        if versions is not None:
+            extra_of(d).versions = versions
     return d
+
+
+cdef unsigned long long version_of(Tensor t) noexcept:
+    cdef VersionCounter versions = shared_versions(t)
+    return t.storage.version - t.storage.uncounted if versions is None else versions.count
+
+
+cdef VersionCounter own_versions(Tensor t):
+    """Give `t`, with its base, a counter that goes on from its version and stays when the storage is exchanged."""
+    cdef Tensor owner = t if t.base is None else <Tensor>t.base
+    cdef TensorExtra extra = extra_of(owner)
+    cdef VersionCounter versions
+    if extra.versions is None:
+        versions = VersionCounter.__new__(VersionCounter)
+        versions.count = version_of(t)
+        extra.versions = versions
+    return extra.versions
 
 
 cdef int set_requires_grad(Tensor t, object value) except -1:
@@ -237,6 +264,9 @@ cdef object _foreign(int slot, object a, object b):
     """An operation with what is neither a tensor nor a Python number: NotImplemented but for NumPy's."""
     cdef bint reflected = not isinstance(a, Tensor)
     cdef object other = a if reflected else b
+    if hasattr(type(other), "__torch_function__"):
+        op = <object>slot_ops[slot]     # which asks it
+        return getattr(Tensor, op.__name__, op)(a, b)
     if not hasattr(other, "__array_interface__"):
         return NotImplemented
     operand = later("operand")
@@ -343,7 +373,10 @@ cdef class Tensor:
 
     @property
     def _version(self):
-        return self.storage.version
+        """How many in-place changes there were of this tensor, its views and what `detach()` made of it."""
+        if self.flags & T_INFERENCE:
+            raise RuntimeError("_version: an inference tensor does not count its changes")
+        return version_of(self)
 
     # Gradients
     @property
@@ -566,14 +599,6 @@ cdef class Tensor:
     # NumPy's arrays leave mixed operations to tensors.
     __array_priority__ = 1000
 
-
-def _init_subclass(cls, **kwargs):
-    super(Tensor, cls).__init_subclass__(**kwargs)
-    impl = getattr(cls, "__torch_function__", None)
-    cls._overrides_dispatch = getattr(impl, "__func__", impl) is not _disabled_torch_function_impl
-
-
-type_set(Tensor, "__init_subclass__", classmethod(_init_subclass))
 
 cdef object _no_getitem(Tensor t, object index):
     raise NotImplementedError("indexing is not loaded; import metatensor, not its parts")

@@ -10,9 +10,8 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     """Set how tensors print: digits, the element count from which they are abridged, and so on."""
     if profile is not None:
         known = {"default": (4, 1000, 3), "short": (2, 1000, 2), "full": (4, math.inf, 3)}
-        if profile not in known:
-            raise ValueError(f"set_printoptions: unknown profile {profile!r}")
-        _options["precision"], _options["threshold"], _options["edgeitems"] = known[profile]
+        if profile in known:    # any other name changes nothing, as in PyTorch
+            _options["precision"], _options["threshold"], _options["edgeitems"] = known[profile]
     for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems),
                         ("linewidth", linewidth)):
         if value is not None:
@@ -97,7 +96,19 @@ def _depth(nested):
 
 
 def tensor_str(tensor):
-    """The repr of a tensor: ``tensor(..., device='meta', size=(2, 3))`` where it has no data."""
+    """Return the repr of a tensor: ``tensor(..., device='meta', size=(2, 3))`` where it has no data. No mode sees how it is made."""
+    from metatensor._core.modes import _disable_modes, _restore_modes
+    from metatensor._core.thread import DisableTorchFunctionSubclass
+
+    level = _disable_modes()
+    try:
+        with DisableTorchFunctionSubclass():
+            return _tensor_str(tensor)
+    finally:
+        _restore_modes(level)
+
+
+def _tensor_str(tensor):
     from metatensor import get_default_dtype, is_deferred
     from metatensor._core import dtype as dtypes
 

@@ -16,6 +16,7 @@ cdef class ThreadState:
     cdef bint grad_enabled
     cdef bint inference
     cdef bint overrides_disabled    # __torch_function__ of subclasses is switched off
+    cdef int dispatch_disabled      # how many `_DisableTorchDispatch` live
     cdef list modes                 # the mode stack, innermost last
     cdef int level                  # modes[:level] are active here
     cdef object device              # the Device of `with device`, or None

@@ -90,3 +90,28 @@ cdef class DisableTorchFunctionSubclass:
 
     def __exit__(self, *exc):
         thread_state().overrides_disabled = self._outer.pop()
+
+
+@cython.final
+@cython.binding(False)
+cdef class _DisableTorchDispatch:
+    """Switch ``__torch_dispatch__`` of modes and subclasses off in this thread for as long as the object lives."""
+    cdef ThreadState state
+
+    def __cinit__(self):
+        self.state = thread_state()
+        self.state.dispatch_disabled += 1
+
+    def __dealloc__(self):
+        self.leave()
+
+    cdef void leave(self):
+        if self.state is not None:
+            self.state.dispatch_disabled -= 1
+            self.state = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.leave()

@@ -33,6 +33,8 @@ cdef enum TensorFlag:
     T_RETAINS_GRAD = 256
     T_FRESH = 512       # made by `Tensor.__new__`, before `__init__` ran
     T_BUFFER = 1024     # registered in a module at some time
+    T_TOGETHER = 4096   # one of several views that an op made of a tensor that requires grad
+    T_RETRIED = 2048    # of no tensor: a call that is only tried, see `refuse` in ops/operands
 
 
 cdef enum MemoryFormat:

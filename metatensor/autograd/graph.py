@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from metatensor._core.thread import is_grad_enabled
+
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
            "save_on_cpu", "saved_tensors_hooks", "set_warn_on_accumulate_grad_stream_mismatch"]  # fmt: skip
 
@@ -18,10 +20,30 @@ class GradientEdge:
 
 
 class saved_tensors_hooks:
-    """A context manager; nothing is saved for a backward, so the hooks are not called."""
+    """A context manager whose hooks would see what is saved for a backward.
+
+    Raises
+    ------
+    NotImplementedError
+        When it is entered while gradients are recorded: nothing is saved yet, so the hooks would never be called.
+    """
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
+
+    def __enter__(self) -> None:
+        if is_grad_enabled():
+            raise NotImplementedError(
+                "torch.autograd.graph.saved_tensors_hooks: metatensor saves nothing for a backward yet, so pack_hook and unpack_hook "
+                "would never be called"
+            )
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+
+class _NothingSaved:
+    """A context manager that changes nothing while no tensors are saved for a backward."""
 
     def __enter__(self) -> None:
         return None
@@ -30,25 +52,22 @@ class saved_tensors_hooks:
         return None
 
 
-class save_on_cpu(saved_tensors_hooks):
-    """A context manager without effect: nothing is saved for a backward."""
+class save_on_cpu(_NothingSaved):
+    """A context manager without effect: nothing is saved for a backward that could be moved to the cpu."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        super().__init__(lambda tensor: tensor, lambda packed: packed)
+        self.pin_memory, self.device_type = pin_memory, device_type
 
 
-class disable_saved_tensors_hooks(saved_tensors_hooks):
-    """A context manager without effect."""
+class disable_saved_tensors_hooks(_NothingSaved):
+    """A context manager without effect: `saved_tensors_hooks` raises anyway."""
 
     def __init__(self, error_message: str) -> None:
-        super().__init__(lambda tensor: tensor, lambda packed: packed)
+        self.error_message = error_message
 
 
-class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """A context manager without effect."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda tensor: tensor, lambda packed: packed)
+class allow_mutation_on_saved_tensors(_NothingSaved):
+    """A context manager without effect: nothing is saved for a backward that a mutation could spoil."""
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:

@@ -100,7 +100,8 @@ cdef class Calls(Stack):
             text += f" and {len(names) - 20} more"
         where = self.base + self.unknown[names[0]]
         if any([name.startswith("torch.nn.modules.") for name in names]):
-            advice = "It was saved as a whole module, which is code: save module.state_dict() with PyTorch instead"
+            advice = ("It was saved as a whole module, which is code: save module.state_dict() instead, or run it with "
+                      "weights_only=False if you trust the file")
         else:
             advice = (f"If you know {'it' if len(names) == 1 else 'them'} and trust the file: "
                       "metatensor.serialization.add_safe_globals([...])")

@@ -30,11 +30,13 @@ class _Member(NamedTuple):
 class ZipWriter:
     """Writes members to ``file`` one after the other; `close` adds the directory and leaves the file open.
 
-    Offsets count from where the file stands at first.
+    Offsets count from where the file stands at first. Without ``checksums`` those of the members are 0, which readers
+    that check them (`zipfile`) refuse.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, checksums: bool = True) -> None:
         self.file = file
+        self.checksums = checksums
         self.at = 0
         self.members: list[_Member] = []
 
@@ -47,7 +49,7 @@ class ZipWriter:
         if len(encoded) > 0xFFFF:
             raise ValueError(f"save: a name of {len(encoded):,} bytes is too long for a zip archive: {name[:60]!r}...")
         crc = 0
-        for view in views:
+        for view in views if self.checksums else ():
             crc = _crc(view, crc)
         size = sum(map(len, views))
         extra = struct.pack("<HHQQ", 1, 16, size, size) if size >= _FULL else b""

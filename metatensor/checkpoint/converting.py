@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -11,13 +11,14 @@ import metatensor as mt
 from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.budget import Claims, shared
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.listing import tensors_of, unique
+from metatensor.checkpoint.listing import PER_BYTE, Walk, tensors_of, unique
 from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.progress import progress_for
 from metatensor.checkpoint.reading import contiguous, resolved, row_major, shown, span
-from metatensor.checkpoint.saving import format_for, parse_size
+from metatensor.checkpoint.saving import TORCH, format_for, parse_size
 from metatensor.checkpoint.sharding import save_shards
+from metatensor.checkpoint.unsupported import UnsupportedTensor
 from metatensor.checkpoint.writers import WRITERS, Contents, _is_unicode, tensor_span
 
 __all__ = ["convert", "elements"]
@@ -29,31 +30,60 @@ def convert(
     *,
     format: str | None = None,
     max_shard_size: int | str | None = None,
+    drop: bool = False,
     progress: bool | Callable[[int, int, str], None] | None = None,
 ) -> dict[str, str]:
     """Write the checkpoint ``source``, of any format, as ``target``, in a format that `save` knows.
 
-    Values stay as they are, bit for bit. PyTorch's format keeps shared storages shared and, from another file of
-    PyTorch's, whatever else was saved; in the other formats a tensor that is the same as another is left out, and told
-    of in the metadata of safetensors, as its library does.
+    Values stay as they are, bit for bit. PyTorch's format keeps shared storages shared and, from another file of PyTorch's,
+    whatever else was saved. In the other formats a tensor that is the same as another is left out; the metadata of
+    safetensors say so, as its library does.
 
-    Returns the names left out, each with the name that has its values. Raises `CheckpointError` for what cannot be read,
-    TypeError or RuntimeError for what the new format cannot hold.
+    Parameters
+    ----------
+    source
+        A file or folder that `load` takes.
+    target, format, max_shard_size
+        As for `save`.
+    drop
+        Leave out what is no tensor and what cannot be loaded, where the new file cannot hold it. By default that is an error
+        that names it.
+    progress
+        As for `load_into`.
+
+    Returns
+    -------
+    The names of tensors left out, each with the name that has its values.
+
+    Raises
+    ------
+    CheckpointError
+        For what cannot be read.
+    TypeError, RuntimeError
+        For what the new format cannot hold.
+    ValueError
+        For a name whose ending promises a format that is not written.
     """
     form = format_for(target, format)
     path = os.fsdecode(os.fspath(target))
     with shared(), Opened(source) as opened:
         claims = Claims(opened.path, _bytes_behind(opened), "tensors that repeat their elements, or share them, would take space")
         for name, info in opened.checkpoint.tensors.items():
-            if form != "torch":
+            if form not in TORCH:
                 claims.add(info.nbytes)
                 if not _is_unicode(name):
                     raise CheckpointError(opened.path, f"the name of tensor {shown(name)} is not Unicode text, and cannot be written")
             if info.location == "meta":
                 raise CheckpointError(opened.path, f"tensor {shown(name)} has no data: it is a skeleton, or was saved from meta")
-        obj, tensors = _stand_ins(opened, form)
+        obj, tensors, dropped = _stand_ins(opened, form)
+        if dropped and not drop:
+            names = ", ".join(shown(name) for name in dropped[:20])
+            raise TypeError(
+                f"convert: {os.path.basename(path)!r} would lack {names}{', ...' if len(dropped) > 20 else ''}, which cannot be in a file "
+                f"of the format {form}; drop=True (--drop) leaves out what is no tensor"
+            )
         left_out: dict[str, str] = {}
-        if form != "torch":
+        if form not in TORCH:
             left_out = _same(opened, tensors)
             for name in left_out:
                 del tensors[name]
@@ -84,19 +114,39 @@ def _bytes_behind(opened: Opened) -> int:
     return total + sum(storages.values())
 
 
-def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any]]:
-    """What is to be saved, on meta, and its tensors by name: for PyTorch's format with everything else that was saved.
+def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str]]:
+    """What is to be saved, on meta, its tensors by name, and the names of what the new file will lack.
 
-    Where that has objects that are not known, the tensors alone.
+    PyTorch's format holds all that was saved, but for objects that are not known: then the tensors alone.
     """
-    tensors = _on_meta(opened, form == "torch")
-    if form == "torch" and not opened.checkpoint.metadata.get("unknown names"):
-        with opened.again() as file:
-            value = opened.format.load(file, opened.path, Places("meta"))
-        named = dict(unique(tensors_of(value, opened.path, 4 * (sum(map(len, tensors)) + 1000 * len(tensors)))))
-        if named.keys() == tensors.keys():
-            return value, named
-    return tensors, tensors
+    torch = form in TORCH
+    tensors = _on_meta(opened, torch)
+    unknown = [name for name in opened.checkpoint.metadata.get("unknown names", "").split(", ") if name]
+    lacking = list(opened.checkpoint.unsupported)
+    if not hasattr(opened.format, "unpickle"):
+        return tensors, tensors, lacking
+    if unknown:
+        # A module's state dict is all of it that a checkpoint needs.
+        return tensors, tensors, lacking + [f"objects of {name}" for name in unknown if not name.startswith("torch.nn.")]
+    with opened.again() as file:
+        value = opened.format.load(file, opened.path, Places("meta"))
+    walk = Walk(opened.path, PER_BYTE * opened.checkpoint.size)
+    if not torch:
+        return tensors, tensors, lacking + list(_no_tensors(value, walk))
+    named = dict(unique(tensors_of(value, opened.path, 4 * (sum(map(len, tensors)) + 1000 * len(tensors)))))
+    if named.keys() != tensors.keys() or lacking:
+        return tensors, tensors, lacking + list(_no_tensors(value, walk))
+    return value, named, lacking
+
+
+def _no_tensors(value: Any, walk: Walk, path: str = "") -> Iterator[str]:
+    """Names of what is neither a tensor nor a container of them. ``walk`` pays for the way."""
+    walk.pay(64)
+    if isinstance(value, (dict, list, tuple)) and not isinstance(value, mt.Size):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _no_tensors(item, walk, walk.inner(path, key))
+    elif not isinstance(value, (mt.Tensor, UnsupportedTensor)):
+        yield path or "(the value)"
 
 
 def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:

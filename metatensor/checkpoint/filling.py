@@ -10,6 +10,7 @@ from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import set_data
 from metatensor.checkpoint.places import NoDevice
 from metatensor.checkpoint.source import MAPPED_ALIGNMENT, Source, native
+from metatensor.serialization import skips_data
 
 __all__ = ["Filler", "read_tensor", "width_of"]
 
@@ -55,7 +56,8 @@ class Filler:
         backend, index = _backend_of(storage)
         nbytes = storage.nbytes()
         set_data(storage, backend.allocate(nbytes, index))
-        return backend, tensor_from_storage(storage, dtype_by_name("uint8"), (nbytes,), (1,)) if nbytes else None
+        wanted = nbytes and not skips_data()
+        return backend, tensor_from_storage(storage, dtype_by_name("uint8"), (nbytes,), (1,)) if wanted else None
 
 
 def _backend_of(storage: Any) -> tuple[Any, int]:

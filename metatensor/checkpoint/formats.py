@@ -62,7 +62,7 @@ BUILTIN: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (lambda head: head[:1] == b"\x08", "metatensor.checkpoint.onnx"),
     (lambda head: head[:2] == b"PK", "metatensor.checkpoint.zips"),
     (lambda head: head[:1] == b"\x80" and b"torch.distributed" in head[:128], "metatensor.checkpoint.distributed"),
-    (lambda head: head[:1] == b"\x80" or b"ustar" in head[250:270], "metatensor.checkpoint.torch_legacy"),
+    (lambda head: head[:1] in (b"\x80", b"L") or b"ustar" in head[250:270], "metatensor.checkpoint.torch_legacy"),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +14,7 @@ import metatensor as mt
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import suspended
 from metatensor.checkpoint.opening import Opened, path_of
-from metatensor.checkpoint.planning import Part, Plan, quoted, state_of
+from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
 from metatensor.deferred import is_deferred
@@ -41,30 +42,45 @@ def load_into(
 ) -> _IncompatibleKeys:
     """Load the checkpoint at ``path`` into ``model``: parameters and persistent buffers, by name.
 
-    Names, shapes and dtypes are compared before a byte of data is read. Then each tensor is read once, straight into
-    its memory on the device; no second copy of the model exists at any time, nor of more than one of its tensors where
-    a conversion needs one. Parameters stay the objects that they are: what was tied stays tied, and a tied tensor is
-    found under any of its names. What a call that was interrupted (by Ctrl-C, say) has loaded stays, and a second call
-    with the same checkpoint goes on where it stopped.
+    Names, shapes and dtypes are compared before a byte of data is read. Then each tensor is read once, straight into its memory on
+    the device. No second copy of the model exists at any time, nor of more than one of its tensors where a conversion needs one.
+    Parameters stay the objects that they are: what was tied stays tied, and a tied tensor is found under any of its names. What
+    an interrupted call (by Ctrl-C, say) has loaded stays, and a second call with the same checkpoint goes on where it stopped.
 
-    Args:
-        model: the module, on meta as a rule.
-        path: a file or folder that `mt.load` takes.
-        device: where tensors go: a device; a dict of names or their beginnings ("layers.0", "") to devices; or a callable
-            of the name. By default they stay where they are, and those on meta go to the default device.
-        dtype: the dtype for floating-point tensors. By default each keeps that of the model, whatever the file has;
-            "checkpoint" takes over that of the file.
-        shard: which part of a stored tensor belongs to the model: a callable of name and stored shape, or a dict by
-            name, that gives a slice, or a tuple of one for each dimension, or None for all of it. Only the rows asked
-            for are read.
-        strict: whether names that only one side has are an error.
-        prefix: the beginning of the checkpoint's names that the model's do not have ("state_dict.", "module."); tensors
-            without it are no part of the model.
-        progress: show bytes, rate and time left on the terminal (by default if it is one and it takes a while; in a log, as lines), or not,
-            or call this with bytes done, bytes in all, and a name.
+    Parameters
+    ----------
+    model
+        The module, on meta as a rule. Fake tensors of a device that is not there stay fake, and nothing is read for them.
+    path
+        A file or folder that `load` takes.
+    device
+        Where tensors go: a device; a dict from names or their beginnings ("layers.0", "") to devices; or a callable of the
+        name. By default they stay where they are, and those on meta go to the default device.
+    dtype
+        The dtype for floating-point tensors. By default each keeps that of the model, whatever the file has; "checkpoint"
+        takes over that of the file.
+    shard
+        Which part of a stored tensor belongs to the model: a callable of name and stored shape, or a dict by name, that gives a
+        slice, a tuple of one for each dimension, or None for all of it. Only the rows asked for are read.
+    strict
+        Whether names that only one side has are an error.
+    prefix
+        The beginning of the checkpoint's names that the model's do not have ("state_dict.", "module."). Tensors without it
+        are no part of the model.
+    progress
+        Whether to show bytes, rate and time left: on a terminal, or as lines in a log. By default they are shown on a terminal
+        if loading takes a while. A callable is called with the bytes done, the bytes in all, and a name.
 
-    Returns a pair (missing_keys, unexpected_keys). Raises RuntimeError that lists every name, shape and dtype that does
-    not fit, with nothing loaded; `CheckpointError` for a damaged checkpoint.
+    Returns
+    -------
+    A pair (missing_keys, unexpected_keys).
+
+    Raises
+    ------
+    RuntimeError
+        Lists every name, shape and dtype that does not fit; nothing is loaded.
+    CheckpointError
+        For a damaged checkpoint.
     """
     if not isinstance(model, mt.nn.Module):
         raise TypeError(f"load_into: the model must be a Module, got {type(model).__name__}")
@@ -74,8 +90,7 @@ def load_into(
         raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
     with suspended(), Opened(resolved) as source:
-        names = {name[len(prefix) :]: name for name in source.checkpoint.tensors if name.startswith(prefix)}
-        plan = Plan(model, source.checkpoint.tensors, names, device, dtype, shard)
+        plan = plan_for(model, source.checkpoint, prefix, device=device, dtype=dtype, shard=shard)
         keys = plan.keys(strict)
         others = _beside(model, plan.units)
         done = _resume(model, resolved, prefix)
@@ -134,7 +149,8 @@ def _move_along(other: Any, target: Any, begin: int) -> None:
 
 def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[Any, list[Any]]) -> None:
     """Load the tensors of one storage, and only then put them in place."""
-    made = _made(unit)
+    with mt.FakeTensorMode() if _stays_fake(unit) else nullcontext():
+        made = _made(unit)
     before, dtype = unit[0].tensor.untyped_storage(), unit[0].tensor.dtype
     begin = min(part.tensor.storage_offset() for part in unit)
     for part, target in zip(unit, made):
@@ -147,6 +163,14 @@ def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[A
         for other in others.get(before, ()):
             if other.dtype is dtype:
                 _move_along(other, made[0], begin)
+
+
+def _stays_fake(unit: list[Part]) -> bool:
+    """Whether tensors are fake ones of a device that is not there: then names, shapes and dtypes are all that can be loaded."""
+    device = unit[0].device
+    if not unit[0].tensor.untyped_storage().is_fake or device.type == "meta":
+        return False
+    return device.type not in mt.plugins.device_types() or not mt.plugins.backend(device.type).is_available()
 
 
 def _made(unit: list[Part]) -> list[Any]:
@@ -168,7 +192,7 @@ def _made(unit: list[Part]) -> list[Any]:
 def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     """Read a part into ``target``: its bytes as they are where they can be, else by way of one tensor of its own."""
     info = part.info
-    if not target.numel() or target.is_meta:
+    if not target.numel() or target.is_meta or target.untyped_storage().is_fake:
         shown.advance(part.nbytes)
         return
     rows = part.slices is None or all(r == (0, size) for r, size in zip(part.slices[1:], info.shape[1:]))

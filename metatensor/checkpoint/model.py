@@ -45,6 +45,10 @@ class Checkpoint:
     metadata: dict[str, str] = field(default_factory=dict)
     private: Any = field(default=None, repr=False, compare=False)
     """What the format's reader keeps to find tensors again."""
+    unsupported: dict[str, str] = field(default_factory=dict)
+    """Names of tensors that cannot be loaded, such as sparse ones, each with the reason."""
+    attributes: frozenset[str] = frozenset()
+    """Those among `tensors` that belong to a module saved whole and that its state dict does not have."""
 
     @property
     def parameters(self) -> int:
@@ -78,4 +82,5 @@ class Checkpoint:
                 name: {"dtype": info.dtype, "shape": list(info.shape), "bytes": info.nbytes, "offset": info.offset}
                 for name, info in self.tensors.items()
             },
+            "unsupported": self.unsupported,
         }

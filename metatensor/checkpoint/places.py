@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from metatensor._core.device import Device as device
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.serialization import restored
 
-__all__ = ["NoDevice", "Places", "StoredAt", "is_device"]
+__all__ = ["FakePlaces", "NoDevice", "Places", "StoredAt", "is_device"]
 
 
 class StoredAt:
@@ -101,10 +102,14 @@ class Places:
                         f"it gave {type(answer).__name__}"
                     )
                 return device(answer if isinstance(answer, (str, device)) else answer.device)
-        elif location == "cpu":
-            import metatensor as mt
+        else:
+            answer = restored(StoredAt(nbytes), location)
+            if answer is not None:
+                return device(answer.device)
+            if location == "cpu":
+                import metatensor as mt
 
-            return mt.get_default_device()
+                return mt.get_default_device()
         return _named(location)
 
 
@@ -125,6 +130,25 @@ def is_device(name: str) -> bool:
 
 class NoDevice(CheckpointError, RuntimeError):
     """A checkpoint of tensors that were on a device which is not here."""
+
+
+class FakePlaces(Places):
+    """Sends all tensors to meta, and remembers the devices that ``real`` has for them."""
+
+    def __init__(self, real: Places) -> None:
+        super().__init__("meta")
+        self.real = real
+        self._devices: dict[int, Any] = {}
+
+    def note(self, refs: Iterable[Any]) -> None:
+        """Take note of where storages of a file were."""
+        for ref in refs:
+            self._devices[id(ref.storage)] = self.real(ref.location, ref.nbytes)
+
+    def device_of(self, tensor: Any) -> Any:
+        """Return the device of a tensor that was loaded: that of its storage, or that for what was on the cpu."""
+        found = self._devices.get(id(tensor.untyped_storage()))
+        return self.real("cpu", tensor.nbytes) if found is None else found
 
 
 def _named(location: str) -> Any:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor.checkpoint.errors import printable
-from metatensor.checkpoint.model import TensorInfo
+from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy
 
 __all__ = ["Part", "Plan", "plan_for", "quoted", "state_of"]
 
 
-def plan_for(model: Any, tensors: Mapping[str, TensorInfo], prefix: str = "") -> Plan:
-    """What of a checkpoint would go where in a model, and what does not fit: `load_into` without the loading."""
-    return Plan(model, tensors, {name[len(prefix) :]: name for name in tensors if name.startswith(prefix)})
+def plan_for(model: Any, checkpoint: Checkpoint, prefix: str = "", **options: Any) -> Plan:
+    """Return what of a checkpoint would go where in a model, and what does not fit: `load_into` without the loading."""
+    names, unsupported = (
+        {name[len(prefix) :]: name for name in found if name.startswith(prefix)} for found in (checkpoint.tensors, checkpoint.unsupported)
+    )
+    reasons = {name: checkpoint.unsupported[key] for name, key in unsupported.items()}
+    state = {name: key for name, key in names.items() if key not in checkpoint.attributes}
+    return Plan(model, checkpoint.tensors, state, unsupported=reasons, **options)
+
+
+MAX_HINT = 200
+"""How many characters of a name may be left out."""
 
 
 class Part(NamedTuple):
@@ -46,7 +56,8 @@ class Plan:
     """What goes where, and all that does not fit, found without reading data."""
 
     def __init__(self, model: Any, infos: Mapping[str, TensorInfo], names: Mapping[str, str],
-                 device: Any = None, dtype: Any = None, shard: Any = None) -> None:  # fmt: skip
+                 device: Any = None, dtype: Any = None, shard: Any = None,
+                 unsupported: Mapping[str, str] | None = None) -> None:  # fmt: skip
         self.model = model
         self.infos = infos
         self.names = names
@@ -70,7 +81,9 @@ class Plan:
                 continue
             there = [name for name in found if name in names]
             if not there:
-                self.missing += found
+                reasons = [f"{name}: it cannot be loaded: {unsupported[name]}." for name in found if name in (unsupported or ())]
+                self.errors += reasons
+                self.missing += [] if reasons else found
                 continue
             part = self._part(there[-1], tensor)
             if part is not None:
@@ -90,9 +103,10 @@ class Plan:
         if strict and unexpected:
             errors.insert(0, f"Unexpected in the checkpoint: {quoted(unexpected)}.")
         if errors:
-            hint = self.hint()
-            if hint:
+            if hint := self.hint():
                 errors.append(f"The names in the checkpoint begin with {hint!r}: prefix={hint!r} leaves that out.")
+            elif hint := self.hint(of_model=True):
+                errors.append(f"The model's names begin with {hint!r}, those in the checkpoint do not: load into model.{hint.rstrip('.')}.")
             lines = "\n\t".join(map(printable, errors))
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t{lines}")
         return _IncompatibleKeys(self.missing, unexpected)
@@ -102,16 +116,23 @@ class Plan:
         """Names of the checkpoint that the model does not have."""
         return [name for name in self.names if name not in self.known]
 
-    def hint(self) -> str:
-        """What the checkpoint's names begin with, where none fits but all would without it."""
-        if self.known & self.names.keys():
+    def hint(self, of_model: bool = False) -> str:
+        """Return what the checkpoint's names begin with that the model's do not, where most would fit without it; else "".
+
+        With ``of_model`` it is the other way round.
+        """
+        known, names = (self.names.keys(), self.known) if of_model else (self.known, self.names.keys())
+        fitting: Counter[str] = Counter()
+        for name in names:
+            at = name.find(".") + 1
+            while 0 < at <= MAX_HINT:
+                if name[at:] in known:
+                    fitting[name[:at]] += 1
+                at = name.find(".", at) + 1
+        if not fitting:
             return ""
-        for name in self.names:
-            for known in self.known:
-                start = name[: -len(known)]
-                if name.endswith("." + known) and all(start + other in self.names for other in list(self.known)[:20]):
-                    return start
-        return ""
+        start, count = max(fitting.items(), key=lambda pair: pair[1])
+        return start if count > len(self.known & self.names.keys()) and 2 * count >= min(len(known), len(names)) else ""
 
     def _part(self, name: str, tensor: Any) -> Part | None:
         """What is read into a tensor; None, with an error noted, where it does not fit."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NoReturn
 
@@ -41,8 +42,21 @@ def file_in(folder: str) -> str:
         if len(found) == 1:
             return os.path.join(folder, found[0])
         if found:
-            raise CheckpointError(folder, f"the folder has {len(found)} files {', '.join(found[:3])}, ...: name one")
+            raise CheckpointError(folder, _several(found))
     raise CheckpointError(folder, "the folder has no checkpoint: neither an index nor a file with the ending of one")
+
+
+def _several(names: list[str]) -> str:
+    """Why a folder with these files and no index cannot be read."""
+    parts = [re.fullmatch(r"(.+)-\d{5}-of-(\d{5})(\.\w+)", name) for name in names]
+    whole = {f"{part[1]}{part[3]}" for part in parts if part}
+    if len(whole) != 1 or not all(parts):
+        return f"the folder has {len(names)} files {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}: name one"
+    base = whole.pop()
+    return (
+        f"the folder has {len(names)} shards of {base!r} and no index that says which tensors belong together: put the index, "
+        f"{base + '.index.json'!r}, beside them, or name one shard"
+    )
 
 
 class Sharded:
@@ -60,6 +74,7 @@ class Sharded:
         metadata, weights = read_index(file, name)
         size = Source(file, name).size
         tensors: dict[str, Any] = {}
+        unsupported: dict[str, str] = {}
         inner = ""
         for shard, form, opened in self._shards(name, weights):
             found = form.inspect(opened, shard)
@@ -70,8 +85,9 @@ class Sharded:
                 self._once(name, tensor, tensors, base)
                 storage = None if info.storage is None else f"{base}:{info.storage}"
                 tensors[tensor] = info._replace(file=base, storage=storage)
-        self._complete(name, weights, tensors)
-        return Checkpoint(name, f"{self.name} {inner}", size, tensors, metadata)
+            unsupported.update(found.unsupported)
+        self._complete(name, weights, {**tensors, **unsupported})
+        return Checkpoint(name, f"{self.name} {inner}", size, tensors, metadata, unsupported=unsupported)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
         """The tensors of all shards, one shard at a time."""

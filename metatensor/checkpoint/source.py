@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.serialization import get_default_mmap_options
 
 __all__ = ["MAPPED_ALIGNMENT", "Source", "mapped_for_writing", "native", "open_file", "opened", "read"]
 
@@ -155,11 +156,18 @@ class Source:
 
 
 def mapped_for_writing(source: Source) -> memoryview | None:
-    """All bytes of a source, mapped so that writing changes a private copy; None where the file cannot be mapped, or not aligned."""
+    """Map all bytes of a source; None where the file cannot be mapped, or is not aligned.
+
+    Writing changes a private copy, or the file where `metatensor.serialization.set_default_mmap_options` says so.
+    """
     if source.start % MAPPED_ALIGNMENT:
         return None
     try:
-        whole = mmap.mmap(source.file.fileno(), source.start + source.size, access=mmap.ACCESS_COPY)
+        if get_default_mmap_options() == mmap.MAP_SHARED:
+            with open(source.file.name, "r+b") as file:
+                whole = mmap.mmap(file.fileno(), source.start + source.size)
+        else:
+            whole = mmap.mmap(source.file.fileno(), source.start + source.size, access=mmap.ACCESS_COPY)
     except (AttributeError, OSError, ValueError):
         return None
     return memoryview(whole)[source.start :]

@@ -17,7 +17,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.filling import Filler
 from metatensor.checkpoint.listing import listed
 from metatensor.checkpoint.model import Checkpoint
-from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import Source
 from metatensor.checkpoint.torch_names import table
 from metatensor.checkpoint.torch_zip import MAX_PICKLE, fill_tensor
@@ -39,7 +39,8 @@ class TorchLegacy:
 
     def matches(self, head: bytes, size: int) -> bool:
         """The pickle of the magic number; or a tar archive, of which the reader says that it is one."""
-        return MAGIC.to_bytes(10, "little") in head[:16] or b"ustar" in head[250:270]
+        binary, text = MAGIC.to_bytes(10, "little"), b"L%dL\n" % MAGIC  # in pickle protocol 2 and up, and in 0 and 1
+        return binary in head[:32] or head.startswith(text) or b"ustar" in head[250:270]
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
         """What the pickle says. Names that are not known are listed among the metadata."""
@@ -49,7 +50,18 @@ class TorchLegacy:
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
         """What was saved, its tensors where ``place`` says."""
-        stream = _Stream(file, name, place)
+        return self._filled(_Stream(file, name, place), file)
+
+    def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
+        """What Python's unpickler, or that of ``pickle_module``, makes of the stream."""
+        from metatensor.checkpoint.unpickling import unpickler_for
+
+        stream = _Stream(file, name, place, unpickle=lambda data, trusted: unpickler_for(pickle_module)(data, trusted, **options).load())
+        return self._filled(stream, file)
+
+    def _filled(self, stream: _Stream, file: BinaryIO) -> Any:
+        if isinstance(stream.place, FakePlaces):
+            stream.place.note(stream.machine.storages.values())
         filler = Filler(stream.order)
         with stream.source as source:
             for ref in stream.machine.storages.values():
@@ -68,7 +80,9 @@ FORMAT = TorchLegacy()
 class _Stream:
     """A stream, read and checked up to its end, but for the bytes of the storages."""
 
-    def __init__(self, file: BinaryIO, name: str, place: Places, tolerant: bool = False) -> None:
+    def __init__(self, file: BinaryIO, name: str, place: Places, tolerant: bool = False, unpickle: Any = None) -> None:
+        self.unpickle = unpickle
+        """``unpickle(file, Trusted)``, where the object is made by Python's own unpickler."""
         self.source = Source(file, name)
         self.place = place
         self.tolerant = tolerant
@@ -95,7 +109,16 @@ class _Stream:
         if type(found) is not int or found != value:
             raise CheckpointError(self.source.name, f"at byte {before:,}: {what} is not {value}")
 
-    def _object(self) -> tuple[TensorMachine, Any]:
+    def _object(self) -> tuple[Any, Any]:
+        if self.unpickle is not None:
+            from metatensor.checkpoint.unpickling import Trusted
+
+            trusted = Trusted(self.source.name, self.place)
+            self.source.file.seek(self.source.start + self.end)
+            value = self.unpickle(self.source.file, trusted)
+            self.end = self.source.file.tell() - self.source.start
+            return trusted, value
+
         def make() -> TensorMachine:
             return TensorMachine(self.source.name, table(), self.place, allowed=allowed_names(), tolerant=self.tolerant)
 

@@ -28,6 +28,7 @@ NUMBERS = frozenset(("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2",
 """Kinds and bytes of the elements that arrays and tensors both have."""
 MAX_BITS = 256
 """Of the integers that make a range or a slice: its length takes time that grows with their square."""
+QUANTISATION = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")
 # What the same class is called in Python 2's and in older files.
 BUILTINS = ("builtins", "__builtin__")
 PLAIN_CLASSES = {cls.__name__: cls for cls in (bool, bytes, complex, dict, float, frozenset, int, list, object, set, slice, str, tuple)}
@@ -61,9 +62,9 @@ def table() -> dict[bytes, Any]:
     add("torch._utils", "_rebuild_meta_tensor_no_storage", _meta_tensor)
     add("torch._utils", "_rebuild_device_tensor_from_numpy", _device_tensor)
     add("torch._utils", "_rebuild_device_tensor_from_cpu_tensor", _device_tensor)
-    for name, what in (("_rebuild_sparse_tensor", "sparse"), ("_rebuild_sparse_csr_tensor", "sparse"), ("_rebuild_qtensor", "quantized"),
-                       ("_rebuild_nested_tensor", "nested"), ("_rebuild_wrapper_subclass", "wrapper")):
-        add("torch._utils", name, _unsupported(name, what))
+    for name in ("_rebuild_sparse_tensor", "_rebuild_sparse_csr_tensor", "_rebuild_qtensor", "_rebuild_nested_tensor",
+                 "_rebuild_wrapper_subclass"):  # fmt: skip
+        add("torch._utils", name, _unsupported(name))
     for module in ("torch._tensor", "torch.tensor"):
         add(module, "_rebuild_from_type_v2", _from_type)
         add(module, "_rebuild_from_type", _from_type)
@@ -72,7 +73,7 @@ def table() -> dict[bytes, Any]:
     add("torch.serialization", "_get_layout", _layout)
     for module, name in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("torch.nn.parameter", "Buffer")):
         add(module, name)
-    for name in ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric"):
+    for name in QUANTISATION:
         add("torch", name)
 
     add("collections", "OrderedDict", _ordered, code=ORDERED, value=OrderedDict, empty=True)
@@ -229,9 +230,12 @@ def _device_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
     return made.requires_grad_(grad)
 
 
-def _unsupported(name: str, what: str) -> Callable[..., Any]:
+def _unsupported(name: str) -> Callable[..., Any]:
     def handler(machine: Any, args: tuple[Any, ...]) -> Any:
-        raise machine.error(f"{name}: {what} tensors have no counterpart here")
+        from metatensor.checkpoint import rebuilding
+
+        machine.charge(200)
+        return getattr(rebuilding, name)(*args)
 
     return handler
 

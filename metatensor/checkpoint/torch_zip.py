@@ -6,9 +6,10 @@ TorchScript's archives are zip files too: `torch_script` reads those.
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor.checkpoint._tensors import TensorMachine
@@ -19,10 +20,10 @@ from metatensor.checkpoint.filling import Filler, width_of
 from metatensor.checkpoint.listing import listed
 from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import Source, mapped_for_writing, native
 from metatensor.checkpoint.torch_names import table
-from metatensor.serialization import allowed_names
+from metatensor.serialization import allowed_names, default_byte_order
 
 __all__ = ["FORMAT", "MAX_PICKLE", "TorchZip"]
 
@@ -44,11 +45,12 @@ class TorchZip:
 
     def inspect(self, directory: Directory) -> Checkpoint:
         """What the pickle says. Names that are not known are listed among the metadata."""
-        machine, value = self._run(directory, Places("meta"), tolerant=True)
-        straight = _byte_order(directory) == sys.byteorder
+        archive = Archive.of(directory)
+        machine, value = self._run(directory, archive, Places("meta"), tolerant=True)
+        straight = archive.order == sys.byteorder
 
         def offset(ref: Any) -> int:
-            member = f"{_prefix(directory)}data/{ref.key}"
+            member = f"{archive.prefix}data/{ref.key}"
             return directory.place_of(member)[0] if straight and directory.is_stored(member) else -1
 
         checkpoint = listed(self.name, directory.source, value, machine, offset)
@@ -56,27 +58,44 @@ class TorchZip:
 
     def load(self, directory: Directory, place: Places) -> Any:
         """What was saved, its tensors where ``place`` says."""
-        machine, value = self._run(directory, place)
-        order = _byte_order(directory)
-        fill_all(machine, directory, f"{_prefix(directory)}data/", order, place)
+        archive = Archive.of(directory)
+        machine, value = self._run(directory, archive, place)
+        fill_all(machine, directory, f"{archive.prefix}data/", archive.order, place)
+        return value
+
+    def unpickle(self, directory: Directory, place: Places, pickle_module: Any = None, **options: Any) -> Any:
+        """What Python's unpickler, or that of ``pickle_module``, makes of the file."""
+        from metatensor.checkpoint.unpickling import Trusted, unpickler_for
+
+        archive = Archive.of(directory)
+        filler = Filler(archive.order, mapped_for_writing(directory.source) if place.mmap else None)
+
+        def fill(ref: Any) -> None:
+            member = f"{archive.prefix}data/{ref.key}"
+            stored = member in directory and directory.is_stored(member)
+            nbytes = directory.place_of(member)[1] if stored else len(directory.read(member)) if member in directory else -1
+            if nbytes != ref.nbytes:
+                raise CheckpointError(directory.file, f"there is no member {member[:60]!r} of {ref.nbytes:,} bytes")
+            fill_one(ref, directory, f"{archive.prefix}data/", filler)
+
+        with directory.source:
+            data = io.BytesIO(directory.read(f"{archive.prefix}data.pkl", MAX_PICKLE))
+            trusted = Trusted(directory.file, place, fill)
+            value = unpickler_for(pickle_module)(data, trusted, **options).load()
+        if isinstance(place, FakePlaces):
+            place.note(trusted.storages.values())
         return value
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that are compressed, or of the other byte order."""
-        info = checkpoint.tensors[tensor]
-        return part_of_member(checkpoint.private, f"{_prefix(directory)}data/{info.storage}", info, _byte_order(directory))
+        info, archive = checkpoint.tensors[tensor], Archive.of(directory)
+        return part_of_member(checkpoint.private, f"{archive.prefix}data/{info.storage}", info, archive.order)
 
-    def unknown(self, directory: Directory) -> list[str]:
-        """Names in the pickle that are not known."""
-        return list(self._run(directory, Places("meta"), tolerant=True)[0].unknown)
-
-    def _run(self, directory: Directory, place: Places, tolerant: bool = False) -> tuple[TensorMachine, Any]:
-        prefix = _prefix(directory)
-        member = f"{prefix}data.pkl"
+    def _run(self, directory: Directory, archive: Archive, place: Places, tolerant: bool = False) -> tuple[TensorMachine, Any]:
         machine = TensorMachine(
-            directory.file, table(), place, directory, f"{prefix}data/", allowed=allowed_names(), tolerant=tolerant, source={}
+            directory.file, table(), place, directory, f"{archive.prefix}data/", allowed=allowed_names(), tolerant=tolerant, source={}
         )
-        return machine, run_member(machine, directory, member)
+        return machine, run_member(machine, directory, f"{archive.prefix}data.pkl")
 
 
 FORMAT = TorchZip()
@@ -97,6 +116,8 @@ def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any
 
 def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: str, place: Places) -> None:
     """Give the storages that a machine made their bytes, those of the members ``prefix`` + key."""
+    if isinstance(place, FakePlaces):
+        place.note(machine.storages.values())
     if place.fixed is not None and place.fixed.type == "meta":
         return
     waiting = [ref for ref in machine.storages.values() if ref.storage.device.type != "meta"]
@@ -105,13 +126,18 @@ def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: s
         filler = Filler(order, mapped_for_writing(source) if place.mmap else None)
         with source:
             for ref in waiting:
-                member = f"{prefix}{ref.key}"
-                if not directory.is_stored(member):
-                    filler.fill(ref.storage, directory.read(member), ref.dtype)
-                    continue
-                filler.fill_from(source, ref.storage, directory.place_of(member)[0], ref.dtype)
+                fill_one(ref, directory, prefix, filler)
     for tensor, values in machine.fillings:
         fill_tensor(tensor, values, directory.file)
+
+
+def fill_one(ref: Any, directory: Directory, prefix: str, filler: Filler) -> None:
+    """Give one storage its bytes, those of the member ``prefix`` + key."""
+    member = f"{prefix}{ref.key}"
+    if not directory.is_stored(member):
+        filler.fill(ref.storage, directory.read(member), ref.dtype)
+        return
+    filler.fill_from(directory.source, ref.storage, directory.place_of(member)[0], ref.dtype)
 
 
 def part_of_member(members: Members, member: str, info: TensorInfo, order: str) -> Any:
@@ -145,19 +171,24 @@ def prefix_of(directory: Directory, member: str) -> str | None:
     return folder if folder + member in directory else None
 
 
-def _prefix(directory: Directory) -> str:
-    prefix = prefix_of(directory, "data.pkl")
-    if prefix is None:
-        raise CheckpointError(directory.file, "the zip file has no member data.pkl")
-    return prefix
+class Archive(NamedTuple):
+    """What every use of an archive needs to know of it."""
 
+    prefix: str
+    """What the names of its members begin with."""
+    order: str
+    """The byte order of its numbers: "little" or "big"."""
 
-def _byte_order(directory: Directory) -> str:
-    member = f"{_prefix(directory)}byteorder"
-    if member not in directory:
-        return "little"
-    order: bytes = directory.read(member, 16)
-    if order not in (b"little", b"big"):
-        raise CheckpointError(directory.file, f"the byte order {order!r} is neither b'little' nor b'big'")
-    return order.decode()
-
+    @classmethod
+    def of(cls, directory: Directory) -> Archive:
+        """Return those of a zip file. `CheckpointError` where it is no archive of PyTorch's."""
+        prefix = prefix_of(directory, "data.pkl")
+        if prefix is None:
+            raise CheckpointError(directory.file, "the zip file has no member data.pkl")
+        member = f"{prefix}byteorder"
+        if member not in directory:
+            return cls(prefix, default_byte_order())
+        order: bytes = directory.read(member, 16)
+        if order not in (b"little", b"big"):
+            raise CheckpointError(directory.file, f"the byte order {order!r} is neither b'little' nor b'big'")
+        return cls(prefix, order.decode())

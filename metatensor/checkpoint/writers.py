@@ -7,10 +7,12 @@ the tensors on meta stand for.
 from __future__ import annotations
 
 import json
+import mmap
 import struct
 import sys
 from collections.abc import Callable, Mapping
 from math import prod
+from pickle import dumps
 from typing import Any, BinaryIO, NamedTuple
 
 import metatensor as mt
@@ -18,9 +20,10 @@ from metatensor._core.storage import storage_bytes
 from metatensor.checkpoint._pickle_writer import pickled
 from metatensor.checkpoint._zip_writer import ZipWriter, write_all
 from metatensor.deferred import bytes_of, is_deferred
+from metatensor.serialization import get_crc32_options, skips_data
 
 __all__ = ["NPY_DTYPES", "SAFETENSORS_DTYPES", "WRITERS", "Contents", "npy_header", "safetensors_header", "tensor_span", "write_npy",
-           "write_npz", "write_safetensors", "write_torch"]
+           "write_npz", "write_safetensors", "write_torch", "write_torch_legacy"]
 
 ALIGNMENT = 64
 
@@ -51,6 +54,8 @@ class Contents:
         count = storage.nbytes()
         if not count:
             return b""
+        if skips_data(storage.is_fake):
+            return mmap.mmap(-1, count)  # zeros that take no memory
         if is_deferred(storage):
             return storage_bytes(storage)
         if storage.is_fake:
@@ -75,20 +80,48 @@ class Contents:
 OWN = Contents()
 
 
-def write_torch(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
-    """PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton."""
-    if metadata:
-        raise ValueError("save: PyTorch's format has no metadata beside the object")
-    pickle, storages = pickled(obj, source.holds_meta)
-    archive = ZipWriter(file)
+def write_torch(
+    obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None, *, byte_order: bool = True, **options: Any
+) -> None:
+    """PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton.
+
+    ``options`` are those of `pickled`; without ``byte_order`` the file does not say which order its numbers have.
+    """
+    _refuse_metadata(metadata)
+    pickle, stored = pickled(obj, source.holds_meta, **options)
+    archive = ZipWriter(file, checksums=get_crc32_options())
     archive.add("archive/data.pkl", pickle, align=ALIGNMENT)
     archive.add("archive/.format_version", b"1", align=ALIGNMENT)
     archive.add("archive/.storage_alignment", b"%d" % ALIGNMENT, align=ALIGNMENT)
-    archive.add("archive/byteorder", sys.byteorder.encode(), align=ALIGNMENT)
-    for key, storage in storages.items():
+    if byte_order:
+        archive.add("archive/byteorder", sys.byteorder.encode(), align=ALIGNMENT)
+    for key, storage in stored.storages.items():
         archive.add(f"archive/data/{key}", source.storage(storage), align=ALIGNMENT)
     archive.add("archive/version", b"3\n", align=ALIGNMENT)
     archive.close()
+
+
+def write_torch_legacy(
+    obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None, *, protocol: int = 2, **options: Any
+) -> None:
+    """PyTorch's format before 1.6: pickles one after the other, then the storages, each after its number of elements."""
+    from metatensor.checkpoint.torch_legacy import MAGIC, PROTOCOL
+
+    _refuse_metadata(metadata)
+    pickle, stored = pickled(obj, source.holds_meta, protocol=protocol, legacy=True, **options)
+    machine = {"protocol_version": PROTOCOL, "little_endian": sys.byteorder == "little", "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    for value in (MAGIC, PROTOCOL, machine):
+        write_all(file, dumps(value, protocol))
+    write_all(file, pickle)
+    write_all(file, dumps(list(stored.storages), protocol))
+    for key, storage in stored.storages.items():
+        write_all(file, struct.pack("<q", storage.nbytes() // stored.itemsize(key)))
+        write_all(file, source.storage(storage))
+
+
+def _refuse_metadata(metadata: Any) -> None:
+    if metadata:
+        raise ValueError("save: PyTorch's format has no metadata beside the object")
 
 
 class _Placed(NamedTuple):
@@ -172,6 +205,7 @@ def npy_header(name: str, tensor: Any) -> bytes:
 
 WRITERS: dict[str, Callable[..., None]] = {
     "torch": write_torch,
+    "torch-legacy": write_torch_legacy,
     "safetensors": write_safetensors,
     "npz": write_npz,
     "npy": write_npy,

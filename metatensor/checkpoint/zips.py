@@ -41,6 +41,13 @@ class Zips:
         reader, directory = self.reader(file, name)
         return reader.load(directory, place)
 
+    def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
+        """What an unpickler makes of an archive of PyTorch's; of another what its reader does."""
+        reader, directory = self.reader(file, name)
+        if not hasattr(reader, "unpickle"):
+            return reader.load(directory, place)
+        return reader.unpickle(directory, place, pickle_module, **options)
+
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that do not lie in the file as they are."""
         members = checkpoint.private

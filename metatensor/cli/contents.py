@@ -58,9 +58,9 @@ class Module:
             todo += reversed(module.children.values())
 
     def key(self) -> tuple:
-        """Two modules with the same key have the same tensors but for the path."""
-        own = tuple((name[len(self.path) :], info.dtype, info.shape) for name, info in self.tensors)
-        return own, tuple((name, child.key()) for name, child in self.children.items())
+        """Two modules with the same key have the same tensors but for the path. Their order, which shards change, does not count."""
+        own = tuple(sorted((name[len(self.path) :], info.dtype, info.shape) for name, info in self.tensors))
+        return own, tuple((name, self.children[name].key()) for name in sorted(self.children))
 
     def folded(self) -> list[tuple[list[str], Module]]:
         """The modules right below; numbered neighbours that are alike as one, with all their names."""

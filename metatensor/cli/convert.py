@@ -17,12 +17,13 @@ __all__ = ["command"]
 @click.argument("source", metavar="A", type=click.Path(exists=True))
 @click.argument("target", metavar="B", type=click.Path())
 @click.option(
-    "--format", "form", type=click.Choice(["torch", "safetensors", "npz", "npy"]),
+    "--format", "form", type=click.Choice(["torch", "torch-legacy", "safetensors", "npz", "npy"]),
     help="The format of B [default: by the ending of its name; PyTorch's for an ending that is none].",
 )  # fmt: skip
 @click.option("--max-shard-size", metavar="SIZE", help="Write shards of at most SIZE (5GB, 500MiB) and their index.")
+@click.option("--drop", is_flag=True, help="Leave out what is no tensor, and what cannot be loaded, where B cannot hold it.")
 @click.option("--force", is_flag=True, help="Replace B if it is there.")
-def command(source: str, target: str, form: str | None, max_shard_size: str | None, force: bool) -> None:
+def command(source: str, target: str, form: str | None, max_shard_size: str | None, drop: bool, force: bool) -> None:
     """Write the checkpoint A, of any known format, as B. Values stay the same, bit for bit.
 
     One tensor is in memory at a time. B appears when all of it is written.
@@ -38,7 +39,7 @@ def command(source: str, target: str, form: str | None, max_shard_size: str | No
     if os.path.exists(target) and not force:
         raise click.UsageError(f"{target} is there already; --force replaces it")
     try:
-        left_out = convert(source, target, format=form, max_shard_size=max_shard_size)
+        left_out = convert(source, target, format=form, max_shard_size=max_shard_size, drop=drop)
     except (CheckpointError, RuntimeError, TypeError, ValueError) as error:
         raise click.ClickException(printable(str(error))) from None
     except OSError as error:

@@ -18,12 +18,13 @@ STYLES = {"available": "green", "loaded": "green", "no device": "yellow", "broke
 
 
 @click.command("devices")
-@click.option("--ops", "device", metavar="DEVICE", help="List the operators that DEVICE has no kernel for instead.")
+@click.option("--ops", "device", metavar="DEVICE", help="List how DEVICE computes each operator instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(device: str | None, as_json: bool) -> None:
     """List every plugin: its package and version, its state, its devices, and why a broken one is broken.
 
-    With --ops cpu, list what the cpu device does not compute, and what it computes by other operators.
+    With --ops NAME, list how the device NAME computes each operator: by a kernel of its own, by a decomposition into other
+    operators, by falling back on the cpu, or not at all. Core operators, into which the others decompose, are marked.
     """
     if device is not None:
         _operators(device, as_json)
@@ -42,15 +43,16 @@ def _operators(device: str, as_json: bool) -> None:
     except RuntimeError as error:
         raise click.ClickException(printable(str(error))) from error
     rows = coverage(backend)
-    by_kind = {kind: [row.name for row in rows if row.how == kind] for kind in ("missing", "decomposition", "kernel")}
+    by_kind = {kind: [row.name for row in rows if row.how == kind] for kind in ("missing", "fallback", "decomposition", "kernel")}
     if as_json:
         click.echo(json.dumps(by_kind, indent=2))
         return
-    for kind in ("missing", "decomposition"):
+    core = {row.name for row in rows if row.core}
+    for kind in ("missing", "fallback", "decomposition", "kernel"):
         for name in by_kind[kind]:
-            click.echo(f"{kind:15}{name}")
+            click.echo(f"{kind:15}{name}{' (core)' if name in core else ''}")
     counts = ", ".join(f"{len(by_kind[kind])} {what}" for kind, what in (
-        ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("missing", "missing")
+        ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("fallback", "by the cpu"), ("missing", "missing")
     ))  # fmt: skip
     click.echo(f"{device}: {len(rows)} operators (each overload by itself): {counts}")
 

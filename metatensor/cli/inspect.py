@@ -95,6 +95,8 @@ def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
         _print_table(console, checkpoint)
     for line in describe_summary(checkpoint):
         console.print(text(line, style="bold"))
+    for name, reason in checkpoint.unsupported.items():
+        console.print(text(f"{name} cannot be loaded: {reason}", style="yellow"))
     for key, value in checkpoint.metadata.items():
         console.print(text(f"{key}: {value if len(value) <= 200 else value[:197] + '...'}"))
 
@@ -193,10 +195,11 @@ def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, pre
     from metatensor.checkpoint.planning import plan_for
     from metatensor.cli.request import built
 
-    plan = plan_for(built(target, arguments, torch), checkpoint.tensors, prefix)
+    plan = plan_for(built(target, arguments, torch), checkpoint, prefix)
     fits = not (plan.errors or plan.missing or plan.unexpected)
     if as_json:
-        click.echo(json.dumps({"ok": fits, "missing": plan.missing, "unexpected": plan.unexpected, "errors": plan.errors}, indent=2))
+        click.echo(json.dumps({"ok": fits, "missing": plan.missing, "unexpected": plan.unexpected, "errors": plan.errors,
+                               "prefix": plan.hint()}, indent=2))
         raise SystemExit(0 if fits else 1)
     console = _console()
     if fits:
@@ -211,5 +214,7 @@ def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, pre
     for error in plan.errors:
         console.print(text(f"  {error}"))
     if hint := plan.hint():
-        console.print(text(f"The names in the checkpoint begin with {hint!r}: try --prefix {hint}"))
+        console.print(text(f"The names in the checkpoint begin with {prefix + hint!r}: try --prefix {prefix + hint}"))
+    elif hint := plan.hint(of_model=True):
+        console.print(text(f"The model's names begin with {hint!r}, the checkpoint's do not: check the part that is {hint.rstrip('.')}"))
     raise SystemExit(1)

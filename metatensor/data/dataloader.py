@@ -41,6 +41,10 @@ class _InfiniteConstantSampler(Sampler[None]):
         return itertools.repeat(None)
 
 
+_FIXED = frozenset({"dataset", "sampler", "batch_sampler", "batch_size", "drop_last", "persistent_workers"})
+"""Attributes of a loader that cannot be changed: others follow from them."""
+
+
 class DataLoader(Generic[_T_co]):
     """An iterable over the batches of a dataset.
 
@@ -140,9 +144,7 @@ class DataLoader(Generic[_T_co]):
         self.__multiprocessing_context = context
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self.__initialized and name in (
-            "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
-        ):  # fmt: skip
+        if name in _FIXED and self.__initialized:
             raise ValueError(f"DataLoader: {name} cannot be set once the loader has been made")
         super().__setattr__(name, value)
 

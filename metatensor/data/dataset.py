@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import metatensor as mt
@@ -52,7 +52,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets side by side: a sample is a tuple, or a dict where they were given by name, of their samples."""
+    """Datasets side by side. A sample is a tuple of their samples, or a dict if the datasets were given by name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs or not args and not kwargs:
@@ -63,10 +63,14 @@ class StackDataset(Dataset[Any]):
         if any(len(d) != self._length for d in each):
             raise ValueError(f"StackDataset: the datasets differ in length: {[len(d) for d in each]}")
 
-    def __getitem__(self, index: Any) -> Any:
+    def _each(self, get: Callable[[Any], Any]) -> Any:
+        """Return what ``get`` returns for each dataset, as a dict or a tuple like the datasets."""
         if isinstance(self.datasets, dict):
-            return {name: dataset[index] for name, dataset in self.datasets.items()}
-        return tuple(dataset[index] for dataset in self.datasets)
+            return dict(zip(self.datasets, map(get, self.datasets.values()), strict=True))
+        return tuple(map(get, self.datasets))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._each(lambda dataset: dataset[index])
 
     def __getitems__(self, indices: list[Any]) -> list[Any]:
         def fetch(dataset: Any) -> list[Any]:
@@ -77,10 +81,10 @@ class StackDataset(Dataset[Any]):
                 return items
             return [dataset[index] for index in indices]
 
-        if isinstance(self.datasets, dict):
-            columns = {name: fetch(dataset) for name, dataset in self.datasets.items()}
-            return [{name: column[i] for name, column in columns.items()} for i in range(len(indices))]
-        return list(zip(*(fetch(dataset) for dataset in self.datasets), strict=True))
+        columns = self._each(fetch)
+        if isinstance(columns, dict):
+            return [dict(zip(columns, sample, strict=True)) for sample in zip(*columns.values(), strict=True)]
+        return list(zip(*columns, strict=True))
 
     def __len__(self) -> int:
         return self._length

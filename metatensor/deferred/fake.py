@@ -66,14 +66,14 @@ class FakeTensorMode(Recorder):
             found = made[key] = (weakref.ref(tensor, lambda _: made.pop(key, None)), *made_of, _layout(tensor))
         return found[1]
 
-    def _faked(self, tensor: Any) -> tuple[Any, Any]:
-        """The fake tensor, and what must live as long as the real one does."""
+    def _faked(self, tensor: Any, device: Any = None) -> tuple[Any, Any]:
+        """The fake tensor, on ``device`` if that is given, and what must live as long as the real one does."""
         if is_lazy(tensor):
-            return type(tensor)(tensor.requires_grad, tensor.data.device, tensor.dtype), None
+            return type(tensor)(tensor.requires_grad, device or tensor.data.device, tensor.dtype), None
         storage = tensor.untyped_storage()
         shared = self._storages.get(storage._cdata)
         if shared is None or not shared.stands_for(storage):
-            shared = self._storages[storage._cdata] = _Shared(make_fake_storage(tensor.device, storage.nbytes()))
+            shared = self._storages[storage._cdata] = _Shared(make_fake_storage(device or tensor.device, storage.nbytes()))
         shared.members.append(weakref.ref(tensor))
         with suspended(), mt.no_grad():
             made = tensor_from_storage(shared.fake, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -353,9 +353,10 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     All tensors go to ``device``, or where it is None to the one they name. ``dtype`` converts floating-point ones, each
     when it is there. With ``executor``, a `concurrent.futures` one, what does not depend on each other is computed by its
     workers. An iterator, such as ``model.parameters()``, becomes a list. A module's parameters and buffers that hold data
-    already are moved and converted as `Module.to` does; what is on meta, or fake, is left alone.
+    already are moved and converted as `Module.to` does; what is on meta, or fake, beside deferred tensors is left alone.
 
-    Raises TypeError for what has no tensors and for a dtype of integers; RuntimeError for ``device="meta"``, for a recipe
+    Raises TypeError for what has no tensors and for a dtype of integers; RuntimeError for ``device="meta"``, for tensors on
+    meta among which none is deferred, for a recipe
     that needs a tensor with data which was changed since, and inside `assert_no_materialization`. Then nothing has data
     that had none.
     """
@@ -367,6 +368,11 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     if dtype is not None:
         _convert(tensors, dtype)
     storages = _deferred_storages(tensors)
+    if not storages and any(tensor.is_meta for tensor in tensors):
+        raise RuntimeError(
+            "materialize: these tensors are on meta and nothing says what their values are. Build the model inside "
+            "metatensor.deferred_init(), or give it memory and values: model.to_empty(device=...), metatensor.load_into(model, path)"
+        )
     ghosts = [recipe_of(storage) for storage in storages]
     if executor is None:
         filled = run(ghosts, device)

@@ -15,7 +15,8 @@ __all__ = ["part_alone"]
 _DRAWS = {"rand": 1, "randn": 1, "uniform_": 3, "normal_": 3}
 _FIRST = frozenset((*_DRAWS, "zeros", "ones", "full", "zero", "fill", "empty"))
 _COPIES = frozenset(("copy", "clone"))
-_NEXT = frozenset((*_COPIES, "add", "sub", "mul", "div", "neg", "clamp", "clamp_min", "clamp_max", "erfinv"))
+_CAST = "_to_copy"
+_NEXT = frozenset((*_COPIES, _CAST, "add", "sub", "mul", "div", "neg", "clamp", "clamp_min", "clamp_max", "erfinv"))
 
 
 def part_alone(ghost: Ghost, steps: list[Step], view: Any, device: Any, place: Any) -> Any:
@@ -23,24 +24,35 @@ def part_alone(ghost: Ghost, steps: list[Step], view: Any, device: Any, place: A
 
     It is over what lies between the part's first and last element. ``steps`` are the ghost's.
     """
-    if not view.numel() or not steps or not _by_elements(steps, ghost) or view.dtype is not steps[0].result.dtype:
+    if not view.numel() or not steps or not _by_elements(steps, ghost):
+        return None
+    if view.dtype is not [step.result.dtype for step in steps if step.name not in _COPIES][-1]:
         return None
     if any(step.name in _DRAWS for step in steps) and not backend_for(device).draws_parts:
         return None
     first = view.storage_offset()
     count = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.stride(), strict=True))
-    part = Ghost(device, count * view.dtype.itemsize)
-    shown = Ref(part, view.dtype, (count,), (1,), 0, 0)
+    shown = _vector(device, count, steps[0].result.dtype)
     storages: dict[Ghost, Any] = {}
     for step in steps:
         if step.name in _COPIES:
             continue
         args = [shown if isinstance(arg, Ref) else arg for arg in step.args]
+        if step.name == _CAST:
+            before, shown = shown, _vector(device, count, step.result.dtype)
+            replay(Step(step.number, step.overload, args, shown, step.device), storages, place)
+            del storages[before.ghost]
+            continue
         slot = _DRAWS.get(step.name)
         if slot is not None:
             args[slot] = (*args[slot], first)
         replay(Step(step.number, step.overload, args, shown, step.device), storages, place)
-    return tensor_from_storage(storages[part], view.dtype, view.shape, view.stride(), 0)
+    return tensor_from_storage(storages[shown.ghost], view.dtype, view.shape, view.stride(), 0)
+
+
+def _vector(device: Any, count: int, dtype: Any) -> Ref:
+    """A place for ``count`` elements that nothing has written to."""
+    return Ref(Ghost(device, count * dtype.itemsize), dtype, (count,), (1,), 0, 0)
 
 
 def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
@@ -60,7 +72,11 @@ def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
         elif not refs:
             return False
         kind = made.dtype if step.op is None else dtype
-        if not all(ref.ghost is last for ref in refs) or not all(_is_whole(ref) and ref.dtype is kind for ref in (made, *refs)):
+        if step.name == _CAST and last.device == made.ghost.device:
+            dtype = made.dtype
+        if not all(ref.ghost is last and ref.dtype is kind and _is_whole(ref) for ref in refs):
+            return False
+        if not _is_whole(made) or (made.dtype is not kind and made.dtype is not dtype):
             return False
         if any(isinstance(arg, (Constant, list)) for arg in step.args):
             return False

@@ -41,6 +41,11 @@ class DeviceBackend:
     """Names of the dtypes that the device computes with, or None for all. Tensors of the others can be held, moved and
     viewed there; its kernels are not called for them, but NotImplementedError is raised."""
 
+    fallback: str | None = None
+    """``"cpu"`` where the operators that this device has no kernel for, and that do not decompose into others, shall be
+    computed by the cpu device: their arguments are copied to the host, and their results back. The same then holds for dtypes
+    that are not in `dtypes`. None (the default) for NotImplementedError instead."""
+
     draws_parts: bool = False
     """Whether the kernels of ``rand``, ``randn``, ``uniform_`` and ``normal_`` take tickets with a third item: the number of
     the first element, where they fill a part of a draw. Parts of deferred tensors are then made without the whole."""

@@ -1,4 +1,4 @@
-"""The kernels that every device has by its five methods: memory as it comes, from the host, and filled with one value.
+"""The kernels that every device has by its five methods: memory as it comes, from the host, filled with one value, or random.
 
 A device's own kernel of the same name comes first.
 """
@@ -6,12 +6,13 @@ A device's own kernel of the same name comes first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metatensor.devices.base import DeviceBackend
 
-__all__ = ["NAMES", "basic_kernel"]
+__all__ = ["NAMES", "basic_kernel", "host"]
 
 _ALLOCATIONS = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _CONSTANTS = {
@@ -21,7 +22,14 @@ _CONSTANTS = {
 # Ops that fill with one of their arguments, and its place.
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "scalar_tensor": 0}
 
-NAMES = frozenset({*_ALLOCATIONS, "_from_host", *_CONSTANTS, *_FILLS})
+# Drawn on the host, by the counters that every device draws by, and sent: a seed means the same everywhere.
+_RANDOM = (
+    "rand", "randn", "rand_like", "randn_like", "randint", "randint.low", "randint_like", "randint_like.low", "randperm", "uniform_",
+    "normal_", "normal.float_float", "random_.from", "random_.to", "bernoulli_", "exponential_", "geometric_", "cauchy_",
+    "log_normal_", "bernoulli", "bernoulli.p", "multinomial", "poisson", "binomial",
+)  # fmt: skip
+
+NAMES = frozenset({*_ALLOCATIONS, "_from_host", *_CONSTANTS, *_FILLS, *_RANDOM})
 
 
 def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
@@ -36,7 +44,25 @@ def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | Non
     if name in _FILLS:
         place = _FILLS[name]
         return lambda out, *args: _fill(backend, out, args[place])
+    if name in _RANDOM:
+        return _random(backend, name)
     return None
+
+
+def _random(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
+    from metatensor.devices.fallback import host_kernel
+
+    return host_kernel(name, backend, host()) if backend.type != "cpu" else None
+
+
+@lru_cache(maxsize=1)
+def host() -> Any:
+    """The array kit over NumPy, which need not be installed as the cpu device."""
+    import numpy as np
+
+    from metatensor.devices.array_kit import ArrayBackend
+
+    return ArrayBackend("cpu", np, special="scipy.special")
 
 
 def _fill(backend: DeviceBackend, out: Any, value: Any) -> None:

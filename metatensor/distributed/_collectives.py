@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import metatensor as mt
-from metatensor.distributed._group import ReduceOp, Work, member
+from metatensor.distributed._group import ReduceOp, Work, member, supports_complex
 
 __all__ = [
     "P2POp", "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce",
@@ -29,6 +29,19 @@ def _tensors(name: str, *values: Any) -> None:
         for one in value if isinstance(value, (list, tuple)) else (value,):
             if not isinstance(one, mt.Tensor):
                 raise TypeError(f"torch.distributed.{name}: expected tensors, got {type(one).__name__}")
+
+
+def _reducible(name: str, op: Any, *tensors: Any) -> None:
+    """Raise where tensors of these dtypes cannot be reduced with ``op``, as they could not in a larger group."""
+    _tensors(name, *tensors)
+    for tensor in tensors:
+        if tensor.is_complex() and not supports_complex(op):
+            kind = ValueError if name.startswith("all_reduce") else RuntimeError
+            raise kind(f"torch.distributed.{name}: complex tensors cannot be reduced with {op}")
+        if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR) and tensor.is_floating_point():
+            raise RuntimeError(f"torch.distributed.{name}: {op} needs integers, got {tensor.dtype}")
+        if op is ReduceOp.AVG and not (tensor.is_floating_point() or tensor.is_complex()):
+            raise RuntimeError(f"torch.distributed.{name}: the mean cannot be stored in a tensor of {tensor.dtype}")
 
 
 def _root(name: str, rank: int | None, group_rank: int | None = None) -> None:
@@ -62,14 +75,14 @@ def _copy(name: str, target: Any, source: Any) -> None:
 
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
     """Leave ``tensor`` as it is."""
-    _tensors("all_reduce", tensor)
+    _reducible("all_reduce", op, tensor)
     member(group)
     return _done(async_op, tensor)
 
 
 def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
     """Leave ``tensors`` as they are."""
-    _tensors("all_reduce_coalesced", tensors)
+    _reducible("all_reduce_coalesced", op, *tensors)
     member(group)
     return _done(async_op, *tensors)
 
@@ -79,7 +92,7 @@ def reduce(
     group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Leave ``tensor`` as it is; ``dst`` must be 0."""
-    _tensors("reduce", tensor)
+    _reducible("reduce", op, tensor)
     member(group)
     _root("reduce", dst, group_dst)
     return _done(async_op, tensor)
@@ -152,6 +165,7 @@ def reduce_scatter(
 ) -> Work | None:
     """Write the one tensor of the list into ``output``."""
     if member(group):
+        _reducible("reduce_scatter", op, output)
         _copy("reduce_scatter", output, _one("reduce_scatter", input_list))
     return _done(async_op, output)
 
@@ -159,6 +173,7 @@ def reduce_scatter(
 def reduce_scatter_tensor(output: Any, input: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
     """Write ``input`` into ``output``."""
     if member(group):
+        _reducible("reduce_scatter_tensor", op, output)
         _copy("reduce_scatter_tensor", output, input)
     return _done(async_op, output)
 

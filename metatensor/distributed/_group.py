@@ -322,4 +322,4 @@ def get_pg_count() -> int:
 
 def supports_complex(reduceOp: ReduceOp) -> bool:
     """Whether complex tensors can be reduced like this."""
-    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT)
+    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG)

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.modes import DispatchMode
+from metatensor._core.modes import DispatchMode, current_modes
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.deferred import has_values
@@ -129,6 +129,7 @@ class Batched(Tensor):
     value: Any
     level: Level
     _picks_by_operator = True
+    _overrides_operators_only = True
 
     @classmethod
     def __torch_function__(
@@ -193,7 +194,9 @@ def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
     results = []
     level.inside_member += 1
     try:
-        for at in range(1 if no_data else size):
+        # Without data one member says what all look like; modes other than vmap's own are shown all of them.
+        watched = any(not isinstance(mode, Level) for mode in current_modes())
+        for at in range(1 if no_data and not watched else size):
             if state is not None:
                 mt.set_rng_state(state)
             one_args, one_kwargs = unwrap_all([args, kwargs], level, at)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.func import _tree
@@ -39,9 +40,13 @@ def _value(x: Any, level: Level) -> Any:
 
 
 def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """The operator on one member."""
-    with DisableTorchFunctionSubclass():
-        return func(*args, **kwargs)
+    """Run the operator on one member, to see whether it takes it; no mode sees, and so counts, this call."""
+    level = _disable_modes()
+    try:
+        with DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
+    finally:
+        _restore_modes(level)
 
 
 def _aligned(x: Any, ndim: int, level: Level) -> Any:

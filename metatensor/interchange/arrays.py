@@ -1,5 +1,7 @@
 """Tensors out of and into metatensor: NumPy and what describes memory as it does, copies of whole objects, pickles."""
 
+import warnings
+
 from metatensor import plugins
 from metatensor._core.device import backend_for
 from metatensor._core.errors import NoDataError
@@ -45,7 +47,8 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     n = left // dtype.itemsize if count < 0 else count
     if n * dtype.itemsize > left:
         raise ValueError(f"frombuffer(): {n} elements of {dtype.name} need more than the {left} bytes after the offset")
-    return from_numpy(data[offset : offset + n * dtype.itemsize]).view(dtype).requires_grad_(requires_grad)
+    made = _adopt(data[offset : offset + n * dtype.itemsize], "frombuffer")
+    return made.view(dtype).requires_grad_(requires_grad)
 
 
 def to_numpy(tensor, force=False):
@@ -108,6 +111,14 @@ def from_numpy(array):
 
     if not isinstance(array, numpy.ndarray):
         raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {type(array).__name__}")
+    return _adopt(array, "from_numpy")
+
+
+def _adopt(array, what):
+    """A cpu tensor over the memory of an array, with a warning if that is read-only."""
+    if not array.flags.writeable:
+        warnings.warn(f"{what}(): the memory is read-only, but tensors can be written to; what writing does is undefined. "
+                      "Copy it first, or do not write", stacklevel=3)
     return backend_for("cpu").adopt(array)
 
 
@@ -205,12 +216,16 @@ def deep_copy(tensor, memo):
 
 def _over_copied_storage(tensor, memo):
     storage = tensor.untyped_storage()
-    key = ("metatensor storage", storage._cdata)
-    if key not in memo:
-        memo[key] = copy_storage(storage)
-        memo.setdefault("metatensor kept", []).append(storage)  # ids stay taken while the memo lives
-    return _restore(memo[key], tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(),
+    return _restore(deep_copy_storage(storage, memo), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(),
                     tensor.is_conj(), tensor.is_neg())
+
+
+def deep_copy_storage(storage, memo):
+    """`copy.deepcopy` of a storage: one copy for all who refer to it, tensors and storages of elements."""
+    if id(storage) not in memo:
+        memo[id(storage)] = copy_storage(storage)
+        memo.setdefault(id(memo), []).append(storage)  # as `copy` does: an id stays taken while the memo lives
+    return memo[id(storage)]
 
 
 def _restore(storage, dtype, sizes, strides, offset, conj=False, neg=False):

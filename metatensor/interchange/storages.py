@@ -9,12 +9,31 @@ from typing import Any
 import metatensor as mt
 from metatensor.deferred import is_deferred, materialize
 
-__all__ = ["as_bytes", "from_file", "item", "on_cpu"]
+__all__ = ["as_bytes", "elements", "from_file", "item", "on_cpu"]
 
 
 def as_bytes(storage: Any) -> Any:
     """A vector of uint8 over a storage."""
     return mt.empty(0, dtype=mt.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def elements(storage: Any, dtype: Any = None) -> Any:
+    """Return a vector over a storage, typed or untyped, whose bytes are read as elements of ``dtype``.
+
+    By default that is int64 for an untyped storage, and for a typed one the dtype of numbers of its kind. RuntimeError where
+    a typed one is of another dtype.
+    """
+    own = getattr(storage, "dtype", None)
+    if dtype is None:
+        dtype = mt.int64
+        if own is mt.bool:
+            dtype = mt.bool
+        elif own is not None and (own.is_floating_point or own.is_complex):
+            dtype = mt.get_default_dtype() if own.is_floating_point else mt.get_default_dtype().to_complex()
+    if own is not None and own is not dtype:
+        raise RuntimeError(f"tensor(): the storage is one of {own}, and {dtype} is asked for; storage.untyped() has no dtype")
+    untyped = storage.untyped()
+    return mt.empty(0, dtype=dtype, device=untyped.device).set_(untyped, 0, (untyped.nbytes() // dtype.itemsize,), (1,))
 
 
 def from_file(filename: Any, shared: bool, nbytes: int) -> Any:

@@ -1,5 +1,6 @@
 """Register operators and what is known of them: schema, meta function, kernels, FLOPs and decomposition."""
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -130,7 +131,10 @@ def _two_kernels(name, device):
 def find_kernel(name, device, backend=None):
     """The kernel that an op's schema has on a device type, or None: what `kernel` registered, or the ``backend``'s own.
 
-    RuntimeError where there are both and nothing says which.
+    Without either, it is the kernel of an operator that computes the same (``relu`` for ``nn.functional.relu``), what the
+    base class of devices offers, or where neither this nor a decomposition is there, what the cpu computes for a backend
+    whose ``fallback`` is "cpu". RuntimeError where there are both a registered kernel and one of the backend, and nothing says
+    which.
     """
     held = _kernels.get((name, device))
     if backend is None or (held is not None and held.override):
@@ -141,23 +145,56 @@ def find_kernel(name, device, backend=None):
             raise _two_kernels(name, device)
         return held.function
     from metatensor.devices.basics import NAMES, basic_kernel
+    from metatensor.rules.decompositions import decompositions
 
     if own is None:
-        return basic_kernel(backend, name)
-    return own if backend.dtypes is None or name in NAMES else _guarded(own, name, backend)
+        own = _counterpart(name, device, backend)
+    if own is None and (found := basic_kernel(backend, name)) is not None:
+        return found
+    if own is None and name not in decompositions() and backend.fallback is not None:
+        return _fallback(name, backend)
+    return own if own is None or backend.dtypes is None or name in NAMES else _guarded(own, name, backend)
+
+
+def _counterpart(name, device, backend):
+    """The kernel of an operator that computes the same, called with arguments made of those of `name`; or None."""
+    from metatensor.rules.pairs import counterparts
+
+    for other, convert in counterparts(name):
+        held = _kernels.get((other, device))
+        found = backend.kernel(other) if held is None else held.function
+        if found is not None:
+            return lambda out, *args, found=found, convert=convert: found(out, *convert(*args))
+    return None
+
+
+def _fallback(name, backend):
+    if backend.fallback != "cpu":
+        raise ValueError(f"the fallback of the device {backend.type} is {backend.fallback!r}: it can be \"cpu\", or None for none")
+    from metatensor.devices.fallback import host_kernel
+
+    found = None if backend.type == "cpu" else host_kernel(name, backend)
+    if found is not None:
+        found.is_fallback = True
+    return found
 
 
 def _guarded(function, name, backend):
     """A kernel that is called for no dtypes but those that its device computes with."""
 
-    def refuse(values):
+    def refused(values):
         for value in values if isinstance(values, (tuple, list)) else (values,):
             if isinstance(value, Tensor) and value.dtype.name not in backend.dtypes:
-                raise NotImplementedError(f"{name}: the device {backend.type} does not compute with {value.dtype.name}")
+                return value.dtype.name
+        return None
 
     def guarded(out, *args):
         for value in (out, *args):
-            refuse(value)
+            if (dtype := refused(value)) is not None:
+                other = None if backend.fallback is None else _fallback(name, backend)
+                if other is None:
+                    raise NotImplementedError(f"{name}: the device {backend.type} does not compute with {dtype}")
+                return other(out, *args)
         return function(out, *args)
 
     return guarded
@@ -179,7 +216,7 @@ def decomposition(name):
 
     def decorate(function):
         with _lock:
-            if name in decompositions.TABLE:
+            if name in decompositions.decompositions():
                 raise RuntimeError(f"{name}: a decomposition is registered already")
             decompositions.TABLE[name] = function
         forget_kernels(target)
@@ -189,7 +226,11 @@ def decomposition(name):
 
 
 def flops(name):
-    """Decorator: the FLOP rule of an op, ``rule(out, *args) -> int``. A second one raises RuntimeError."""
+    """Decorator: the FLOP rule of an op, ``rule(out, *args) -> int``. A second one raises RuntimeError.
+
+    When it is used, a rule that returns no number raises TypeError, and one that returns a negative number or a fraction
+    ValueError; both name the rule.
+    """
     from metatensor.rules import flops as rules
 
     name = get_op(name).functional.name
@@ -198,10 +239,26 @@ def flops(name):
         with _lock:
             if name in rules.FLOPS:
                 raise RuntimeError(f"{name}: a FLOP rule is registered already")
-            rules.FLOPS[name] = function
+            rules.FLOPS[name] = _checked_rule(name, function)
         return function
 
     return decorate
+
+
+def _checked_rule(name, function):
+    """A FLOP rule whose results are held to be what they should: whole numbers that are not negative."""
+
+    @functools.wraps(function)
+    def rule(*args, **kwargs):
+        count = function(*args, **kwargs)
+        whose = f"{name}: its FLOP rule {getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
+        if isinstance(count, bool) or not (hasattr(count, "__index__") or isinstance(count, float)):
+            raise TypeError(f"{whose} must return an int, but returned {count!r}, a {type(count).__name__}")
+        if not count >= 0 or (isinstance(count, float) and count != count // 1):
+            raise ValueError(f"{whose} must return a whole number of 0 or more, but returned {count!r}")
+        return int(count)
+
+    return rule
 
 
 def get_op(name):

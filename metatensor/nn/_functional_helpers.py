@@ -10,6 +10,12 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.op import op_by_name
+from metatensor._core.overrides import (
+    handle_torch_function,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+)
 from metatensor.nn.modules.utils import _pair, _single, _triple
 
 __all__ = [
@@ -38,39 +44,6 @@ __all__ = [
 ]
 
 
-# Overriding classes ----------------------------------------------------------------------------------------------------
-
-
-def _overrides(x: Any) -> bool:
-    found = getattr(type(x), "__torch_function__", None)
-    return found is not None and getattr(found, "__func__", found) is not mt.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
-
-
-def has_torch_function(relevant_args: Any, /) -> bool:
-    """Whether the class of one of the arguments overrides operators."""
-    return any(map(_overrides, relevant_args))
-
-
-def has_torch_function_unary(obj: Any, /) -> bool:
-    """Whether the class of the argument overrides operators."""
-    return _overrides(obj)
-
-
-def has_torch_function_variadic(*args: Any) -> bool:
-    """Whether the class of one of the arguments overrides operators."""
-    return any(map(_overrides, args))
-
-
-def handle_torch_function(public_api: Callable[..., Any], relevant_args: Any, *args: Any, **kwargs: Any) -> Any:
-    """What the first overriding class makes of a call. TypeError where none of them takes it."""
-    classes = list(dict.fromkeys(type(x) for x in relevant_args if _overrides(x)))
-    for cls in classes:
-        result = cls.__torch_function__(public_api, tuple(classes), args, kwargs)
-        if result is not NotImplemented:
-            return result
-    raise TypeError(f"{getattr(public_api, '__name__', public_api)}: none of {[cls.__name__ for cls in classes]} takes this call")
-
-
 def boolean_dispatch(
     arg_name: str, arg_index: int, default: bool, if_true: Any, if_false: Any, module_name: str | None, func_name: str | None
 ) -> Callable[..., Any]:
@@ -93,9 +66,10 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     """Sizes in which None stands for the last of the defaults. ValueError where there are not more defaults than sizes."""
     if isinstance(out_size, int):
         return out_size
-    if len(defaults) <= len(out_size):
+    batch = len(defaults) - len(out_size)
+    if batch < 1:
         raise ValueError(f"expected more than {len(out_size)} sizes of the input, got {len(defaults)}")
-    return [default if size is None else size for size, default in zip(out_size, defaults[-len(out_size) :], strict=True)]
+    return [defaults[batch + i] if size is None else size for i, size in enumerate(out_size)]
 
 
 def _verify_batch_size(size: Sequence[int]) -> None:

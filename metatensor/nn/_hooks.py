@@ -64,12 +64,14 @@ class RemovableHandle:
     def __exit__(self, *exc: object) -> None:
         self.remove()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"id": self.id, "tables": tuple(ref() for ref in self._tables)}
+    def __getstate__(self) -> tuple[Any, int, tuple[Any, ...]]:
+        tables = [ref() for ref in self._tables]
+        return tables[0], self.id, tuple(tables[1:])
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.id = state["id"]
-        self._tables = tuple(weakref.ref(table) for table in state["tables"] if table is not None)
+    def __setstate__(self, state: tuple[Any, int, tuple[Any, ...]]) -> None:
+        table, self.id, *extra = state
+        tables = (table, *(extra[0] if extra else ()))
+        self._tables = tuple(weakref.ref(OrderedDict() if table is None else table) for table in tables)
 
 
 def _add(hooks: OrderedDict, hook: Callable, prepend: bool = False, options: tuple = ()) -> RemovableHandle:
@@ -158,7 +160,7 @@ class Hooks:
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
         """As `register_load_state_dict_pre_hook`; without ``with_module`` the hook is not given the module."""
         if with_module:
-            hook = _WithModule(hook, self)
+            hook = _WrappedHook(hook, self)
         return _add(self._load_state_dict_pre_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
@@ -178,24 +180,30 @@ class Hooks:
         return _add(self._load_state_dict_post_hooks, hook)
 
 
-class _WithModule:
-    """A hook that is given its module first, held weakly unless it is copied or pickled."""
+class _WrappedHook:
+    """A hook that is given its module first, held weakly unless it is copied or pickled.
 
-    def __init__(self, hook: Callable, module: Any) -> None:
+    PyTorch wraps hooks without a module too, and pickles them so: such a hook is called as it is.
+    """
+
+    def __init__(self, hook: Callable, module: Any = None) -> None:
         self.hook = hook
-        self.module = weakref.ref(module)
+        self.module = None if module is None else weakref.ref(module)
 
     def __call__(self, *args: Any) -> Any:
+        if self.module is None:
+            return self.hook(*args)
         module = self.module()
         if module is None:
             raise RuntimeError("the module of this hook does not exist any more")
         return self.hook(module, *args)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"hook": self.hook, "module": self.module()}
+        state: dict[str, Any] = {"hook": self.hook, "with_module": self.module is not None}
+        return state if self.module is None else {**state, "module": self.module()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["hook"], state["module"])  # type: ignore[misc]
+        self.__init__(state["hook"], state.get("module"))  # type: ignore[misc]
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:

@@ -49,11 +49,10 @@ class Members:
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly below, each once, with names."""
-        seen = set()
+        first: dict[Module, str] = {}
         for name, module in self._modules.items():
-            if module is not None and module not in seen:
-                seen.add(module)
-                yield name, module
+            first.setdefault(module, name)
+        yield from ((name, module) for module, name in first.items() if module is not None)
 
     def children(self) -> Iterator[Module]:
         """The modules directly below, each once."""

@@ -117,22 +117,7 @@ class StateDict:
         ties = _tied_places(self) if assign else []
         state = OrderedDict(state_dict)
 
-        def load(module: Module, entries: Mapping[str, Any], prefix: str) -> None:
-            local_metadata = dict(metadata.get(prefix[:-1], {}))
-            if assign:
-                local_metadata["assign_to_params_buffers"] = True
-            module._load_from_state_dict(entries, prefix, local_metadata, True, missing, unexpected, errors)
-            children = [(name, child) for name, child in module._modules.items() if child is not None]
-            if children:
-                below = _by_child(entries, len(prefix))
-                for name, child in children:
-                    load(child, below.get(name, {}), f"{prefix}{name}.")
-            keys = _IncompatibleKeys(missing, unexpected)
-            for hook in module._hooks_of("_load_state_dict_post_hooks"):
-                if hook(module, keys) is not None:
-                    raise RuntimeError("a load_state_dict post-hook must change the lists in place and return None")
-
-        load(self, state, "")
+        _load(self, state, "", metadata, assign, missing, unexpected, errors)
         for places in ties:
             _tie_again(places)
         if strict:
@@ -220,6 +205,26 @@ class StateDict:
             else:
                 value = Parameter(value, tensor.requires_grad)
         setattr(self, name, value)
+
+
+def _load(
+    module: Module, entries: Mapping[str, Any], prefix: str, metadata: Mapping[str, Any], assign: bool, missing: list[str],
+    unexpected: list[str], errors: list[str],
+) -> None:  # fmt: skip
+    """Load a module and those below it. No closure: one that called itself would be a reference cycle."""
+    local_metadata = dict(metadata.get(prefix[:-1], {}))
+    if assign:
+        local_metadata["assign_to_params_buffers"] = True
+    module._load_from_state_dict(entries, prefix, local_metadata, True, missing, unexpected, errors)
+    children = [(name, child) for name, child in module._modules.items() if child is not None]
+    if children:
+        below = _by_child(entries, len(prefix))
+        for name, child in children:
+            _load(child, below.get(name, {}), f"{prefix}{name}.", metadata, assign, missing, unexpected, errors)
+    keys = _IncompatibleKeys(missing, unexpected)
+    for hook in module._hooks_of("_load_state_dict_post_hooks"):
+        if hook(module, keys) is not None:
+            raise RuntimeError("a load_state_dict post-hook must change the lists in place and return None")
 
 
 def _by_child(entries: Mapping[str, Any], start: int) -> dict[str, dict[str, Any]]:

@@ -86,11 +86,11 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _i
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
     """Convolution over time of (T, B, C) with weight (kernel, C, out)."""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """The gradient of conv1d with respect to its input: weight (C, out / groups, kernel)."""
+    """Transposed convolution, the map of conv1d's gradient: weight (C, out / groups, kernel)."""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """The gradient of conv2d with respect to its input: weight (C, out / groups, kernel, kernel)."""
+    """Transposed convolution, the map of conv2d's gradient: weight (C, out / groups, kernel, kernel)."""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """The gradient of conv3d with respect to its input."""
+    """Transposed convolution, the map of conv3d's gradient."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:

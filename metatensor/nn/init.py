@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import metatensor as mt
@@ -31,6 +32,8 @@ __all__ = [
     "xavier_uniform_",
     "zeros_",
 ]
+
+_SQRT_5 = math.sqrt(5)
 
 # Called as functions, which makes no bound method at each use.
 _uniform_ = mt.Tensor.uniform_
@@ -220,6 +223,20 @@ def kaiming_uniform_(
     if generator is None:
         return fill(_uniform_, tensor, -bound, bound)
     return uniform_(tensor, -bound, bound, generator)
+
+
+def _uniform_by_fan_in_(weight: mt.Tensor, bias: mt.Tensor | None) -> None:
+    """Fill the weight and the bias of a layer, uniform in +-1 / sqrt(fan_in)."""
+    kaiming_uniform_(weight, a=_SQRT_5)
+    if bias is not None:
+        _uniform_within_([bias], math.prod(weight.shape[1:]))
+
+
+def _uniform_within_(tensors: Iterable[mt.Tensor], size: int) -> None:
+    """Fill tensors, uniform in +-1 / sqrt(size); with zeros if the size is 0."""
+    bound = 1 / math.sqrt(size) if size > 0 else 0.0
+    for tensor in tensors:
+        uniform_(tensor, -bound, bound)
 
 
 def kaiming_normal_(

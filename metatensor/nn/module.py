@@ -15,9 +15,26 @@ from metatensor.nn._register import add_module, module_delattr, module_setattr, 
 from metatensor.nn._state_dict import StateDict
 
 if TYPE_CHECKING:
+    import inspect
+
     from typing_extensions import Self
 
 __all__ = ["Module"]
+
+
+class _CallSignature:
+    """The signature of a module as a function, as `inspect.signature` asks for it. Classes keep that of their constructor."""
+
+    def __get__(self, module: Any, cls: type | None = None) -> inspect.Signature:
+        if module is None:
+            raise AttributeError("__signature__")
+        import inspect  # slow to import, and seldom needed
+
+        call = type(module).__call__
+        if call is not Module.__call__:
+            return inspect.signature(call.__get__(module))
+        kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        return inspect.Signature([inspect.Parameter(name, kind) for name, kind in zip(("args", "kwargs"), kinds, strict=True)])
 
 
 class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
@@ -28,6 +45,8 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
     assigns any. Calling a module runs its hooks and `forward`; an exception that leaves it carries, as a note and as
     ``exc.module_path``, the dotted path of the module in which it arose.
     """
+
+    __signature__ = _CallSignature()
 
     training: bool
     """Whether the module is in training mode (`train`, `eval`)."""

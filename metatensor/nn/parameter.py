@@ -30,6 +30,15 @@ class _ParameterMeta(type):
         return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
 
 
+def _data_of(cls: type, data: Any) -> Tensor:
+    """Return ``data``, an empty tensor for None. TypeError if it is no tensor."""
+    if data is None:
+        return mt.empty(0)
+    if isinstance(data, Tensor):
+        return data
+    raise TypeError(f"{cls.__name__}: expected a Tensor, got {type(data).__name__}")
+
+
 class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that belongs to a module: assigned as an attribute, it appears in ``module.parameters()``.
 
@@ -44,27 +53,23 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
-        if data is None:
-            data = mt.empty(0)
-        elif not isinstance(data, Tensor):
-            raise TypeError(f"{cls.__name__}: expected a Tensor, got {type(data).__name__}")
-        if type(data) is Tensor or type(data) is Parameter or issubclass(cls, type(data)):
+        data = _data_of(cls, data)
+        kind = type(data)
+        if kind in (Tensor, Parameter) or issubclass(cls, kind):
             return Tensor._make_subclass(cls, data, requires_grad)
-        marked = data.detach().requires_grad_(requires_grad)
-        if type(marked) is not type(data):
+        marked = data.detach()
+        if type(marked) is not kind:
             raise RuntimeError(
-                f"{cls.__name__}: detach() of a {type(data).__name__} gave a {type(marked).__name__}; "
-                "a parameter needs it to keep its class"
+                f"{cls.__name__}: detach() of a {kind.__name__} gave a {type(marked).__name__}; a parameter needs it to keep its class"
             )
         marked._is_param = True
-        return marked
+        return marked.requires_grad_(requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
-        if id(self) in memo:
-            return memo[id(self)]
-        result = type(self)(self.data.clone(memory_format=mt.preserve_format), self.requires_grad)
-        memo[id(self)] = result
-        return result
+        if id(self) not in memo:
+            copy = self.data.clone(memory_format=mt.preserve_format)
+            memo[id(self)] = type(self)(copy, self.requires_grad)
+        return memo[id(self)]
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
@@ -90,14 +95,10 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     """
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
-        if data is None:
-            data = mt.empty(0)
-        elif not isinstance(data, Tensor):
-            raise TypeError(f"Buffer: expected a Tensor, got {type(data).__name__}")
-        marked = data.detach().requires_grad_(data.requires_grad)
-        marked.persistent = persistent
-        marked._is_buffer = True
-        return marked
+        data = _data_of(Buffer, data)
+        marked = data.detach()
+        marked._is_buffer, marked.persistent = True, persistent
+        return marked.requires_grad_(data.requires_grad)
 
     __torch_function__ = _disabled_torch_function_impl
 
@@ -111,6 +112,7 @@ class UninitializedTensorMixin:
 
     __slots__ = ()
     cls_to_become: Any = None
+    _overrides_operators_only = True
     _allowed = frozenset({"copy_", "to", "_to_copy", "cpu", "cuda", "is_complex", "is_floating_point", "size", "get_device"})
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:

@@ -8,7 +8,7 @@ from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.pointwise cimport elementwise_like
-from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
+from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype, on_cpu
 
 
 cdef str shapes(Tensor q, Tensor k, Tensor v):
@@ -39,13 +39,20 @@ cdef int add_batch(Call* c, Layout* batch, Tensor t, dim_t heads) except -1:
     return broadcast_into(batch, n, sizes)
 
 
+cdef inline bint fused(Tensor q, Tensor k, Tensor v) noexcept:
+    """Whether a fused kernel takes it, which gives the result the strides of the query."""
+    return (q.ndim == 4 and k.ndim == 4 and v.ndim == 4 and q.sizes[3] == v.sizes[3]
+            and q.strides[3] == 1 and k.strides[3] == 1 and v.strides[3] == 1
+            and q.sizes[0] == k.sizes[0] and q.sizes[0] == v.sizes[0])
+
+
 cdef int check_mask(Call* c, Layout* result, Tensor q, Tensor k) except -1:
     """The mask expands to (..., query length, key length)."""
     cdef Tensor mask = tensor_arg(c, 3)
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
-    if bool_arg(c, 5):
-        fail(c, "attn_mask and is_causal exclude each other")
+    if bool_arg(c, 5) and not (on_cpu(c) and fused(q, k, tensor_arg(c, 2)) and float_arg(c, 4) == 0):
+        fail(c, "attn_mask and is_causal exclude each other, but for the fused kernel of a cpu")
     if mask.dtype.code != BOOL and mask.dtype is not q.dtype and mask.dtype.code != F32:
         fail_slot(c, 3, f"must be bool, float32 or {q.dtype.name} like the query, got {mask.dtype.name}")
     for i in range(result.ndim - 2):
@@ -56,13 +63,6 @@ cdef int check_mask(Call* c, Layout* result, Tensor q, Tensor k) except -1:
         fail_slot(c, 3, f"of shape {shape_str(mask)} does not expand to "
                         f"{[sizes[i] for i in range(result.ndim)]}")
     return 0
-
-
-cdef inline bint fused(Tensor q, Tensor k, Tensor v) noexcept:
-    """Whether a fused kernel takes it, which gives the result the strides of the query."""
-    return (q.ndim == 4 and k.ndim == 4 and v.ndim == 4 and q.sizes[3] == v.sizes[3]
-            and q.strides[3] == 1 and k.strides[3] == 1 and v.strides[3] == 1
-            and q.sizes[0] == k.sizes[0] and q.sizes[0] == v.sizes[0])
 
 
 cdef object attention(Call* c):

@@ -10,7 +10,8 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, alias, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, dim_t
+from metatensor._core.thread cimport thread_state
+from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, view_of
 
 
@@ -187,6 +188,8 @@ cdef object resolve_body(Call* c):
     cdef dim_t strides[MAX_DIMS]
     if not t.flags & (T_CONJ if conj else T_NEG):
         return t
+    if t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:       # out= records no gradients
+        return call("conj_physical", (call("_conj", (t,)),)) if conj else call("neg", (call("_neg_view", (t,)),))
     preserve_strides(t.ndim, t.sizes, t.strides, strides)
     out = call("empty_strided", (t.shape, dims_tuple(t.ndim, strides)), {"dtype": t.dtype, "device": t.storage.device})
     if conj:
@@ -293,12 +296,17 @@ define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY, 
 define("imag(Tensor(a) input) -> Tensor", imag_body, COMPOSITE | FUNCTION_ONLY, "The imaginary part, as a view.")
 
 
+def _write(part, value):
+    """Store a tensor or a number in one part of a complex tensor."""
+    part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
+
+
 def _set_real(tensor, value):
-    tensor.real.copy_(value)
+    _write(tensor.real, value)
 
 
 def _set_imag(tensor, value):
-    tensor.imag.copy_(value)
+    _write(tensor.imag, value)
 
 
 type_set(Tensor, "real", property(find("real"), _set_real, None, "The real part, as a view."))

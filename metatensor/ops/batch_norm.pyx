@@ -1,12 +1,13 @@
 """batch_norm and instance_norm: statistics by channel, of the input or running ones."""
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
+from metatensor._core.layout cimport is_channels_last, set_format
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
     result_device, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, detached, hooks, new_contiguous, shape_str
-from metatensor._core.types cimport dim_t
+from metatensor._core.tensor cimport Tensor, detached, hooks, new_contiguous, new_strided, shape_str
+from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
 
@@ -25,7 +26,13 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
 
 cdef Tensor normalized_like(Call* c, Tensor t):
     """What batch_norm makes: a cpu keeps the memory format, other devices the order of dimensions."""
-    return in_format(c, t) if is_cpu(result_device(c)) else elementwise_like(t, t.dtype, result_device(c))
+    cdef dim_t strides[MAX_DIMS]
+    if not is_cpu(result_device(c)):
+        return elementwise_like(t, t.dtype, result_device(c))
+    if t.flags & T_CONTIGUOUS or not is_channels_last(t.ndim, t.sizes, t.strides):
+        return in_format(c, t)
+    set_format(t.ndim, t.sizes, strides, FORMAT_CHANNELS_LAST if t.ndim == 4 else FORMAT_CHANNELS_LAST_3D)
+    return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
 
 
 cdef dim_t channels_of(Tensor t):
@@ -79,6 +86,8 @@ cdef object batch_statistics_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType kept = statistics_dtype(c, t, 1)
     cdef dim_t n = channels_of(t)
+    if t.ndim < 2:
+        raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
     return (new_contiguous(1, &n, kept, result_device(c)), new_contiguous(1, &n, kept, result_device(c)))
 
 

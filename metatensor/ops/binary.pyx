@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport C128, F16, F32, F64, DType, by_code, number_kind, to_complex
 from metatensor._core.op cimport (
-    EXACT_OUT, FUNCTION_ONLY, INPLACE, INT_TO_FLOAT, IN_PLACE, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg,
+    ELEMENTWISE, EXACT_OUT, FUNCTION_ONLY, INPLACE, INT_TO_FLOAT, IN_PLACE, OUT, PROMOTE, REAL_ONLY, Call, alias_op, arg,
     define, is_none, op_name, set_slot, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
@@ -12,6 +12,7 @@ from metatensor._core.tensor cimport (
     S_RSUB, S_SUB, Tensor,
 )
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
+from metatensor.ops.operands cimport exact_out
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, half_number,
     no_operands, number, of_numbers, operand, operand_arg, promoted, refuse, ruled, unary,
@@ -158,6 +159,14 @@ cdef object same_dtypes(Call* c):
     return binary(c)
 
 
+cdef object ldexp(Call* c):
+    """Operands of two dtypes are computed straight into out=."""
+    cdef Tensor result = binary(c)
+    if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
+        exact_out(c, result.dtype)
+    return result
+
+
 cdef object from_parts(Call* c):
     """A complex tensor from two real ones of one dtype."""
     cdef Operands o
@@ -199,13 +208,13 @@ for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div
 
 # Extremes -----------------------------------------------------------------------------------
 
-define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "The greater of two elements; NaN where either is.")
-define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "The lesser of two elements; NaN where either is.")
-define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "The greater of two elements; of a number and NaN the number.")
-define("fmin(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT,
+define("fmin(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "The lesser of two elements; of a number and NaN the number.")
 
 # Functions of two variables -----------------------------------------------------------------
@@ -215,13 +224,13 @@ define("atan2(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | NO_
 alias_op("arctan2", "atan2")
 define("hypot(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH,
        "sqrt(input**2 + other**2), without overflow on the way.")
-define("logaddexp(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | OUT,
+define("logaddexp(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | OUT | ELEMENTWISE,
        "log(exp(input) + exp(other)), without overflow on the way.")
 define("logaddexp2(Tensor input, Tensor other) -> Tensor", binary,
-       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT, "log2(2**input + 2**other), without overflow on the way.")
+       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT | ELEMENTWISE, "log2(2**input + 2**other), without overflow on the way.")
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "input * log(other), and 0 where input is 0.")
-define("ldexp(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | BOTH | EXACT_OUT, "input * 2**other.")
+define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "input * 2**other.")
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "The magnitude of input with the sign of other.")
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,

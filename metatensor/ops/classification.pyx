@@ -8,6 +8,7 @@ from metatensor._core.op cimport (
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_FLOAT, MAX_DIMS, dim_t
 from metatensor.ops.loss cimport R_NONE, legacy_reduction, reduction_arg, scalar_result
+from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 
@@ -163,7 +164,7 @@ cdef object ctc_loss(Call* c):
     batch = t.sizes[1] if t.ndim == 3 else 1
     classes = t.sizes[t.ndim - 1]
     if t.dtype.code != F32 and t.dtype.code != F64:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+        refuse(c, t.dtype)
     if not 0 <= blank < classes:
         fail_slot(c, 4, f"must be one of the {classes} classes, got {blank}")
     check_lengths(c, 2, batch)
@@ -177,6 +178,14 @@ cdef object ctc_loss(Call* c):
         for n in arg(c, 2):
             if not 0 <= n <= longest:
                 fail_slot(c, 2, f"must hold lengths from 0 to {longest}, got {n}")
+    if not isinstance(arg(c, 3), Tensor):
+        total = 0
+        for n in arg(c, 3):
+            total += n
+            if n < 0 or (targets.ndim == 2 and n > targets.sizes[1]):
+                fail_slot(c, 3, f"must hold the lengths of targets of shape {shape_str(targets)}, got {n}")
+        if targets.ndim == 1 and total != targets.sizes[0]:
+            fail_slot(c, 3, f"must add up to the {targets.sizes[0]} targets, but adds up to {total}")
     if reduction != R_NONE or t.ndim == 2:
         return scalar_result(c, t.dtype, R_NONE)
     return new_contiguous(1, &batch, t.dtype, result_device(c))

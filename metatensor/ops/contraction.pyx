@@ -1,7 +1,7 @@
 """Contractions made of other ops: tensordot, inner, kron and chains of matrix products; and vecdot."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
+    APART, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
     tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -220,7 +220,7 @@ cdef object several_body(Call* c):
     return chain_of(given)
 
 
-define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT,
+define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT | APART,
        "Kronecker product: blocks of `other` times each element of `input`.")
 define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT | EXACT_OUT,
        "Product of a chain of matrices, in the cheapest order.")

@@ -140,7 +140,7 @@ cdef int transposed_sizes(Call* c, Image* x, Tensor w, Slots* at, dim_t* sizes) 
     read_steps(c, at.dilation, x.n, dilation, 1)
     read_steps(c, at.output_padding, x.n, extra, 0)
     for i in range(x.n):
-        if extra[i] >= stride[i] and extra[i] >= dilation[i]:
+        if extra[i] >= stride[i] and extra[i] >= dilation[i] and x.sizes[0]:    # PyTorch takes any for an empty batch
             fail_slot(c, at.output_padding, f"must be smaller than stride or dilation, got {dims_str(x.n, extra)} with "
                                             f"stride {dims_str(x.n, stride)} and dilation {dims_str(x.n, dilation)}")
         size = add_dims(mul_dims(x.sizes[i + 2] - 1, stride[i]), reach(w.sizes[i + 2], dilation[i]))
@@ -313,11 +313,11 @@ define(f"nn.functional.conv3d({_operands}, {_steps.format(n=3)}) -> Tensor", con
        "Convolution of (N, C, D, H, W) with weight (out, C / groups, kernel, kernel, kernel).")
 define(f"nn.functional.conv3d.padding({_operands}, {_same.format(n=3)}) -> Tensor", conv3d, FUNCTION_ONLY)
 define(f"nn.functional.conv_transpose1d({_operands}, {_back.format(n=1)}) -> Tensor", conv_transpose1d,
-       FUNCTION_ONLY, "The gradient of conv1d with respect to its input: weight (C, out / groups, kernel).")
+       FUNCTION_ONLY, "Transposed convolution, the map of conv1d's gradient: weight (C, out / groups, kernel).")
 define(f"nn.functional.conv_transpose2d({_operands}, {_back.format(n=2)}) -> Tensor", conv_transpose2d,
-       FUNCTION_ONLY, "The gradient of conv2d with respect to its input: weight (C, out / groups, kernel, kernel).")
+       FUNCTION_ONLY, "Transposed convolution, the map of conv2d's gradient: weight (C, out / groups, kernel, kernel).")
 define(f"nn.functional.conv_transpose3d({_operands}, {_back.format(n=3)}) -> Tensor", conv_transpose3d,
-       FUNCTION_ONLY, "The gradient of conv3d with respect to its input.")
+       FUNCTION_ONLY, "Transposed convolution, the map of conv3d's gradient.")
 for _name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
     alias_op(_name, f"nn.functional.{_name}")
 define("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "

@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 from metatensor.ops.loss cimport (
     R_NONE, legacy_reduction, reduced_loss, reduction_arg, scalar_result,
 )
-from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, shape_operand
+from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, refuse, shape_operand
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 
@@ -59,6 +59,8 @@ cdef object pairwise_distance(Call* c):
     no_operands(&o)
     operand(&o, tensor_arg(c, 0))
     operand(&o, tensor_arg(c, 1))
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL or tensor_arg(c, 1).dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
     d = vector_dtype(c, &o)
     broadcast_result(c, &o, &lay)
     if lay.ndim == 0:
@@ -101,7 +103,7 @@ cdef object margin_ranking_loss(Call* c):
     operand(&o, b)
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+        refuse(c, d)
     # The margin is a float.
     return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
 
@@ -123,7 +125,7 @@ cdef object cosine_embedding_loss(Call* c):
     operand(&o, b)
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+        refuse(c, d)
     broadcast_result(c, &o, &lay)
     # The vectors are gone: one value for each is held against the target.
     lay.ndim -= 1

@@ -10,7 +10,7 @@ from metatensor._core.dtype cimport (
 from metatensor._core.formats cimport STRIDED, MemoryFormatTag
 from metatensor._core.layout cimport count, mul_dims, preserve_strides, set_format
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, Call, arg, bool_arg, define, dims_arg, is_none, op_name,
+    FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, QUIET_OUT, Call, arg, bool_arg, define, dims_arg, is_none, op_name,
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided
@@ -229,10 +229,10 @@ cdef object full_like_meta(Call* c):
     return t
 
 
-define(f"empty(int[] size, *, {OPTIONS}{FORMAT}) -> Tensor", empty_meta, OUT, "A tensor with arbitrary values.")
-define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT, "Filled with 0.")
-define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT, "Filled with 1.")
-define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT,
+define(f"empty(int[] size, *, {OPTIONS}{FORMAT}) -> Tensor", empty_meta, OUT | QUIET_OUT, "A tensor with arbitrary values.")
+define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT, "Filled with 0.")
+define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT, "Filled with 1.")
+define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT | QUIET_OUT,
        "Filled with a number, whose dtype the tensor has unless told.")
 for name, what in (("empty", "with arbitrary values"), ("zeros", "filled with 0"), ("ones", "filled with 1")):
     define(f"{name}_like(Tensor input, *, {OPTIONS}{FORMAT}) -> Tensor", like_meta, FUNCTION_ONLY | NO_GRAD,

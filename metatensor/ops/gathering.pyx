@@ -1,13 +1,13 @@
 """Reading elements by index tensors or masks: index, index_select, gather, take, masked_select, nonzero."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, cpu_device
-from metatensor._core.dtype cimport BOOL, I32, I64, U8, by_code
+from metatensor._core.dtype cimport BOOL, I32, I64, by_code
 from metatensor._core.layout cimport (
     Layout, broadcast_into, copy_dims, dims_equal, elementwise_strides, extent, is_row_major, mul_dims, row_major,
     view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, MIXED, NO_GRAD, OUT, Call, arg, call, define, dim_arg, dims_arg,
+    APART, COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, MIXED, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_arg, dims_arg,
     int_arg, is_none, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
@@ -15,7 +15,7 @@ from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.spatial cimport on_cpu
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
-from metatensor._core.errors import data_dependent, different_devices, meta_copy
+from metatensor._core.errors import data_dependent, different_devices, meta_copy, type_name
 
 
 cdef int check_long(Call* c, Tensor index, bint int32_too) except -1:
@@ -71,7 +71,7 @@ cdef struct Gathered:
 
 
 cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g) except -1:
-    """The result's sizes: the broadcast shape of the index tensors stands where they do, or first if they are apart."""
+    """Compute the sizes of the result. The sizes of the broadcast indices stand where the indices do, or first if they are apart."""
     cdef Tensor index
     cdef int i, d, k = 0, previous = -2
     cdef bint indexed[MAX_DIMS]
@@ -269,12 +269,12 @@ cdef object take_along_dim_body(Call* c):
     return call("gather", (t.expand(dims_tuple(lay.ndim, lay.sizes)), d, index))
 
 
-define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED,
+define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | APART,
        "The indices of a dimension that a vector names.")
-define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED,
+define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED | APART,
        "At each place of the index, the element that it names along a dimension.")
-define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT, "Elements by their position in a row of all.")
-define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT,
+define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | APART, "Elements by their position in a row of all.")
+define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | APART,
        "gather() with broadcasting.")
 
 
@@ -288,13 +288,17 @@ cdef object _unknown(Call* c):
 
 
 cdef object nonzero_meta(Call* c):
+    if c.out != NULL and not isinstance(<object>c.out, Tensor):
+        raise TypeError(f"{op_name(c)}(): argument 'out' must be a Tensor, not {type_name(<object>c.out)}")
+    if c.out != NULL and op_name(c) == "nonzero" and bool_arg(c, 1):
+        raise RuntimeError(f"{op_name(c)}(): there is no out= for a tuple")
     return _unknown(c)
 
 
 cdef object masked_select_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0), mask = tensor_arg(c, 1)
     cdef Layout lay
-    if mask.dtype.code != BOOL and mask.dtype.code != U8:
+    if mask.dtype.code != BOOL:
         raise RuntimeError(f"{op_name(c)}(): the mask must be bool, not {mask.dtype.name}")
     lay.ndim = t.ndim
     copy_dims(lay.sizes, t.sizes, t.ndim)
@@ -320,10 +324,10 @@ cdef object nonzero_static_meta(Call* c):
     return new_strided(2, sizes, strides, by_code(I64), result_device(c))
 
 
-define("nonzero(Tensor input, *, bool as_tuple=False) -> any", nonzero_meta, DATA | NO_GRAD | OUT,
+define("nonzero(Tensor input, *, bool as_tuple=False) -> any", nonzero_meta, DATA | NO_GRAD | OUT | EXACT_OUT,
        "The positions of the elements that are not 0, as rows, or as a tuple of columns.")
 define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD, "nonzero().")
-define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT,
+define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT | EXACT_OUT | APART,
        "The elements where a mask is true, in a row.")
 define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT | EXACT_OUT,
        "nonzero() cut or filled up to `size` rows.")
@@ -345,7 +349,7 @@ cdef object unravel_meta(Call* c):
     cdef dim_t total = 1
     cdef int i, n = dims_arg(c, 1, shape)
     if t.dtype.kind != by_code(I64).kind:
-        raise ValueError(f"unravel_index(): the indices must be integers, not {t.dtype.name}")
+        raise TypeError(f"unravel_index(): the indices must be integers, not {t.dtype.name}")
     for i in range(n):
         if shape[i] < 0:
             raise ValueError(f"unravel_index(): the shape must not have negative sizes, got {list(dims_tuple(n, shape))}")

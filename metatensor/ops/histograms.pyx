@@ -11,6 +11,7 @@ from metatensor._core.size cimport make_size
 from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor.ops.operands cimport refuse
 
 from metatensor._core import errors
 
@@ -74,7 +75,7 @@ cdef int require_range(Call* c, int slot, Py_ssize_t dims) except -1:
 cdef int require_float(Call* c, DType d, bint half) except -1:
     """What PyTorch counts: single and double precision, half precision between given edges only."""
     if d.code != F32 and d.code != F64 and not (half and d.kind == KIND_FLOAT and d.itemsize == 2):
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+        refuse(c, d)
     return 0
 
 
@@ -95,7 +96,7 @@ cdef object histc_meta(Call* c):
     # Integers are counted elsewhere, though not by PyTorch's cpu.
     if t.dtype.kind == KIND_BOOL or t.dtype.kind == KIND_COMPLEX or t.dtype.itemsize == 1 and t.dtype.kind == KIND_FLOAT \
             or t.dtype.kind == KIND_INT and result_device(c).type == "cpu":
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+        refuse(c, t.dtype)
     return new_contiguous(1, &n, t.dtype, result_device(c))
 
 
@@ -231,7 +232,7 @@ cdef object bincount_meta(Call* c):
     if int_arg(c, 2) < 0:
         raise RuntimeError(f"{op_name(c)}(): minlength must not be negative, got {int_arg(c, 2)}")
     if t.dtype.kind != KIND_INT or (not t.dtype.is_signed and t.dtype.itemsize > 1):
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+        refuse(c, t.dtype)
     if t.ndim != 1:
         raise RuntimeError(f"{op_name(c)}(): input must be a vector, got shape {shape_str(t)}")
     if not is_none(c, 1) and t.total:

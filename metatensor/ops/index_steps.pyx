@@ -5,7 +5,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8, DType, by_code
 from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, shape_str
-from metatensor._core.types cimport MAX_DIMS, T_OVERRIDES, dim_t
+from metatensor._core.types cimport KIND_INT, MAX_DIMS, T_OVERRIDES, dim_t
 from metatensor.ops.values cimport tensor_of
 
 from metatensor._core.errors import DataDependentError
@@ -123,7 +123,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
                 raise IndexError(f"the mask of shape {shape_str(index)} does not match the tensor of shape "
                                  f"{shape_str(t)} from dimension {s.source} on")
         return _add_tensor(t, s, found, index, index.ndim)
-    if code != I64 and code != I32:
+    if code != I64 and code != I32 and (index.ndim or index.dtype.kind != KIND_INT):    # one index may be any integer
         raise IndexError(f"tensors used as indices must be int64, int32, uint8 or bool, not {index.dtype.name}")
     if index.ndim:
         return _add_tensor(t, s, found, index, 1)

@@ -9,7 +9,8 @@ from metatensor._core.dtype cimport BOOL, U8, DType
 from metatensor._core.layout cimport Layout, add_dims, mul_dims
 from metatensor._core.op cimport Op, call, find
 from metatensor._core.storage cimport has_values
-from metatensor._core.tensor cimport Tensor, hooks
+from metatensor._core.modes cimport intercept, intercepts
+from metatensor._core.tensor cimport Tensor, hooks, mark_changed
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
@@ -98,6 +99,8 @@ cdef object _expand_masks(Steps* s, list tensors):
 
 cdef object getitem(Tensor t, object index):
     cdef Steps s
+    if hints.modes and intercepts():
+        return intercept(Tensor.__getitem__, (t,), (t, index), {})
     cdef IndexTensors found = read_index(t, index, &s, True)
     cdef Tensor view
     if found is None or s.n_advanced == 0:
@@ -151,6 +154,9 @@ cdef int _note_grad(Tensor t, object value) except -1:
 
 cdef int setitem(Tensor t, object index, object value) except -1:
     cdef Steps s
+    if hints.modes and intercepts():
+        intercept(Tensor.__setitem__, (t, value), (t, index, value), {})
+        return 0
     cdef IndexTensors found
     cdef Tensor view
     cdef PyObject* args[2]
@@ -189,7 +195,7 @@ cdef int _set_picked(Tensor t, Steps* s, IndexTensors found, object value) excep
     cdef Tensor part = _by_ops(t, s, found)
     if isinstance(value, Tensor):
         call("copy_", (part, _without_leading_ones(<Tensor>value) if (<Tensor>value).ndim > part.ndim else value))
-    t.storage.version += 1
+    mark_changed(t)
     return _note_grad(t, value)
 
 

@@ -1,4 +1,6 @@
 """Several tensors into one, cat and stack and what is made of them; and tensors brought to one shape."""
+import warnings
+
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType, can_cast_to, promote
@@ -6,7 +8,7 @@ from metatensor._core.layout cimport (
     Layout, add_dims, broadcast_into, copy_dims, mul_dims, set_format, suggest_format, view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, MIXED, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
+    APART, COMPOSITE, FUNCTION_ONLY, MIXED, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
     op_name, result_device, tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -101,7 +103,7 @@ cdef object cat_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT, "Tensors one after another along a dimension.")
+define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | APART, "Tensors one after another along a dimension.")
 alias_op("concat", "cat")
 alias_op("concatenate", "cat")
 
@@ -153,7 +155,7 @@ cdef object stack_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT, "Tensors of one shape along a new dimension.")
+define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT | APART, "Tensors of one shape along a new dimension.")
 
 
 cdef object _at_least(Tensor t, int n):
@@ -202,11 +204,11 @@ cdef object column_stack_body(Call* c):
     return call("cat", (columns, 1))
 
 
-define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT, "cat() along the columns.")
-define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT, "cat() along the rows; vectors are rows.")
-define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT, "cat() along the third dimension.")
+define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the columns.")
+define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the rows; vectors are rows.")
+define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the third dimension.")
 alias_op("row_stack", "vstack")
-define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT,
+define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT | APART,
        "Vectors as columns, and matrices, side by side.")
 
 
@@ -267,6 +269,9 @@ cdef object meshgrid_body(Call* c):
         raise RuntimeError(f"{op_name(c)}(): 1 to {MAX_DIMS} tensors are needed, got {n}")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"{op_name(c)}(): indexing must be 'ij' or 'xy', got {indexing!r}")
+    if indexing is None and n > 1:
+        warnings.warn(f"{op_name(c)}(): give indexing='ij' or 'xy'; without it, it is 'ij' now and will have to be given",
+                      stacklevel=2)
     first = <Tensor>tensors[0]
     for t in tensors:
         if t.ndim > 1:
@@ -325,7 +330,7 @@ cdef object cartesian_prod_body(Call* c):
             raise RuntimeError(f"{op_name(c)}(): vectors are needed, got shape {shape_str(t)}")
     if len(tensors) == 1:
         return tensors[0]
-    return call("stack", ([call("flatten", (grid,)) for grid in call("meshgrid", (tensors,))], 1))
+    return call("stack", ([call("flatten", (grid,)) for grid in call("meshgrid", (tensors,), {"indexing": "ij"})], 1))
 
 
 define("broadcast_tensors(Tensor[] tensors) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED,

@@ -2,11 +2,12 @@
 from metatensor._core.dtype cimport BOOL, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg, is_none, make_returns,
+    APART, COMPOSITE, EXACT_OUT, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg, is_none, make_returns,
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_INT, dim_t
+from metatensor.ops.operands cimport refuse
 from metatensor._core.formats import contiguous_format
 from metatensor.ops.matrices cimport (
     columns, has_routine, need_floating, need_one_dtype, need_routine, need_square, new_matrices, per_matrix,
@@ -111,7 +112,7 @@ cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
     if broadcast_into(&lay, b.ndim, b.sizes):
         raise RuntimeError(f"{op_name(c)}(): the shapes {shape_str(a)} and {shape_str(b)} do not broadcast")
     if a.dtype.code == BOOL:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
+        refuse(c, a.dtype)
     need_one_dtype(c, a, b, "input", "other")
     return new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
 
@@ -148,9 +149,9 @@ cdef object vander_meta(Call* c):
                         by_code(I64) if t.dtype.kind == KIND_INT else t.dtype, False)
 
 
-define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT,
+define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | APART,
        "Cross products of vectors of 3 elements along `dim`.")
-define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT,
+define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | APART,
        "Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size.")
 define("linalg.vander(Tensor x, *, int? N=None) -> Tensor", vander_meta, 0,
        "Powers 0 to N - 1 of values as rows of matrices.")

@@ -3,18 +3,20 @@ import warnings
 
 from cpython.object cimport PyObject
 from metatensor._core.compute cimport same_sizes
-from metatensor._core.dtype cimport DType, default_float, to_real
+from metatensor._core.dtype cimport DType, can_cast_to, default_float, to_real
 from metatensor._core.layout cimport Layout, can_broadcast, dims_equal
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, OPTION_A, Call, arg, define, float_arg, is_none, op_flags, op_name, result_device,
+    FUNCTION_ONLY, OPTION_A, OPTION_B, OPTION_C, Call, arg, define, float_arg, is_none, op_flags, op_name, result_device,
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
-    Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, shape_operand,
+    Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, refuse, shape_operand,
 )
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
+
+from metatensor._core import errors
 
 
 # Reduction ------------------------------------------------------------------------------
@@ -79,6 +81,8 @@ cdef int check_weight(Call* c, int slot, Tensor like) except -1:
 
 cdef enum:
     ANY_NUMBER = OPTION_A       # integers and complex numbers too
+    SUBTRACTS = OPTION_B        # no bools
+    INTO_INPUT = OPTION_C       # the result is stored in the input's dtype
 
 
 cdef object difference(Call* c, int reduction, int weight):
@@ -96,10 +100,12 @@ cdef object difference(Call* c, int reduction, int weight):
                              f"got {shape_str(w)}")
         operand(&o, w)
     d = promoted(c, &o)
-    if d.kind == KIND_BOOL:
+    if op_flags(c) & SUBTRACTS and (a.dtype.kind == KIND_BOOL or b.dtype.kind == KIND_BOOL):
         fail(c, "bool tensors cannot be subtracted")
-    if d.kind != KIND_FLOAT and not op_flags(c) & ANY_NUMBER:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    if d.kind == KIND_BOOL or (d.kind != KIND_FLOAT and not op_flags(c) & ANY_NUMBER):
+        refuse(c, d)
+    if op_flags(c) & INTO_INPUT and not can_cast_to(d, a.dtype):
+        raise errors.cannot_cast(op_name(c), d, a.dtype)
     if d.kind == KIND_COMPLEX:
         d = to_real(d)
     return reduced_loss(c, &o, d, reduction)
@@ -190,7 +196,7 @@ cdef object hinge_embedding_loss(Call* c):
     if a.dtype.kind == KIND_BOOL:
         fail(c, "bool tensors cannot be subtracted")
     if a.dtype.kind == KIND_COMPLEX:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {a.dtype.name}")
+        refuse(c, a.dtype)
     no_operands(&o)
     shape_operand(&o, b)
     shape_operand(&o, a)
@@ -202,16 +208,16 @@ cdef object soft_margin_loss(Call* c):
     cdef Operands o
     cdef DType d
     cdef int reduction = legacy_reduction(c, 2, 3, 4)
-    if b.dtype.kind == KIND_BOOL:
-        fail(c, "a bool target cannot be negated")
     if not can_broadcast(b.ndim, b.sizes, a.ndim, a.sizes):
         fail(c, f"a target of shape {shape_str(b)} does not expand to the input's {shape_str(a)}")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)
-    d = promoted(c, &o)
+    d = a.dtype
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
         fail(c, f"the result is floating-point and cannot be {d.name}")
+    if not can_cast_to(d, a.dtype):
+        raise errors.cannot_cast(op_name(c), d, a.dtype)
     return reduced_loss(c, &o, d, reduction)
 
 
@@ -281,11 +287,11 @@ cdef str _legacy = "bool? size_average=None, bool? reduce=None, str reduction='m
 define(f"nn.functional.mse_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
        FUNCTION_ONLY, "The squared difference.")
 define(f"nn.functional.l1_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
-       FUNCTION_ONLY | ANY_NUMBER, "The absolute difference.")
+       FUNCTION_ONLY | ANY_NUMBER | SUBTRACTS, "The absolute difference.")
 define(f"nn.functional.smooth_l1_loss(Tensor input, Tensor target, {_legacy}, float beta=1.0) -> Tensor",
        smooth_l1_loss, FUNCTION_ONLY, "Squared below beta, absolute above.")
 define("nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
-       "Tensor? weight=None) -> Tensor", huber_loss, FUNCTION_ONLY,
+       "Tensor? weight=None) -> Tensor", huber_loss, FUNCTION_ONLY | INTO_INPUT,
        "Squared below delta, linear with slope delta above.")
 define(f"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_legacy}) -> Tensor",
        binary_cross_entropy, FUNCTION_ONLY, "Cross entropy of probabilities in [0, 1].")

@@ -2,12 +2,12 @@
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
-    EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
+    APART, EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, QUIET_OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
     result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
-from metatensor.ops.operands cimport Operands, no_operands, promoted, shape_operand, type_operand
+from metatensor.ops.operands cimport Operands, no_operands, promoted, refuse, shape_operand, type_operand
 from metatensor.ops.pointwise cimport elementwise_result
 
 
@@ -24,7 +24,7 @@ cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except 
     """Of two factors. Bools have no product, unless nothing is multiplied; those of vectors PyTorch never takes."""
     alike(c, a, b, name_a, name_b)
     if a.dtype.kind == KIND_BOOL and (a.total and b.total or a.ndim == 1 == b.ndim):
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
+        refuse(c, a.dtype)
     return 0
 
 
@@ -186,6 +186,8 @@ cdef object bmm_meta(Call* c):
 cdef object mv_meta(Call* c):
     """(input [n, k], vec [k])"""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    if a.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): input must have 2 dimensions, got shape []")
     need_dims(c, a, 2, "input")
     need_dims(c, b, 1, "vec")
     if a.sizes[1] != b.sizes[0]:
@@ -229,7 +231,7 @@ define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT, "Prod
 define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT, "Dot product of two vectors.")
 define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors, the first conjugated.")
-define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT, "Outer product of two vectors.")
+define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | APART, "Outer product of two vectors.")
 define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY, "Product of two int8 matrices in int32.")
 define("_scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
        "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor", scaled_mm_meta,
@@ -303,11 +305,18 @@ cdef object addr_meta(Call* c):
     return elementwise_result(c, &o, promoted(c, &o))
 
 
+cdef int added_sizes(Call* c, Tensor a, Tensor b, dim_t* sizes) except -1:
+    """The sizes of batch1 @ batch2; IndexError where a factor lacks the dimension that the result has from it."""
+    if a.ndim < 2 or b.ndim < 3:
+        raise IndexError(f"{op_name(c)}(): batch1 and batch2 must have 3 dimensions, got shapes {shape_str(a)} and {shape_str(b)}")
+    return batched_sizes(c, a, b, "batch1", "batch2", sizes)
+
+
 cdef object addbmm_meta(Call* c):
     """(input, batch1 [b, n, k], batch2 [b, k, m], beta, alpha): the products are summed over the batch."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[3]
-    batched_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), "batch1", "batch2", sizes)
+    added_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), sizes)
     alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 2, sizes + 1)
     return new_contiguous(2, sizes + 1, t.dtype, result_device(c))
@@ -317,7 +326,7 @@ cdef object baddbmm_meta(Call* c):
     """(input, batch1 [b, n, k], batch2 [b, k, m], out_dtype, beta, alpha)"""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[3]
-    batched_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), "batch1", "batch2", sizes)
+    added_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), sizes)
     if is_none(c, 3):
         alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 3, sizes)
@@ -331,7 +340,7 @@ define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alp
 define("addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addr_meta,
        INPLACE | OUT, "beta * input + alpha * outer(vec1, vec2).")
 define("addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addbmm_meta,
-       INPLACE | OUT | EXACT_OUT, "beta * input + alpha * the sum of all batch1[i] @ batch2[i].")
+       INPLACE | OUT | EXACT_OUT | QUIET_OUT, "beta * input + alpha * the sum of all batch1[i] @ batch2[i].")
 define("baddbmm(Tensor input, Tensor batch1, Tensor batch2, dtype? out_dtype=None, *, Scalar beta=1, "
        "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (batch1 @ batch2), batched.")
 

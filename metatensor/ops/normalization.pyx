@@ -8,7 +8,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIGUOUS, dim_t
-from metatensor.ops.operands cimport Operands, no_operands, shape_operand
+from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.reduction cimport require_floating
 
@@ -17,7 +17,7 @@ from metatensor.ops.reduction cimport require_floating
 
 cdef int need_real_float(Call* c, Tensor t) except -1:
     if t.dtype.kind != KIND_FLOAT:
-        raise NotImplementedError(f"{op_name(c)}(): input must be floating-point, got {t.dtype.name}")
+        refuse(c, t.dtype)
     return 0
 
 
@@ -65,6 +65,8 @@ cdef int check_weight(Call* c, Tensor t, int slot, str name, int n) except -1:
 
 cdef int check_layer_norm(Call* c, Tensor t) except -1:
     cdef int n
+    if t.dtype.kind != KIND_FLOAT and not (is_none(c, 2) and is_none(c, 3)):
+        check_parameter(c, t, tensor_arg(c, 3 if is_none(c, 2) else 2), "weight" if not is_none(c, 2) else "bias")
     need_real_float(c, t)
     n = check_normalized(c, t)
     check_weight(c, t, 2, "weight", n)
@@ -169,7 +171,7 @@ cdef object group_norm_meta(Call* c):
 
 
 cdef object native_group_norm_meta(Call* c):
-    """(input, weight, bias, N, C, HxW, group, eps)"""
+    """Group norm of an input of ``HxW`` pixels, with the means and reciprocal deviations of its groups."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t n = int_arg(c, 3), channels = int_arg(c, 4), pixels = int_arg(c, 5), groups = int_arg(c, 6)

@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
     float_arg, is_none, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
 from metatensor.ops.operands cimport Operands, no_operands, operand, promoted
 from metatensor.ops.pointwise cimport broadcast_result
 from metatensor.ops.reduction cimport reduced, require_floating
@@ -166,6 +166,8 @@ cdef object dist_meta(Call* c):
     no_operands(&o)
     operand(&o, tensor_arg(c, 0))
     operand(&o, tensor_arg(c, 1))
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL or tensor_arg(c, 1).dtype.kind == KIND_BOOL:
+        raise RuntimeError(f"{op_name(c)}(): bool tensors cannot be subtracted")
     broadcast_result(c, &o, &lay)
     d = promoted(c, &o)
     require_floating(c, d)

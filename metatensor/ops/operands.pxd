@@ -51,6 +51,7 @@ cdef DType result_dtype(Call* c, int first, int n)              # both, for argu
 cdef int half_number(Call* c, int i) except -1                  # before a real device computes with it
 
 cdef int fail(Call* c, str message) except -1                   # RuntimeError
+cdef int exact_out(Call* c, DType d) except -1                  # RuntimeError unless out= has this dtype
 cdef int refuse(Call* c, DType d) except -1                     # NotImplementedError: no arithmetic for d
 
 cdef inline bint is_refused(long flags, int kind) noexcept:

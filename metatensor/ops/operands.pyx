@@ -2,17 +2,22 @@
 import struct
 
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.math cimport INFINITY
+from libc.string cimport memcpy
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport (
-    BF16, BOOL, F16, I64, DType, by_code, default_complex, default_float, number_kind, promote, promotion,
-    to_complex, to_real,
+    BF16, BOOL, F16, F32, I64, DType, by_code, can_cast_to, default_complex, default_float, number_kind, promote,
+    promotion, to_complex, to_real,
 )
+from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, INT_TO_FLOAT, INTEGRAL, NO_BOOL, REAL_ONLY, RULE_MASK, Call,
-    hold, is_none, op_flags, op_name,
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, FUNCTIONAL, INT_TO_FLOAT, IN_PLACE, INTEGRAL, NO_BOOL, REAL_ONLY,
+    RULE_MASK, WITH_OUT, Call, Overload, hold, is_none, op_flags, op_name,
 )
-from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, T_CONTIGUOUS
+from metatensor._core.tensor cimport Tensor, new_strided
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, T_CONTIGUOUS, T_RETRIED
+from metatensor._core import errors
 
 cdef DType _bool = by_code(BOOL)
 cdef DType _long = by_code(I64)
@@ -23,7 +28,67 @@ cdef int fail(Call* c, str message) except -1:
 
 
 cdef int refuse(Call* c, DType d) except -1:
+    """Raise NotImplementedError for a dtype without arithmetic, unless something else is wrong with the call.
+
+    PyTorch looks for the kernel of a dtype last. So the call is tried again with tensors of another dtype: an error
+    that it raises then, for shapes or dimensions, comes first. So does that of an in-place call or an ``out=`` whose
+    target cannot take the result.
+    """
+    cdef DType other = by_code(I64 if d.kind == KIND_FLOAT or d.kind == KIND_COMPLEX else F32)
+    cdef Overload ov = <Overload>c.overload
+    cdef Call again
+    if c.flags & T_RETRIED:
+        raise _Unsupported()
+    memcpy(&again, c, sizeof(Call))
+    again.keep = again.out = NULL
+    again.variant = FUNCTIONAL
+    again.device = <PyObject*>META
+    again.flags = T_RETRIED
+    made = [_retyped(<object>c.args[i], d, other) for i in range(ov.nslots)]
+    for i in range(ov.nslots):
+        again.args[i] = <PyObject*>made[i]
+    try:
+        result = ov.meta(&again) if ov.meta != NULL else None
+        target = <object>c.args[0] if c.variant == IN_PLACE else <object>c.out if c.variant == WITH_OUT else None
+        if isinstance(result, Tensor) and isinstance(target, Tensor):
+            _check_target(c, d, <Tensor>result, <Tensor>target)
+    except _Unsupported:
+        pass
+    finally:
+        if again.keep != NULL:
+            Py_DECREF(<object>again.keep)
     raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+
+
+cdef int exact_out(Call* c, DType d) except -1:
+    """For calls that compute straight into ``out=``, which must have the dtype of the result."""
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not d:
+        raise errors.cannot_cast(op_name(c), d, (<Tensor>c.out).dtype)
+    return 0
+
+
+class _Unsupported(NotImplementedError):
+    """The other dtype has no arithmetic here, either."""
+
+
+cdef object _retyped(object value, DType d, DType other):
+    """A tensor without data like `value`, of dtype `other` where it is of the category of `d`; anything else itself."""
+    cdef Tensor t
+    if isinstance(value, list):
+        return [_retyped(v, d, other) for v in value]
+    if not isinstance(value, Tensor):
+        return value
+    t = <Tensor>value
+    return new_strided(t.ndim, t.sizes, t.strides, other if t.dtype.kind == d.kind else t.dtype, META)
+
+
+cdef int _check_target(Call* c, DType d, Tensor result, Tensor target) except -1:
+    """What `finish` would raise of a result of dtype `d`, were it computed."""
+    if c.variant == IN_PLACE and not (result.ndim == target.ndim and dims_equal(result.sizes, target.sizes, result.ndim)):
+        raise errors.inplace_shape(op_name(c), target, result)
+    if op_flags(c) & ELEMENTWISE and not can_cast_to(d, target.dtype):
+        raise errors.cannot_cast(op_name(c), d, target.dtype)
+    return 0
 
 
 # Collecting operands --------------------------------------------------------------

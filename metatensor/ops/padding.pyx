@@ -6,6 +6,7 @@ from metatensor._core.op cimport (
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.factory cimport check_fill
+from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
 
 
@@ -101,7 +102,7 @@ cdef object border_pad(Call* c, str mode):
         fail_slot(c, 1, f"leaves nothing of an input of shape {shape_str(t)}")
     if mode != "circular" and (t.dtype.kind == KIND_BOOL or (
             t.dtype.kind == KIND_INT and not t.dtype.is_signed and t.dtype.itemsize > 1)):
-        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not implemented for {t.dtype.name}")
+        refuse(c, t.dtype)
     if mode != "circular" and n > 1 and on_cpu(c):
         return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))

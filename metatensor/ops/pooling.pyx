@@ -21,6 +21,10 @@ from metatensor.ops.spatial cimport (
 
 # Windows of fixed size --------------------------------------------------------------------
 
+cdef inline bint batched(Tensor t, Image* x) noexcept:
+    return t.ndim == x.n + 2
+
+
 cdef int not_empty(Call* c, Tensor t, Image* x, bint channels) except -1:
     """Spatial dimensions, and the channels where `channels` is set, must hold something."""
     cdef int i
@@ -216,7 +220,7 @@ cdef object adaptive(Call* c, int n, bint average, bint indices):
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS)
     output_sizes(c, 1, &x, sizes)
-    not_empty(c, t, &x, n == 3 or not average)
+    not_empty(c, t, &x, batched(t, &x) and (n == 3 or not average))
     form = image_format(&x)
     if n == 3:
         # The average of everything keeps channels_last_3d; the general case does not.
@@ -282,7 +286,7 @@ cdef object fractional(Call* c, int n, bint indices):
     cdef int i
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS)
-    not_empty(c, t, &x, True)
+    not_empty(c, t, &x, batched(t, &x))
     window_arg(c, 1, n, kernel, 1)
     sizes[0] = x.sizes[0]
     sizes[1] = x.sizes[1]
@@ -361,9 +365,9 @@ cdef object unpool(Call* c, int n):
         fail_slot(c, 1, f"must be int64, got {indices.dtype.name}")
     if indices.ndim != t.ndim or not dims_equal(indices.sizes, t.sizes, t.ndim):
         fail_slot(c, 1, f"must have the input's shape {shape_str(t)}, got {shape_str(indices)}")
-    need_dtype(c, t, FLOATS | INTS)
+    need_dtype(c, t, FLOATS)
     unpooled_sizes(c, &x, sizes)
-    not_empty(c, t, &x, True)
+    not_empty(c, t, &x, batched(t, &x))
     sizes[0] = x.sizes[0]
     sizes[1] = x.sizes[1]
     return new_image(c, &x, sizes, t.dtype, image_format(&x) if n == 2 and on_cpu(c) else FORMAT_CONTIGUOUS)

@@ -2,14 +2,17 @@
 
 Every op takes one ticket from its generator; values are made of (seed, ticket, index of the element) alone.
 """
+import warnings
+
 from cpython.object cimport PyObject
+from libc.float cimport DBL_MAX, FLT_MAX
 from metatensor._core.dtype cimport (
     BF16, C32, C64, F16, F32, F64, I64, DType, by_code, default_float,
 )
 from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.layout cimport Layout, can_broadcast, set_format
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, RANDOM, Call, arg, bool_arg, call, define,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, METHOD_ONLY, NO_GRAD, OUT, QUIET_OUT, RANDOM, SAFE_CAST, Call, arg, bool_arg, call, define,
     dims_arg, dtype_arg, float_arg, hold, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
@@ -17,6 +20,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strid
 from metatensor._core.types cimport (
     FORMAT_PRESERVE, KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_REQUIRES_GRAD, dim_t,
 )
+from metatensor.ops.factory cimport option_dtype
 from metatensor.ops.pointwise cimport Operands, broadcast_result, elementwise_like, no_operands, shape_operand
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot
 
@@ -73,7 +77,7 @@ cdef Tensor like(Call* c, Tensor t, DType dtype, int slot):
 
 
 cdef object rand(Call* c):
-    cdef DType d = dtype_arg(c, 2, default_float())
+    cdef DType d = option_dtype(c, 2, default_float())
     need_floats(c, d, True)
     take_ticket(c, 1)
     return leaf(c, sized(c, 0, d), 6)
@@ -97,6 +101,14 @@ cdef object beyond(DType d):
     return (one << (24 if code == F32 else 53 if code == F64 else 11 if code == F16 else 8)) + 1
 
 
+cdef object largest(DType d):
+    """The largest finite number of a floating-point dtype."""
+    cdef int code = d.code
+    if code == F16:
+        return 65504
+    return DBL_MAX if code == F64 else FLT_MAX if code == F32 else (2 - 2.0 ** -7) * 2.0 ** 127
+
+
 cdef int need_integers(Call* c, DType d) except -1:
     if d.kind != KIND_INT and d.kind != KIND_BOOL and not is_float(d):
         raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
@@ -112,6 +124,17 @@ cdef bint in_range(DType d, object value) except -1:
     return -beyond(d) < value < beyond(d)
 
 
+cdef bint holds_about(Call* c, DType d, object value) except -1:
+    """Whether `value` is within the range of a dtype. A float may have to round it, which is a warning."""
+    if in_range(d, value):
+        return True
+    if d.kind == KIND_BOOL or d.kind == KIND_INT or not -largest(d) <= value <= largest(d):
+        return False
+    warnings.warn(f"{op_name(c)}(): {d.name} does not hold all integers up to {value} exactly; the numbers drawn are rounded",
+                  stacklevel=2)
+    return True
+
+
 cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
     """low <= x < high, all of which `d` holds."""
     if d.code == I64 and type(low) is int and type(high) is int and low < high:
@@ -121,16 +144,16 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
     if low >= high:
         fail(c, f"'low' must be less than 'high', got {low} and {high}")
     need_integers(c, d)
-    if not in_range(d, low):
+    if not holds_about(c, d, low):
         fail(c, f"low={low} is out of the range of {d.name}")
-    if not in_range(d, high - 1):
+    if not holds_about(c, d, high - 1):
         fail(c, f"high={high} is out of the range of {d.name}")
     return 0
 
 
 cdef object randint_of(Call* c, object low, object high, int size, int rest):
     """Slots from `rest` on: generator, dtype, layout, device, pin_memory, requires_grad."""
-    cdef DType d = dtype_arg(c, rest + 1, by_code(I64))
+    cdef DType d = option_dtype(c, rest + 1, by_code(I64))
     check_bounds(c, d, low, high)
     take_ticket(c, rest)
     return leaf(c, sized(c, size, d), rest + 5)
@@ -157,7 +180,7 @@ cdef object randint_like_low(Call* c):
 
 
 cdef object randperm(Call* c):
-    cdef DType d = dtype_arg(c, 2, by_code(I64))
+    cdef DType d = option_dtype(c, 2, by_code(I64))
     cdef dim_t n = int_arg(c, 0)
     if n < 0:
         fail_slot(c, 0, f"must not be negative, got {n}")
@@ -275,6 +298,8 @@ cdef object bernoulli_(Call* c):
 cdef object bernoulli(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_floats(c, t.dtype, False)
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.kind >= KIND_COMPLEX:
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {(<Tensor>c.out).dtype.name}")
     take_ticket(c, 1)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
@@ -320,7 +345,7 @@ cdef object normal_both(Call* c):
     return new_contiguous(lay.ndim, lay.sizes, mean.dtype, result_device(c))
 
 cdef object normal_sized(Call* c):
-    cdef DType d = dtype_arg(c, 4, default_float())
+    cdef DType d = option_dtype(c, 4, default_float())
     check_std(c, 1)
     need_floats(c, d, True)
     take_ticket(c, 3)
@@ -349,10 +374,20 @@ cdef object multinomial(Call* c):
 
 
 cdef object poisson(Call* c):
+    """One value for each parameter: `poisson` and `_standard_gamma`."""
     cdef Tensor t = tensor_arg(c, 0)
     need_floats(c, t.dtype, False)
     take_ticket(c, 1)
     return elementwise_like(t, t.dtype, result_device(c))
+
+
+cdef object sample_dirichlet(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_floats(c, t.dtype, False)
+    if t.ndim == 0:
+        fail(c, "expected concentrations along the last dimension, got a tensor of no dimensions")
+    take_ticket(c, 1)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 cdef object binomial(Call* c):
@@ -391,23 +426,23 @@ cdef str _options = ("dtype? dtype=None, layout? layout=None, device? device=Non
                      "bool? requires_grad=False")
 cdef str _format = "memory_format? memory_format=None"
 
-define(f"rand(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT,
+define(f"rand(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Uniform in [0, 1).")
-define(f"randn(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT,
+define(f"randn(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Standard normal.")
 define(f"rand_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD, "Uniform in [0, 1), in the shape of input.")
 define(f"randn_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD, "Standard normal, in the shape of input.")
-define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT,
+define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Integers, uniform from low (0) up to but without high.")
 define(f"randint.low(int low, int high, any size, *, {_generator}, {_options}) -> Tensor", randint_low,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"randint_like(Tensor input, int high, *, {_generator}, {_options}, {_format}) -> Tensor", randint_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD, "Integers, uniform from low (0) up to but without high, in the shape of input.")
 define(f"randint_like.low(Tensor input, int low, int high, *, {_generator}, {_options}, {_format}) -> Tensor",
        randint_like_low, FUNCTION_ONLY | RANDOM | NO_GRAD)
-define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT,
+define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "A random permutation of 0 to n - 1.")
 
 define(f"uniform_(Tensor(a!) input, float from=0.0, float to=1.0, *, {_generator}) -> Tensor", uniform_,
@@ -431,21 +466,25 @@ define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> T
        METHOD_ONLY | RANDOM,
        "Fill with 1 with probability p, else 0.")
 
-define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT,
+define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
        "1 with the probability in each element, else 0; or with probability p.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
-define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT,
+define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Normal, with a mean and a standard deviation for each element.")
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor", normal_one,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, {_options}) -> Tensor", normal_sized,
-       FUNCTION_ONLY | RANDOM | OUT)
+       FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,
-       RANDOM | OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
+       RANDOM | OUT | QUIET_OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
 define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
        "Poisson, with the rate in each element.")
+define("_standard_gamma(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
+       "Draw from the gamma distribution of rate 1, with the shape parameter in each element.")
+define("_sample_dirichlet(Tensor input, generator? generator=None) -> Tensor", sample_dirichlet, FUNCTION_ONLY | RANDOM,
+       "Draw from the Dirichlet distribution whose concentrations lie along the last dimension.")
 define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
        "Successes in `count` trials of probability `prob`.")
 define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1, *, "

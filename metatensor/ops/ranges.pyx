@@ -2,7 +2,9 @@
 from libc.math cimport ceil, floor, isfinite
 from metatensor._core.dtype cimport BOOL, I64, DType, by_code, default_complex, default_float, number_kind
 from metatensor._core.layout cimport add_dims, mul_dims
-from metatensor._core.op cimport MIXED, OUT, Call, arg, define, int_arg, is_none, op_name, result_device
+from metatensor._core.op cimport (
+    KEEPS_SHAPE, MIXED, NO_GRAD, OUT, QUIET_OUT, Call, arg, define, int_arg, is_none, op_name, result_device,
+)
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
 from metatensor.ops.factory cimport option_device, option_dtype, with_options
@@ -99,11 +101,11 @@ cdef object range_meta(Call* c):
     return with_options(c, 3, new_contiguous(1, &n, dtype, option_device(c, 3)))
 
 
-define(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", range_meta, OUT,
+define(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", range_meta, OUT | KEEPS_SHAPE | QUIET_OUT,
        "start, start + step, ... up to and including end. `arange` stops before its end, as Python's range does.")
-define(f"arange(Scalar end, *, {OPTIONS}) -> Tensor", arange_end, OUT,
+define(f"arange(Scalar end, *, {OPTIONS}) -> Tensor", arange_end, OUT | KEEPS_SHAPE,
        "start, start + step, ... up to but not including end.")
-define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", arange_start, OUT)
+define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", arange_start, OUT | KEEPS_SHAPE)
 
 
 cdef DType _spaced_dtype(Call* c, int first):
@@ -145,10 +147,12 @@ cdef object logspace_meta(Call* c):
     return _spaced(c, 4)
 
 
-define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, OUT | MIXED,
+cdef long SPACED = OUT | MIXED | NO_GRAD | KEEPS_SHAPE | QUIET_OUT
+
+define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, SPACED,
        "`steps` numbers at even distances from start to end, both included.")
 define(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
-       logspace_meta, OUT | MIXED, "base to the powers of linspace(start, end, steps).")
+       logspace_meta, SPACED, "base to the powers of linspace(start, end, steps).")
 
 
 # Matrices ---------------------------------------------------------------------------------------
@@ -170,8 +174,8 @@ cdef object eye_m_meta(Call* c):
     return _eye(c, int_arg(c, 0), int_arg(c, 0) if is_none(c, 1) else int_arg(c, 1), 2)
 
 
-define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT, "A matrix with ones on the diagonal and zeros elsewhere.")
-define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT)
+define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT | QUIET_OUT, "A matrix with ones on the diagonal and zeros elsewhere.")
+define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT | QUIET_OUT)
 
 
 cdef dim_t _below(dim_t rows, dim_t columns, dim_t offset) except -1:

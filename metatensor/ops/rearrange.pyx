@@ -139,7 +139,7 @@ cdef object roll_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t shifts[MAX_DIMS]
     cdef dim_t dims[MAX_DIMS]
-    cdef int n = dims_arg(c, 1, shifts), m = dims_arg(c, 2, dims), i
+    cdef int n = dims_arg(c, 1, shifts), m = 0 if is_none(c, 2) else dims_arg(c, 2, dims), i
     if n == 0:
         raise RuntimeError(f"{op_name(c)}(): at least one shift is needed")
     if n != m and not (n == 1 and m == 0):
@@ -190,7 +190,7 @@ cdef object rot90_body(Call* c):
     return call("transpose", (call("flip", (t, (b if k == 1 else a,))), a, b))
 
 
-define("roll(Tensor input, int[1] shifts, int[1] dims=()) -> Tensor", roll_meta, 0,
+define("roll(Tensor input, int[1] shifts, int[1]? dims=()) -> Tensor", roll_meta, 0,
        "Elements shifted around along dimensions; without any, as if in a row.")
 define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "The order along dimensions reversed.")
 define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Columns in reverse order.")

@@ -9,6 +9,7 @@ from metatensor._core.op cimport (
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
+from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport fail
 
 cdef enum: RELU = OPTION_A     # the non-linearity of an op
@@ -47,7 +48,7 @@ cdef int need_computable(Call* c, Tensor t) except -1:
     """Floating-point dtypes; relu takes integers too, and no complex numbers."""
     cdef bint relu = (op_flags(c) & RELU) != 0
     if (t.dtype.kind == KIND_COMPLEX and relu) or (t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 1):
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+        refuse(c, t.dtype)
     if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX and not (relu and t.dtype.kind == KIND_INT):
         fail(c, f"expected an input of a floating-point dtype, got {t.dtype.name}")
     return 0

@@ -2,12 +2,13 @@
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY, Call, alias_op,
+    ELEMENTWISE, COMPOSITE, EXACT_OUT, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY, Call, alias_op,
     arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns, op_flags, op_name,
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, SET_DIMS, dim_t
+from metatensor.ops.operands cimport exact_out, refuse
 from metatensor.ops.pointwise cimport binary
 
 
@@ -126,6 +127,7 @@ cdef int require_floating(Call* c, DType dtype) except -1:
 
 cdef DType sum_dtype(Call* c, int slot, Tensor t):
     if not is_none(c, slot):
+        exact_out(c, <DType>c.args[slot])
         return <DType>c.args[slot]
     if c.variant == IN_PLACE:
         return t.dtype
@@ -149,6 +151,7 @@ cdef object mean_meta(Call* c):
     cdef bint chosen[MAX_DIMS]
     if not is_none(c, 3):
         dtype = <DType>c.args[3]
+        exact_out(c, dtype)
     elif c.out != NULL and isinstance(<object>c.out, Tensor):
         dtype = (<Tensor>c.out).dtype
     require_floating(c, dtype)
@@ -290,17 +293,17 @@ define("amax(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_
        "Largest element over `dim` (all dimensions unless given).")
 define("amin(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_meta, OUT,
        "Smallest element over `dim` (all dimensions unless given).")
-define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax_meta, OUT,
+define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax_meta, OUT | EXACT_OUT,
        "Smallest and largest element over one dimension, or over all.")
 define("max(Tensor input) -> Tensor", max_meta, OUT,
        "The largest element; with `dim` the largest along it and where it is; with `other` element by element.")
 # Tensors before ints: a 0-d integer tensor would do for a dimension too.
-define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY)
-define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
+define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
+define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("min(Tensor input) -> Tensor", max_meta, OUT,
        "The smallest element; with `dim` the smallest along it and where it is; with `other` element by element.")
-define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY)
-define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT)
+define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
+define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
        "Index of the largest element along `dim`, or in the flattened input: int64.")
 define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
@@ -363,6 +366,8 @@ cdef object trace_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     if t.ndim != 2:
         raise RuntimeError(f"trace(): input must be a matrix, got shape {shape_str(t)}")
+    if t.dtype.kind == KIND_BOOL:
+        refuse(c, t.dtype)
     return new_contiguous(0, NULL, by_code(I64) if t.dtype.kind <= KIND_INT else t.dtype, result_device(c))
 
 

@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.placing cimport check_bounds
-from metatensor._core.tensor cimport Tensor, set_layout
+from metatensor._core.tensor cimport Tensor, mark_changed, own_versions, set_layout
 from metatensor._core.types cimport (
     FORMAT_CONTIGUOUS, FORMAT_PRESERVE, MAX_DIMS, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
@@ -35,7 +35,7 @@ cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_for
         return t
     set_format(n, sizes, strides, FORMAT_CONTIGUOUS if memory_format == NO_FORMAT else memory_format)
     resize_tensor(t, n, sizes, strides)
-    t.storage.version += 1
+    mark_changed(t)
     return t
 
 
@@ -69,6 +69,8 @@ cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
     if s.device is not t.storage.device:
         raise RuntimeError(f"{op_name(c)}(): the storage is on {s.device}, the tensor on {t.storage.device}")
     check_bounds(s, t.dtype, lay, op_name(c))
+    own_versions(t)
+    mark_changed(t)
     t.storage = s
     set_layout(t, lay.ndim, lay.sizes, lay.strides, lay.offset)
     t.base = None
@@ -127,6 +129,9 @@ cdef object set_storage_host(Call* c):
     if not isinstance(source, Storage):
         raise TypeError(f"{op_name(c)}(): argument 'source' (position 2) must be Tensor or storage, not "
                         f"{type(source).__name__}")
+    if source is not arg(c, 1) and arg(c, 1).dtype is not t.dtype:
+        raise RuntimeError(f"{op_name(c)}(): the storage is one of {arg(c, 1).dtype.name}, the tensor is {t.dtype.name}; "
+                           "an untyped storage has no dtype: storage.untyped()")
     if is_none(c, 2) and is_none(c, 3):
         lay.ndim = 1
         lay.offset = 0

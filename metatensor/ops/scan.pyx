@@ -1,24 +1,35 @@
 """Cumulative ops: results are contiguous and have the input's shape."""
 from metatensor._core.dtype cimport I64, by_code
 from metatensor._core.op cimport (
-    EXACT_OUT, INPLACE, OUT, Call, define, dim_arg, make_returns, op_name, result_device, tensor_arg,
+    EXACT_OUT, INPLACE, IN_PLACE, OUT, Call, arg, define, dim_arg, is_none, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous
+from metatensor._core.types cimport KIND_BOOL
+from metatensor.ops.operands cimport refuse
 from metatensor.ops.reduction cimport require_real, sum_dtype
+
+from metatensor._core import errors
 
 
 cdef object cumsum_meta(Call* c):
     """(input, int dim, dtype)"""
     cdef Tensor t = tensor_arg(c, 0)
     dim_arg(c, 1, t.ndim)
+    if c.variant == IN_PLACE:
+        if not is_none(c, 2) and arg(c, 2) is not t.dtype:
+            raise errors.cannot_cast(op_name(c), arg(c, 2), t.dtype)
+        if t.dtype.kind == KIND_BOOL:
+            refuse(c, t.dtype)
     return new_contiguous(t.ndim, t.sizes, sum_dtype(c, 2, t), result_device(c))
 
 
 cdef object cummax_meta(Call* c):
     """(input, int dim) -> (values, indices)"""
     cdef Tensor t = tensor_arg(c, 0)
-    dim_arg(c, 1, t.ndim)
-    require_real(c, t)
+    if t.total or t.dtype.is_complex:       # of what is empty PyTorch takes any dimension
+        dim_arg(c, 1, t.ndim)
+    if t.ndim:
+        require_real(c, t)
     return make_returns(c, (new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c)),
                             new_contiguous(t.ndim, t.sizes, by_code(I64), result_device(c))))
 
@@ -27,8 +38,7 @@ cdef object logcumsumexp_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     dim_arg(c, 1, t.ndim)
     if not t.dtype.is_floating_point and not t.dtype.is_complex:
-        raise NotImplementedError(f"{op_name(c)}(): only floating-point and complex inputs are supported, got "
-                                  f"{t.dtype.name}")
+        refuse(c, t.dtype)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
@@ -36,9 +46,9 @@ define("cumsum(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_m
        "Sums of the elements up to each one along `dim`; integers sum to int64.")
 define("cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
        "Products of the elements up to each one along `dim`; integers multiply to int64.")
-define("cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT,
+define("cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT | EXACT_OUT,
        "Largest element so far along `dim`, and where it was last.")
-define("cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT,
+define("cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT | EXACT_OUT,
        "Smallest element so far along `dim`, and where it was last.")
 define("logcumsumexp(Tensor input, int dim) -> Tensor", logcumsumexp_meta, OUT | EXACT_OUT,
        "Logarithm of the cumulative sum of exponentials along `dim`.")

@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg,
+    APART, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg,
     is_none, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -94,18 +94,18 @@ cdef object scatter_reduce_meta(Call* c):
     return scatter_meta(c)
 
 
-define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT,
+define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | APART,
        "The elements of `src` written to the places that the index names along a dimension.")
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
-       INPLACE | OUT | EXACT_OUT)
+       INPLACE | OUT | EXACT_OUT | APART)
 # After the overloads with a tensor: a tensor of one element would do as a number too.
-define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT | EXACT_OUT)
+define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT | EXACT_OUT | APART)
 define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-       scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT)
-define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT,
+       scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT | APART)
+define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | APART,
        "The elements of `src` added to the places that the index names along a dimension.")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT, "The elements of `src` reduced into the places that the index names: sum, "
+       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | APART, "The elements of `src` reduced into the places that the index names: sum, "
        "prod, mean, amax or amin.")
 
 
@@ -118,23 +118,27 @@ cdef int _check_vector(Call* c, Tensor index) except -1:
     return 0
 
 
-cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source) except -1:
+cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source, bint copies) except -1:
     """One slice of the source for each index, of the input's shape apart from the dimension."""
     cdef int d = dim_arg(c, 1, t.ndim), i
     _check_vector(c, index)
     check_out(c, index, t.total)
     check_out(c, source, t.total)
     _same_dtype(c, t, source)
+    # index_copy raises IndexError for shapes, and takes a 0-d source for one slice of a vector.
+    kind = IndexError if copies else RuntimeError
     if source.ndim == 0:
         if index.total != 1:
-            raise RuntimeError(f"{op_name(c)}(): a 0-d source goes with one index, got {index.total}")
+            raise IndexError(f"{op_name(c)}(): a 0-d source goes with one index, got {index.total}")
+        if t.ndim and not copies:
+            raise RuntimeError(f"{op_name(c)}(): a 0-d source does not fit an input of shape {shape_str(t)}")
         return 0
-    if t.ndim and source.ndim != t.ndim:
-        raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} must have as many dimensions as the "
-                           f"input of shape {shape_str(t)}")
+    if source.ndim != t.ndim and (t.ndim or not copies):
+        raise kind(f"{op_name(c)}(): the source of shape {shape_str(source)} must have as many dimensions as the "
+                   f"input of shape {shape_str(t)}")
     if d >= source.ndim or source.sizes[d] != index.total:
-        raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} must have one slice in dimension {d} "
-                           f"for each of the {index.total} indices")
+        raise kind(f"{op_name(c)}(): the source of shape {shape_str(source)} must have one slice in dimension {d} "
+                   f"for each of the {index.total} indices")
     for i in range(t.ndim):
         if i != d and t.sizes[i] != source.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} does not fit in shape "
@@ -143,9 +147,17 @@ cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source) except -1
 
 
 cdef object index_add_meta(Call* c):
-    """index_add, index_copy: (input, dim, index, source, ...)"""
+    return _by_slices(c, False)
+
+
+cdef object index_copy_meta(Call* c):
+    return _by_slices(c, True)
+
+
+cdef object _by_slices(Call* c, bint copies):
+    """(input, dim, index, source, ...)"""
     cdef Tensor t = tensor_arg(c, 0)
-    _check_slices(c, t, tensor_arg(c, 2), tensor_arg(c, 3))
+    _check_slices(c, t, tensor_arg(c, 2), tensor_arg(c, 3), copies)
     if result_device(c) is META:
         return _contiguous_on_meta(elementwise_like(t, t.dtype, META))
     return _dense(c, t)
@@ -161,8 +173,8 @@ cdef object index_fill_meta(Call* c):
     dim_arg(c, 1, t.ndim)
     if tensor_arg(c, 2).ndim > 1:
         raise RuntimeError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(tensor_arg(c, 2))}")
-    if tensor_arg(c, 2).dtype.code != I64 and tensor_arg(c, 2).dtype.code != I32:
-        raise IndexError(f"{op_name(c)}(): the index must be int64 or int32, not {tensor_arg(c, 2).dtype.name}")
+    if tensor_arg(c, 2).dtype.code != I64:
+        raise IndexError(f"{op_name(c)}(): the index must be int64, not {tensor_arg(c, 2).dtype.name}")
     if isinstance(arg(c, 3), Tensor):
         value = tensor_arg(c, 3)
         if value.ndim:
@@ -176,13 +188,14 @@ cdef object index_fill_meta(Call* c):
 
 
 define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", index_add_meta,
-       INPLACE | OUT | EXACT_OUT, "Slices of the source added to those of a dimension that a vector names.")
-define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_add_meta, INPLACE | OUT | EXACT_OUT,
+       INPLACE | OUT | EXACT_OUT | APART, "Slices of the source added to those of a dimension that a vector names.")
+define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_copy_meta, INPLACE | OUT | EXACT_OUT | APART,
        "Slices of the source written to those of a dimension that a vector names.")
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
-       index_reduce_meta, INPLACE | OUT | EXACT_OUT, "Slices of the source reduced into those that a vector names: prod, mean, amax or "
+       index_reduce_meta, INPLACE | OUT | EXACT_OUT | APART,
+       "Slices of the source reduced into those that a vector names: prod, mean, amax or "
        "amin.")
-define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE,
+define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | APART,
        "Slices of a dimension that a vector names, filled with a number.")
 
 
@@ -193,7 +206,7 @@ cdef object put_meta(Call* c):
     check_long(c, index, False)
     _same_dtype(c, t, source)
     if index.total != source.total:
-        raise RuntimeError(f"{op_name(c)}(): the index has {index.total} elements, the source {source.total}")
+        raise IndexError(f"{op_name(c)}(): the index has {index.total} elements, the source {source.total}")
     if t.total == 0 and index.total:
         raise IndexError(f"{op_name(c)}(): shape {shape_str(t)} has no elements to write to")
     return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
@@ -212,9 +225,9 @@ cdef object masked_scatter_meta(Call* c):
     return new_contiguous(lay.ndim, lay.sizes, t.dtype, result_device(c))
 
 
-define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE,
+define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | APART,
        "Elements of the source written to positions in a row of all.")
-define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE,
+define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | APART,
        "The elements of the source, in order, written where a mask is true.")
 
 
@@ -273,9 +286,9 @@ cdef object index_put_meta(Call* c):
 
 
 define("_index_put_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
-       FUNCTION_ONLY | MIXED, "Write values to the positions that index tensors name.")
+       FUNCTION_ONLY | MIXED | APART, "Write values to the positions that index tensors name.")
 define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
-       FUNCTION_ONLY | MIXED, "Add values to the positions that index tensors name.")
+       FUNCTION_ONLY | MIXED | APART, "Add values to the positions that index tensors name.")
 
 
 cdef object _put(Call* c, Tensor t):

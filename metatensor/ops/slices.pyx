@@ -1,12 +1,13 @@
 """Views of a part: select, narrow, slice, diagonal, unfold, as_strided, and splitting into several."""
+from cpython.object cimport PyObject
 from metatensor._core.layout cimport Layout, add_dims, count, mul_dims
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, INPLACE, METHOD_ONLY, VIEW, Call, arg, define, dim_arg, dims_arg, int_arg, is_none, op_name,
+    FUNCTION_ONLY, INPLACE, METHOD_ONLY, TOGETHER, VIEW, Call, arg, define, dim_arg, dims_arg, hold, int_arg, is_none, op_name,
     tensor_arg,
 )
 from metatensor._core.placing cimport check_bounds
 from metatensor._core.tensor cimport Tensor, shape_str
-from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, slice_dim, view_of
 
 cdef extern from *:
@@ -87,17 +88,24 @@ cdef object slice_meta(Call* c):
 
 define("select(Tensor(a) input, int dim, int index) -> Tensor", select_meta, VIEW,
        "One index of a dimension, without that dimension.")
-define("narrow(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW,
-       "`length` elements of a dimension from `start` on.")
 
 
 cdef object narrow_tensor_meta(Call* c):
-    # A 0-d integer tensor was taken for an int before this overload was tried.
-    raise RuntimeError(f"{op_name(c)}(): start must be an int or a 0-d integer tensor, got {tensor_arg(c, 2).dtype.name} "
-                       f"of shape {shape_str(tensor_arg(c, 2))}")
+    cdef Tensor start = tensor_arg(c, 2)
+    cdef object value
+    if start.ndim or start.dtype.kind != KIND_INT:
+        raise RuntimeError(f"{op_name(c)}(): start must be an int or a 0-d integer tensor, got {start.dtype.name} "
+                           f"of shape {shape_str(start)}")
+    value = int(start)
+    hold(c, value)
+    c.args[2] = <PyObject*>value
+    return narrow_meta(c)
 
 
-define("narrow.Tensor(Tensor(a) input, int dim, Tensor start, int length) -> Tensor", narrow_tensor_meta, VIEW)
+# The tensor first: where an int is expected, a tensor of one element and any shape is taken for one.
+define("narrow(Tensor(a) input, int dim, Tensor start, int length) -> Tensor", narrow_tensor_meta, VIEW,
+       "`length` elements of a dimension from `start` on.")
+define("narrow.int(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW)
 define("slice(Tensor(a) input, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", slice_meta,
        VIEW | FUNCTION_ONLY | METHOD_ONLY, "start:end:step of a dimension, bounds clipped.")
 
@@ -345,14 +353,14 @@ cdef object unbind_meta(Call* c):
     return tuple([selected(t, d, i) for i in range(t.sizes[d])])
 
 
-define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW,
+define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW | TOGETHER,
        "Pieces of a given size, or of the sizes in a list, along a dimension, as a tuple of views.")
-define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW)
-define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW)
-define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[]", split_sizes_meta, VIEW)
-define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
+define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER)
+define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW | TOGETHER)
+define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER)
+define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER,
        "Pieces of the given sizes along a dimension.")
-define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW,
+define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW | TOGETHER,
        "At most `chunks` pieces of one size, the last one perhaps smaller.")
 define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW, "split().")
 define("unsafe_split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
@@ -370,5 +378,5 @@ for name, text in (("hsplit", "columns"), ("vsplit", "rows"), ("dsplit", "depth"
     define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)
     define(name + ".sections(Tensor(a) input, int sections) -> Tensor[]", fixed_sections_meta, VIEW)
     define(name + ".indices(Tensor(a) input, int[] indices) -> Tensor[]", fixed_indices_meta, VIEW)
-define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW,
+define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW | TOGETHER,
        "All indices of a dimension, as a tuple of views without it.")

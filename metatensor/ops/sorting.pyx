@@ -1,15 +1,16 @@
 """Sorting and order statistics. Sorted results keep the input's layout; selections are contiguous."""
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
-from metatensor._core.layout cimport Layout, copy_dims, row_major
+from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
 from metatensor._core.op cimport (
-    DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
+    APART, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
     is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.size cimport make_size
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, MAX_DIMS, dim_t
 from metatensor.ops.factory cimport fresh_like
+from metatensor.ops.operands cimport refuse
 from metatensor.ops.reduction cimport reduced_dim, require_nonempty, require_real
 
 from metatensor._core import errors
@@ -85,17 +86,17 @@ cdef object topk_meta(Call* c):
                             new_contiguous(t.ndim, lay.sizes, by_code(I64), result_device(c))))
 
 
-define("sort(Tensor input, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", sort_meta, OUT,
+define("sort(Tensor input, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", sort_meta, OUT | EXACT_OUT,
        "Elements in order along `dim`, and where each was; the order of equal ones is kept.")
 define("sort.stable(Tensor input, *, bool? stable, int dim=-1, bool descending=False) "
-       "-> (Tensor values, Tensor indices)", sort_stable_meta, OUT)
-define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", argsort_meta, OUT | NO_GRAD,
+       "-> (Tensor values, Tensor indices)", sort_stable_meta, OUT | EXACT_OUT)
+define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", argsort_meta, OUT | NO_GRAD | EXACT_OUT,
        "Indices that sort along `dim`: int64.")
 define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
-       argsort_stable_meta, OUT | NO_GRAD)
+       argsort_stable_meta, OUT | NO_GRAD | EXACT_OUT)
 define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT, "Elements in order along the first dimension.")
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
-       "-> (Tensor values, Tensor indices)", topk_meta, OUT,
+       "-> (Tensor values, Tensor indices)", topk_meta, OUT | EXACT_OUT,
        "The `k` largest (or smallest) elements along `dim`, in order, and where they are.")
 
 
@@ -105,7 +106,7 @@ cdef int require_number(Call* c, Tensor t) except -1:
     """Real numbers, not truth values."""
     require_real(c, t)
     if t.dtype.kind == KIND_BOOL:
-        raise NotImplementedError(f"{op_name(c)}(): not implemented for bool")
+        refuse(c, t.dtype)
     return 0
 
 
@@ -190,14 +191,14 @@ cdef object quantile_meta(Call* c):
 define("median(Tensor input) -> Tensor", median_meta, 0,
        "The median, the lower one of two; with `dim` along it, and where it is.")
 define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
-       OUT)
+       OUT | EXACT_OUT)
 define("nanmedian(Tensor input) -> Tensor", median_meta, 0, "The median of the elements that are not NaN.")
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-       median_dim_meta, OUT)
+       median_dim_meta, OUT | EXACT_OUT)
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
-       OUT | OPTION_A, "The most frequent value along `dim`, the smallest of several, and where it is last.")
+       OUT | QUIET_OUT | OPTION_A | EXACT_OUT, "The most frequent value along `dim`, the smallest of several, and where it is last.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-       kthvalue_meta, OUT, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
+       kthvalue_meta, OUT | EXACT_OUT | APART, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
        "-> Tensor", quantile_meta, OUT | EXACT_OUT, "Quantiles along `dim`, or over all; those of several `q` come first.")
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
@@ -211,6 +212,23 @@ cdef object unknown_meta(Call* c):
     if result_device(c) is META:
         raise errors.data_dependent(op_name(c), META, make_size(tensor_arg(c, 0).ndim, tensor_arg(c, 0).sizes))
     return None
+
+
+cdef object allclose_meta(Call* c):
+    cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"{op_name(c)}(): the tensors must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+    broadcast_shape(c, a, b)
+    return unknown_meta(c)
+
+
+cdef int broadcast_shape(Call* c, Tensor a, Tensor b) except -1:
+    cdef Layout lay
+    lay.ndim = a.ndim
+    copy_dims(lay.sizes, a.sizes, a.ndim)
+    if broadcast_into(&lay, b.ndim, b.sizes):
+        raise RuntimeError(f"{op_name(c)}(): the shapes {shape_str(a)} and {shape_str(b)} do not broadcast")
+    return 0
 
 
 cdef object unique_meta(Call* c):
@@ -228,6 +246,6 @@ define("unique_consecutive(Tensor input, bool return_inverse=False, bool return_
 define("equal(Tensor input, Tensor other) -> bool", unknown_meta, DATA | NO_GRAD,
        "Whether two tensors have the same shape and the same elements: a bool.")
 define("allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-       unknown_meta, DATA | NO_GRAD, "Whether |input - other| <= atol + rtol * |other| everywhere: a bool.")
+       allclose_meta, DATA | NO_GRAD, "Whether |input - other| <= atol + rtol * |other| everywhere: a bool.")
 define("is_nonzero(Tensor input) -> bool", unknown_meta, DATA | NO_GRAD,
        "Whether the only element of a tensor is true: a bool.")

@@ -7,6 +7,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_
 from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, KIND_BOOL, KIND_INT, MAX_DIMS, dim_t,
 )
+from metatensor.ops.operands cimport refuse
 
 
 cdef int fail(Call* c, str message) except -1:
@@ -36,7 +37,7 @@ cdef int need_dtype(Call* c, Tensor t, int kinds) except -1:
         return 0
     if kinds & BOOLS and t.dtype.kind == KIND_BOOL:
         return 0
-    raise NotImplementedError(f"{op_name(c)}(): not implemented for {t.dtype.name}")
+    refuse(c, t.dtype)
 
 
 cdef str dims_str(int n, const dim_t* values):

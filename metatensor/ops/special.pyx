@@ -1,5 +1,5 @@
 """`special.*`: functions of mathematical physics, orthogonal polynomials, and aliases of ops with plain names."""
-from metatensor._core.op cimport INT_TO_FLOAT, OUT, ELEMENTWISE, alias_op, define
+from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
@@ -16,20 +16,20 @@ for _name, _target in (("expit", "sigmoid"), ("gammaln", "lgamma"), ("psi", "dig
 
 for _name, _doc in (
     ("airy_ai", "The Airy function Ai."),
-    ("bessel_j0", "The Bessel function of the first kind, of order 0."),
-    ("bessel_j1", "The Bessel function of the first kind, of order 1."),
-    ("bessel_y0", "The Bessel function of the second kind, of order 0."),
-    ("bessel_y1", "The Bessel function of the second kind, of order 1."),
+    ("bessel_j0", "The Bessel function J0."),
+    ("bessel_j1", "The Bessel function J1."),
+    ("bessel_y0", "The Bessel function Y0."),
+    ("bessel_y1", "The Bessel function Y1."),
     ("entr", "The entropy term -x * log(x); 0 at 0, -inf below."),
     ("erfcx", "exp(x**2) * erfc(x)."),
     ("i0e", "exp(-|x|) * i0(x)."),
-    ("i1", "The modified Bessel function of the first kind, of order 1."),
+    ("i1", "The modified Bessel function I1."),
     ("i1e", "exp(-|x|) * i1(x)."),
     ("log_ndtr", "The logarithm of ndtr."),
-    ("modified_bessel_i0", "The modified Bessel function of the first kind, of order 0."),
-    ("modified_bessel_i1", "The modified Bessel function of the first kind, of order 1."),
-    ("modified_bessel_k0", "The modified Bessel function of the second kind, of order 0."),
-    ("modified_bessel_k1", "The modified Bessel function of the second kind, of order 1."),
+    ("modified_bessel_i0", "The modified Bessel function I0."),
+    ("modified_bessel_i1", "The modified Bessel function I1."),
+    ("modified_bessel_k0", "The modified Bessel function K0."),
+    ("modified_bessel_k1", "The modified Bessel function K1."),
     ("ndtr", "The distribution function of the standard normal distribution."),
     ("ndtri", "The inverse of ndtr."),
     ("scaled_modified_bessel_k0", "exp(x) * modified_bessel_k0(x)."),
@@ -37,7 +37,8 @@ for _name, _doc in (
     ("spherical_bessel_j0", "sin(x) / x, and 1 at 0."),
 ):
     # bessel_j0(Tensor input) -> Tensor
-    define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL, _doc)
+    _grad = NO_GRAD if "bessel" in _name or _name == "airy_ai" else 0       # PyTorch differentiates none of these
+    define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL | _grad, _doc)
 
 # Of two variables -------------------------------------------------------------------------
 
@@ -60,4 +61,4 @@ for _name, _doc in (
     ("laguerre_polynomial_l", "The Laguerre polynomial of degree n."),
     ("legendre_polynomial_p", "The Legendre polynomial of degree n."),
 ):
-    define(f"special.{_name}(Tensor|Scalar input, Tensor|Scalar n) -> Tensor", binary, REAL, _doc)
+    define(f"special.{_name}(Tensor|Scalar input, Tensor|Scalar n) -> Tensor", binary, REAL | NO_GRAD, _doc)

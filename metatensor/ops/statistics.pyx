@@ -1,7 +1,7 @@
 """Covariance, correlation and hashes of tensors."""
 from metatensor._core.dtype cimport U64, by_code
 from metatensor._core.op cimport (
-    COMPOSITE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_list, int_arg, is_none, op_name, result_device,
+    EXACT_OUT, COMPOSITE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_list, int_arg, is_none, op_name, result_device,
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, shape_str
@@ -88,4 +88,4 @@ define("cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? aw
 define("corrcoef(Tensor input) -> Tensor", corrcoef_body, COMPOSITE,
        "Correlation of variables (rows) over observations (columns), from -1 to 1.")
 define("hash_tensor(Tensor input, int[1]? dim=(), *, bool keepdim=False, int mode=0) -> Tensor", hash_meta,
-       OUT | NO_GRAD, "Exclusive or of the 64-bit patterns of the elements over `dim`: uint64.")
+       OUT | NO_GRAD | EXACT_OUT, "Exclusive or of the 64-bit patterns of the elements over `dim`: uint64.")

@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, arg, bool_arg, call, define, int_arg, is_none, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, dim_t
 from metatensor.ops.spatial cimport fail
 
 # Where the sum of the windows' squares is below this, a signal cannot be told from its frames.
@@ -171,6 +171,8 @@ cdef object istft_body(Call* c):
         fail(c, f"hop_length must be from 1 to win_length={f.window}, got {f.hop}")
     _check_window(c, &f)
     window = _window(c, &f, to_real(t.dtype))
+    if window.dtype.kind == KIND_BOOL:      # whose sums would be logical
+        window = <Tensor>call("to", (window, to_real(t.dtype)))
     if t.ndim == 2:
         t = <Tensor>call("unsqueeze", (t, 0))
     t = <Tensor>call("transpose", (t, 1, 2))

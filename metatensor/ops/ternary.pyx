@@ -4,13 +4,14 @@ from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, U8, DType, number_kind
 from metatensor._core.layout cimport Layout, dims_equal
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, INPLACE, METHOD_ONLY, OUT, PROMOTE, Call, alias_op, arg, call,
+    COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, INPLACE, METHOD_ONLY, ONE_VALUE, OUT, PROMOTE, Call, alias_op, arg, call,
     define, is_none, op_name, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_INT
 from metatensor.ops.factory cimport check_fill
+from metatensor.ops.operands cimport exact_out
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, canonical_at, elementwise_like, elementwise_result, fail,
     no_operands, operand, operand_arg, promoted, ruled, shape_operand, unary,
@@ -116,6 +117,8 @@ cdef int _check_bounds(Call* c, Tensor result, int last) except -1:
 
 cdef object clamp(Call* c):
     cdef Tensor result = _clamped(c)
+    if not isinstance(arg(c, 1), Tensor) and not isinstance(arg(c, 2), Tensor):
+        exact_out(c, result.dtype)
     _check_bounds(c, result, 2)
     return result
 
@@ -145,6 +148,8 @@ cdef Tensor _clamped(Call* c):
 
 cdef object clamp_one(Call* c):
     cdef Tensor result = _clamped_once(c)
+    if not isinstance(arg(c, 1), Tensor):
+        exact_out(c, result.dtype)
     _check_bounds(c, result, 1)
     return result
 
@@ -179,6 +184,7 @@ cdef object lerp(Call* c):
         if weight.ndim and weight.dtype is not a.dtype:
             fail(c, f"expected 'weight' to have the dtype {a.dtype.name} of 'input', got {weight.dtype.name}")
         shape_operand(&o, weight)
+        exact_out(c, a.dtype)
     elif number_kind(arg(c, 2)) == KIND_COMPLEX and a.dtype.kind != KIND_COMPLEX:
         fail(c, f"the complex weight {arg(c, 2)} does not go with {a.dtype.name} tensors")
     return elementwise_result(c, &o, ruled(c, a.dtype))
@@ -210,18 +216,18 @@ define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNC
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
        COMPOSITE | METHOD_ONLY, "The tensor where the condition holds, `other` elsewhere.")
 type_set(Tensor, "where", Tensor._where)
-define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE,
+define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE | ONE_VALUE,
        "`value` where the bool mask holds, the input elsewhere; the two broadcast.")
 
-define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED | EXACT_OUT,
+define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
        "Each element brought into [min, max]; NaN stays.")
-define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH | EXACT_OUT,
+define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
        "Each element, or min if greater.")
-define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH | EXACT_OUT,
+define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
        "Each element, or max if less.")
 alias_op("clip", "clamp")
 
-define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH | EXACT_OUT,
+define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH,
        "input + weight * (end - input); the tensors have one dtype.")
 define("addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused,
        PROMOTE | NO_BOOLS | BOTH, "input + value * tensor1 * tensor2.")

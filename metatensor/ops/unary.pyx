@@ -3,10 +3,10 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
-    KEEP, NO_GRAD, OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
+    KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
 )
-from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, alias
+from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, new_contiguous
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, elementwise_like, fail, refuse, ruled, unary,
@@ -46,9 +46,9 @@ cdef object positive(Call* c):
 
 
 cdef object conjugate(Call* c):
-    """Of a real tensor the tensor itself, seen once more."""
-    if c.variant == FUNCTIONAL and tensor_arg(c, 0).dtype.kind != KIND_COMPLEX:
-        return alias(tensor_arg(c, 0))
+    """Of a real tensor there is nothing to do."""
+    if tensor_arg(c, 0).dtype.kind != KIND_COMPLEX and c.variant != WITH_OUT:
+        return tensor_arg(c, 0)
     return unary(c)
 
 
@@ -66,6 +66,8 @@ cdef object nan_to_num(Call* c):
     """What stands for infinity depends on the tensor's own dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object limit
+    if c.variant == IN_PLACE and t.dtype.kind in (KIND_BOOL, KIND_INT):
+        return t
     if t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 2:
         limit = _largest[t.dtype.code]
         if is_none(c, 2):
@@ -95,7 +97,8 @@ cdef object frexp(Call* c):
 cdef object multivariate(Call* c):
     if int_arg(c, 1) < 1:
         fail(c, f"p must be at least 1, got {int_arg(c, 1)}")
-    return unary(c)
+    cdef Tensor result = unary(c)
+    return new_contiguous(result.ndim, result.sizes, result.dtype, result.storage.device)   # whatever the input's strides
 
 
 cdef object polygamma(Call* c):
@@ -130,7 +133,7 @@ define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
 define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
 define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
 define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
-define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT,
+define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT | EXACT_OUT,
        "Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e.")
 define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", nan_to_num,
        KEEP | BOTH | EXACT_OUT, "NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given.")
@@ -204,8 +207,10 @@ define("isnan(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether e
 define("isinf(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is infinite.")
 define("isfinite(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is finite.")
 define("isreal(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each imaginary part is 0.")
-define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT, "Whether each element is +inf.")
-define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT, "Whether each element is -inf.")
+define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT | ELEMENTWISE,
+       "Whether each element is +inf.")
+define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT | ELEMENTWISE,
+       "Whether each element is -inf.")
 
 set_slot(S_NEG, "neg")
 set_slot(S_POS, "positive")

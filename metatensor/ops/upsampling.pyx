@@ -21,9 +21,10 @@ cdef tuple per_dimension(Call* c, int slot, str name, int n):
     """One value for each of `n` spatial dimensions."""
     cdef object value = arg(c, slot)
     if isinstance(value, (tuple, list)):
+        value = tuple(value)        # once: a subclass of list may give something else the next time
         if len(value) != n:
-            raise ValueError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {tuple(value)}")
-        return tuple(value)
+            raise ValueError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {value}")
+        return value
     return (value,) * n
 
 

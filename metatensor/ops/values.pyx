@@ -10,6 +10,7 @@ from metatensor._core.op cimport (
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.storage cimport Storage
+from metatensor._core.modes cimport intercepts
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
@@ -18,6 +19,7 @@ from metatensor._core.types cimport (
 from metatensor.ops.view cimport dims_tuple
 
 from metatensor._core.dtype import dtype_by_name
+from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.errors import data_dependent
 from metatensor._core.late import later
 
@@ -64,16 +66,25 @@ cdef Op TOLIST = define("tolist(Tensor input) -> any", tolist_host, HOST | METHO
                         "The elements as nested lists of Python numbers. Without data: DataDependentError.")
 
 
-cdef object _item_hook(Tensor t):
+cdef object _unseen(Op op, Tensor t):
+    """Call an op on behalf of metatensor itself: modes of functions do not see it."""
     cdef PyObject* args[1]
     args[0] = <PyObject*>t
-    return hooks.invoke(<PyObject*>ITEM, args, 1)
+    if not (hints.modes and intercepts()):
+        return hooks.invoke(<PyObject*>op, args, 1)
+    level = _disable_modes(True)
+    try:
+        return hooks.invoke(<PyObject*>op, args, 1)
+    finally:
+        _restore_modes(level)
+
+
+cdef object _item_hook(Tensor t):
+    return _unseen(ITEM, t)
 
 
 cdef object _tolist_hook(Tensor t):
-    cdef PyObject* args[1]
-    args[0] = <PyObject*>t
-    return hooks.invoke(<PyObject*>TOLIST, args, 1)
+    return _unseen(TOLIST, t)
 
 
 hooks.item = _item_hook
@@ -173,6 +184,17 @@ cdef Tensor _from_array(object array, DType dtype, Device device):
     return t if dtype is None or dtype is own else <Tensor>t.to(dtype)
 
 
+cdef bint _is_storage(object data) except -1:
+    return isinstance(data, Storage) or isinstance(getattr(data, "_untyped_storage", None), Storage)
+
+
+cdef Tensor _over_storage(object storage, DType dtype, Device device):
+    """A storage as a vector, over its memory unless it has to go to another device. Its bytes are read as elements."""
+    elements = later("elements")
+    cdef Tensor t = <Tensor>elements(storage, dtype)
+    return t if device is None else <Tensor>t.to(device)
+
+
 cdef Tensor tensor_of(object data, DType dtype, Device device):
     """A new tensor with the values of `data`: a number, nested sequences, an array, or a tensor."""
     cdef dim_t sizes[MAX_DIMS]
@@ -181,6 +203,8 @@ cdef Tensor tensor_of(object data, DType dtype, Device device):
     if isinstance(data, Tensor):
         return <Tensor>data.detach().to(device or (<Tensor>data).storage.device, dtype or (<Tensor>data).dtype, copy=True)
     if not _plain(data):
+        if _is_storage(data):
+            return _over_storage(data, dtype, device)
         array = _array_of(data)
         if isinstance(array, Tensor):
             return <Tensor>array.to(_place(<Tensor>array, device), dtype or (<Tensor>array).dtype, copy=True)
@@ -232,6 +256,8 @@ cdef Tensor _converted(object data, DType dtype, Device device):
         t = <Tensor>data
         return <Tensor>t.to(device or t.storage.device, dtype or t.dtype)
     if not _plain(data):
+        if _is_storage(data):
+            return _over_storage(data, dtype, device)
         array = _array_of(data)
         if isinstance(array, Tensor):
             t = <Tensor>array
@@ -248,9 +274,9 @@ cdef object as_tensor_body(Call* c):
 
 
 cdef object _shareable(object data, DType dtype):
-    """`data`, or a tensor over the memory that it has but other functions do not look for: storages and buffers."""
-    if isinstance(data, Storage):
-        return later("as_bytes")(data)
+    """`data`, or a tensor over the memory that it has but other functions do not look for: that of buffers."""
+    if _is_storage(data):
+        return _over_storage(data, dtype, None)
     if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data):
         return data
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):

@@ -9,7 +9,7 @@ from metatensor._core.op cimport (
     dims_arg, int_arg, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
-from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
+from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, dim_t
 
 from metatensor._core.formats import contiguous_format
 
@@ -340,6 +340,8 @@ cdef object expand_meta(Call* c):
 cdef object expand_as_meta(Call* c):
     cdef Tensor other = tensor_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
+    if not tensor_arg(c, 0).flags & T_REQUIRES_GRAD:
+        c.flags &= ~T_REQUIRES_GRAD         # only the shape of `other` matters
     copy_dims(sizes, other.sizes, other.ndim)
     return _expanded(c, tensor_arg(c, 0), other.ndim, sizes)
 

@@ -1,12 +1,15 @@
 """The kin of views that own their memory: `*_copy`, a view written out, and `*_scatter`, a copy with a part replaced."""
+import warnings
+
 from cpython.object cimport PyObject
 
-from metatensor._core.layout cimport overlap
+from metatensor._core.layout cimport add_dims, extent, overlap
 from metatensor._core.op cimport (
     COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, Op, Overload, arg, as_declared, call, define, find, op_name, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, hooks, shape_str
+from metatensor._core.tensor cimport Tensor, hooks, over_storage, shape_str
 
+from metatensor._core import errors
 from metatensor._core.formats import contiguous_format
 
 
@@ -52,7 +55,12 @@ cdef object copies_body(Call* c):
         if not isinstance(target, Tensor):
             raise TypeError(f"{name}(): out must be a list of tensors, it holds {type(target).__name__}")
     for target, view in zip(out, views):
+        if name != "split_copy" and target.dtype is not view.dtype:
+            raise errors.cannot_cast(name, view.dtype, target.dtype)
         if target.shape != view.shape:
+            if name != "split_copy" and target.numel():
+                warnings.warn(f"{name}(): a tensor given in out= has the shape {list(target.shape)} and is resized to "
+                              f"{list(view.shape)}; pass an empty tensor to have it resized", UserWarning, stacklevel=2)
             target.resize_(view.shape)
         target.copy_(view)
     return None
@@ -104,12 +112,14 @@ cdef object scatter_body(Call* c):
 
 
 cdef object clone_strided_body(Call* c):
-    """A copy with the same strides, gaps included, as far as that is possible."""
+    """A copy with the same strides and offset, gaps included, as far as that is possible."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Tensor out
     if overlap(t.ndim, t.sizes, t.strides):
         return call("clone", (t,))
-    out = <Tensor>call("empty_strided", (t.shape, t.stride()), {"dtype": t.dtype, "device": t.storage.device})
+    size = add_dims(t.offset, extent(t.ndim, t.sizes, t.strides))
+    out = <Tensor>call("empty", ((size,),), {"dtype": t.dtype, "device": t.storage.device})
+    out = over_storage(out.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
     return call("copy_", (out, t))
 
 

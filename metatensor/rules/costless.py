@@ -86,8 +86,8 @@ FOURIER = """
     _fft_c2c _fft_c2r _fft_r2c _overlap_add
 """
 RANDOM = """
-    bernoulli binomial dropout multinomial native_dropout normal poisson rand rand_like randint randint_like randn
-    randn_like randperm
+    _sample_dirichlet _standard_gamma bernoulli binomial dropout multinomial native_dropout normal poisson rand rand_like
+    randint randint_like randn randn_like randperm
 """
 LOSS = """
     cosine_similarity nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits

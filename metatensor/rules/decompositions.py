@@ -1,18 +1,35 @@
 """Ops computed by other ops, on devices that have no kernel for them.
 
-`TABLE` maps an op's qualified name (``"add"``, ``"max.dim"``) to a function that takes the op's arguments in
-schema order and returns what the op returns. The dispatcher holds the result against the meta kernel's shape and
-dtype. A function for a mutating op writes to its first argument and returns it.
+`TABLE` maps an op's qualified name (``"add"``, ``"max.dim"``) to a function that takes the op's arguments in schema order and
+returns what the op returns; the modules of `metatensor.rules.decomposed` fill it when it is first asked for. The dispatcher
+holds the result against the meta kernel's shape and dtype. A function for a mutating op writes to its first argument and
+returns it.
 """
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["TABLE", "decomposition"]
+__all__ = ["TABLE", "decomposition", "decompositions", "numeric"]
 
 TABLE: dict[str, Callable[..., Any]] = {}
+_lock = threading.RLock()
+_loaded = False
+
+
+def decompositions() -> dict[str, Callable[..., Any]]:
+    """`TABLE`, with all that metatensor itself has."""
+    global _loaded
+    with _lock:
+        if not _loaded:
+            _loaded = True
+            from metatensor.rules import decomposed
+
+            decomposed.load()
+    return TABLE
 
 
 def decomposition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -26,6 +43,61 @@ def decomposition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
         return function
 
     return register
+
+
+def numeric(*names: str, complex: bool = False, half: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as `decomposition` does, for formulas that are evaluated in several steps.
+
+    Half precision is computed in float32, and rounded once at the end, unless ``half=False`` says that nothing is rounded on
+    the way. Unless ``complex=True`` says that the formula holds for complex numbers, they raise NotImplementedError, or are
+    computed by the cpu where the device has that fallback.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            decomposition(name)(_prepared(name, function, complex, half))
+        return function
+
+    return register
+
+
+def _prepared(name: str, function: Callable[..., Any], takes_complex: bool, half: bool) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def prepared(*args: Any) -> Any:
+        import metatensor as mt
+
+        tensors = [item for value in args for item in (value if isinstance(value, (list, tuple)) else (value,))
+                   if isinstance(item, mt.Tensor)]  # fmt: skip
+        if not takes_complex and any(t.dtype.is_complex for t in tensors):
+            return _on_cpu(name, tensors[0].device, args)
+        low = next((t.dtype for t in tensors if t.dtype in (mt.float16, mt.bfloat16)), None) if half else None
+        if low is None or any(t.dtype in (mt.float32, mt.float64) and t.dim() for t in tensors):
+            return function(*args)
+        result = function(*(_map(value, lambda t: t.to(mt.float32) if t.dtype is low else t) for value in args))
+        return _map(result, lambda t: t.to(low) if t.dtype is mt.float32 else t)
+
+    return prepared
+
+
+def _map(value: Any, function: Callable[[Any], Any]) -> Any:
+    import metatensor as mt
+
+    if isinstance(value, mt.Tensor):
+        return function(value)
+    if isinstance(value, (tuple, list)) and any(isinstance(item, mt.Tensor) for item in value):
+        return type(value)(_map(item, function) for item in value)
+    return value
+
+
+def _on_cpu(name: str, device: Any, args: tuple[Any, ...]) -> Any:
+    """What the cpu computes of complex numbers, for devices that fall back on it."""
+    from metatensor._core.device import backend_for
+    from metatensor._core.op import registry
+
+    if backend_for(device.type).fallback is None:
+        raise NotImplementedError(f"{name}: the device {device} has no kernel, and the decomposition is for real numbers alone")
+    op = registry.get(name) or registry[name.rpartition(".")[0]]
+    return _map(op(*(_map(value, lambda t: t.cpu()) for value in args)), lambda t: t.to(device))
 
 
 @decomposition("copy_")
@@ -60,23 +132,3 @@ def to_copy(input: Any, *options: Any) -> Any:
     dtype = options[0] if len(options) == 4 else input.dtype
     device, memory_format = options[-3], options[-1]
     return metatensor.empty_like(input, dtype=dtype, device=device or input.device, memory_format=memory_format).copy_(input)
-
-
-@decomposition("_grouped_mm")
-def grouped_mm(input: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
-    """One product for each group; rows and columns that are in none are 0."""
-    import metatensor
-
-    if offs is None:
-        return input @ mat2
-    ends = offs.tolist()
-    spans = list(zip([0, *ends[:-1]], ends, strict=True))
-    if input.dim() == mat2.dim():
-        return metatensor.stack([input[:, start:end] @ mat2[start:end] for start, end in spans])
-    out = input.new_zeros((input.shape[-2], mat2.shape[-1]))
-    for group, (start, end) in enumerate(spans):
-        if input.dim() == 2:
-            out[start:end] = input[start:end] @ mat2[group]
-        else:
-            out[:, start:end] = input[group] @ mat2[:, start:end]
-    return out

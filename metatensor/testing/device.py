@@ -40,7 +40,8 @@ class DeviceReport:
         return "\n".join(lines)
 
 
-def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (), kernels: bool = True) -> DeviceReport:
+def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (), only: Iterable[str] | None = None,
+                 kernels: bool = True) -> DeviceReport:  # fmt: skip
     """Run the conformance suite on the device type ``name`` and return a `DeviceReport`.
 
     It covers allocation, copies to, from and within the device, views, conversions between all dtypes, memory
@@ -58,13 +59,13 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
         if not backend.is_available():
             raise RuntimeError(f"check_device: {needed} is not available: {backend.unavailable_reason()}")
     backend = backend_for(name)
-    left_out = set(skip)
+    left_out, wanted = set(skip), None if only is None else {name.removeprefix("kernel ") for name in only}
     report = DeviceReport(name)
     for title, check in device_basics.checks():
-        if title not in left_out:
+        if title not in left_out and (wanted is None or title in wanted):
             _run(report, title, partial(check, backend, reference))
     if kernels:
-        _kernels(report, device_kernels.cases(backend, reference, report), left_out)
+        _kernels(report, device_kernels.cases(backend, reference, report, wanted), left_out)
     if report.failures:
         raise AssertionError(str(report))
     return report

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from metatensor._core.schema import parse
 from metatensor._core.tensor import Tensor
-from metatensor.testing.operator_runs import Reference, Run, is_pytorch, metadata, value_differences
+from metatensor.testing.candidates import NOT_VARIED, optional_values
+from metatensor.testing.operator_runs import Reference, Run, is_pytorch, metadata, repeated, strided, value_differences
 from metatensor.testing.samples import Sample
 
 __all__ = ["OpReport", "check_op"]
+
+DATA = 16  # of OpFlag in _core/op.pxd
+VARIED = 3  # samples whose options are varied
 
 
 @dataclass
@@ -55,7 +60,9 @@ def check_op(
     ``strides=False`` leaves them out); arguments that
     are written to although the schema does not mark them, marked although nothing writes to them, or changed otherwise
     than the reference changes them; results that share memory with an argument although the schema does not say so, or
-    the other way round, or otherwise than PyTorch's do; and values of any device that differ. Without a reference the
+    the other way round, or otherwise than PyTorch's do; and values of any device that differ, also where the arguments lie
+    in another order in memory, where the call is made a second time, and where memory held something else before. Options
+    of the first samples that are numbers, words or switches are given other values too, where a plain ``reference`` takes them. Without a reference the
     first device's values are what the others are held to.
 
     Raises AssertionError, naming sample, device and difference, unless all is well.
@@ -69,6 +76,8 @@ def check_op(
         args, kwargs = _arguments(sample)
         title = f"({_show(args, kwargs)})"
         report.failures += [f"{title}: {problem}" for problem in check.sample(args, kwargs)]
+        report.failures += [f"({_show(more, named)}): {problem}" for more, named in check.varied(args, kwargs)
+                            for problem in check.sample(more, named, derived=True)]  # fmt: skip
     report.failures += check.never_written()
     if report.failures:
         raise AssertionError(str(report))
@@ -81,11 +90,27 @@ class _Check:
     def __init__(self, op: Any, reference: Any, pytorch: bool, devices: list[str], all_of_them: bool, strides: bool) -> None:
         self.op, self.reference, self.pytorch, self.strides = op, reference, pytorch, strides
         self.devices, self.all_of_them = devices, all_of_them
+        self.samples = 0
         # Arguments that a schema marks as written: whether any sample saw that.
         self.written: dict[str, bool] = {}
 
-    def sample(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """The problems of one sample."""
+    def varied(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """The same call with each number, word or switch that has a default given another value, where there is a reference."""
+        if self.reference is None or self.pytorch or self.samples > VARIED:
+            return
+        schema = _schema(self.op, args, kwargs)
+        positional = {argument.name for argument in schema.arguments[: len(args)]}
+        for argument in schema.arguments:
+            kind = argument.type.rstrip("?")
+            if argument.required or argument.name in NOT_VARIED | positional or kind not in ("bool", "int", "float", "Scalar", "str"):
+                continue
+            current = kwargs.get(argument.name, argument.default)
+            for value in itertools.islice(optional_values(argument, Sample({argument.name: current})), 3):
+                yield args, kwargs | {argument.name: value}
+
+    def sample(self, args: tuple[Any, ...], kwargs: dict[str, Any], derived: bool = False) -> list[str]:
+        """The problems of one sample. One that is derived counts where meta and the reference take it."""
+        self.samples += not derived
         schema = _schema(self.op, args, kwargs)
         expected: Run | Reference | None = None
         problems: list[str] = []
@@ -93,10 +118,14 @@ class _Check:
             try:
                 expected = Reference(self.reference, self.pytorch, schema, args, kwargs)
             except Exception as error:
+                if derived:
+                    return []
                 return [f"the reference raises {type(error).__name__}: {error}"]
             problems += expected.mutation()
             self._note(expected)
         meta, found = self._run("meta", schema, args, kwargs)
+        if derived and meta is None:
+            return []
         problems += found
         if meta is not None and expected is not None:
             problems += [f"on meta, {text}" for text in metadata(meta, expected, "the reference", self.strides)]
@@ -114,6 +143,24 @@ class _Check:
                 self._note(run)
             else:
                 problems += [f"on {device}, {text}" for text in value_differences(run, expected)]
+            if not found:
+                problems += self._again(device, schema, args, kwargs, run)
+        return problems
+
+    def _again(self, device: str, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: Run) -> list[str]:
+        """Problems of the same call once more, and on arguments that lie in another order in memory."""
+        second, found = self._run(device, schema, args, kwargs)
+        problems = [f"a second time {text}" for text in found]
+        if second is not None:
+            problems += [f"on {device}, a second call gives other values: {text}" for text in repeated(second, first)]
+        args, kwargs = tuple(map(strided, args)), {name: strided(value) for name, value in kwargs.items()}
+        meta, _ = self._run("meta", schema, args, kwargs)
+        third, found = self._run(device, schema, args, kwargs)
+        problems += [f"of arguments that are not contiguous, {text}" for text in found]
+        if third is not None:
+            where = f"on {device}, of arguments that are not contiguous,"
+            problems += [f"{where} {text}" for text in value_differences(third, first)]
+            problems += [f"{where} {text}" for text in (metadata(third, meta, "meta", True) if meta is not None else ())]
         return problems
 
     def _run(self, device: str, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Run | None, list[str]]:
@@ -126,7 +173,7 @@ class _Check:
         try:
             run = Run(self.op, schema, args, kwargs, device)
         except Exception as error:
-            if device == "meta" and isinstance(error, DataDependentError):
+            if device == "meta" and isinstance(error, DataDependentError) and self.op.flags & DATA:
                 return None, []  # the result depends on the data: there is nothing to see on meta
             lacks = isinstance(error, NotImplementedError) and not isinstance(error, DataDependentError)
             if lacks and device != "meta" and not self.all_of_them:

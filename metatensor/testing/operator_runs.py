@@ -12,9 +12,9 @@ from metatensor._core.device import Device, backend_for
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
 from metatensor._core.tensor import Tensor
-from metatensor.testing.values import difference, to_values
+from metatensor.testing.values import FORMATS, difference, place, to_values, used_memory
 
-__all__ = ["Reference", "Run", "is_pytorch", "metadata", "value_differences"]
+__all__ = ["Reference", "Run", "is_pytorch", "metadata", "repeated", "strided", "value_differences"]
 
 
 class Run:
@@ -37,8 +37,9 @@ class Run:
         # A tensor that the op makes over in place has another storage then.
         self._storages = {name: tensor.untyped_storage() for name, tensor in tensors.items()}
         positional = names[: len(args)]
-        result = op(*(self.arguments[name] for name in positional),
-                    **{name: value for name, value in self.arguments.items() if name not in positional})  # fmt: skip
+        with used_memory(device):
+            result = op(*[self.arguments[name] for name in positional],
+                        **{name: value for name, value in self.arguments.items() if name not in positional})  # fmt: skip
         self.results = list(result) if isinstance(result, (tuple, list)) else [] if result is None else [result]
 
     def after(self) -> dict[str, np.ndarray]:
@@ -218,6 +219,22 @@ def value_differences(run: Run, expected: Run | Reference) -> Iterable[str]:
             problem = difference(values, changed[name], values.dtype.name)
             if problem:
                 yield f"argument {name} after the call: {problem}"
+
+
+def repeated(second: Run, first: Run) -> Iterable[str]:
+    """Differences of two runs of one call, bit by bit."""
+    for number, (a, b) in enumerate(zip(second.results, first.results, strict=False)):
+        if isinstance(a, Tensor) and isinstance(b, Tensor) and to_values(a).tobytes() != to_values(b).tobytes():
+            yield f"result {number} differs"
+
+
+def strided(value: Any) -> Any:
+    """A tensor argument, or a list of them, with the same values in memory that is transposed and has gaps."""
+    if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
+        return type(value)(strided(item) for item in value)
+    if not isinstance(value, Tensor) or value.dtype.name not in FORMATS:
+        return value
+    return place(value.device.type, tuple(value.shape), value.dtype.name, bytes(backend_for(value.device).to_host(value)), strided=True)
 
 
 # Tensors of either kind -------------------------------------------------------------------

@@ -1,27 +1,37 @@
-"""Sample arguments for any operator, found from its schema alone: the meta kernel says which ones are valid.
-
-Every argument without a default gets candidates by its type and name; combinations are tried on the meta device,
-where a wrong one is an error within microseconds, and those that pass are the samples.
-"""
+"""Sample calls: their arguments by name, with tensors described rather than held, so that one sample runs on every device."""
 
 from __future__ import annotations
 
-import itertools
-import warnings
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from metatensor._core.dtype import dtype_by_name
-from metatensor._core.schema import parse
-from metatensor.testing.values import from_values
+from metatensor.testing.values import empty, encode, place
 
-__all__ = ["Sample", "Spec", "find_samples"]
+__all__ = ["Sample", "Spec"]
+
+# Roles of tensors that are no values to compute with: they stay as they are where a sample gets other values.
+_FIXED = {"fives": [5, 4], "twos": [3, 2], "descending": [2, 2, 1], "pivots": [2, 3, 3], "offsets": [0, 2, 3], "group_ends": [3, 8],
+          "short": [1, 4], "all_offsets": [0, 2, 6]}
+_STRUCTURAL = {"index", "labels", "classes", "ordered", *_FIXED}
+
+
+# The values of a role repeat where a tensor has more elements than there are values.
+_SPECIAL = [0.5, np.nan, np.inf, -0.0, -np.inf, 1.0, 0.0, -1.5, np.nan, 2.0, -np.inf, 0.25, 3.0, np.inf, -3.0]
+_ZEROS = [-0.0, 1.5, -0.0, -2.0, -0.0]
 
 
 class Spec(NamedTuple):
-    """A tensor argument: its values follow from its shape, its dtype and its seed."""
+    """A tensor argument: its values follow from its shape, its dtype, its seed and its role.
+
+    The roles are "values" (all different where the dtype allows it, so that sorting has one answer, and exact in half
+    precision), "index" (0 and 1), "labels" (1 and -1), "ties" (few values, many times), "special" (NaN, infinities, both
+    zeros), "nans" and "infinite" (one of them among other values), "close" (different in double precision alone), "zeros" (negative zeros among others), "wide" (-40 to 40), "unit" (inside 0 to 1), "fine" (values that half
+    precision has to round), "extreme" (the ends of an integer dtype's range; huge and tiny floats), "large" (integers that
+    single precision cannot hold), "positive", "classes" (0 to 4), "ordered" (0, 1, 2, ... in each image), "definite" (symmetric positive definite matrices) and "sorted" (ascending
+    along the last dimension); those of `_FIXED` stand for lengths, pivots and the like.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -29,26 +39,126 @@ class Spec(NamedTuple):
     role: str = "values"
 
     def array(self) -> np.ndarray:
-        """The values. All different where the dtype allows it, so that sorting has one answer, and exact in half precision."""
+        """The values."""
         size = int(np.prod(self.shape))
         rng = np.random.default_rng([size, self.seed])
-        if self.role == "index":
-            values = rng.integers(0, 2, size)
-        elif self.dtype == "bool":
-            values = rng.integers(0, 2, size).astype(bool)
-        else:
-            values = rng.permutation(size) - size // 3
-            if self.dtype.startswith("uint"):
-                values = np.abs(values)
-            elif not self.dtype.startswith("int"):
-                values = values / 8
-            if self.dtype.startswith("complex"):
-                values = values + 1j * values[::-1]
+        make = getattr(self, "_" + self.role, None)
+        values = self._values(size, rng) if make is None else make(size, rng)
+        values = np.asarray(values)
+        if self.dtype.startswith("uint") and values.dtype.kind in "if" and self.role not in ("extreme", "large"):
+            values = np.abs(values)
+        if self.role == "sorted":
+            values = np.sort(values, axis=-1) if values.ndim else values
+        if self.dtype.startswith("complex") and values.dtype.kind != "c":
+            real = values
+            values = np.empty(values.shape, np.complex128)
+            values.real, values.imag = real, real.reshape(-1)[::-1].reshape(real.shape)
+        if self.dtype == "bool" and values.dtype.kind != "b":
+            values = values > 0 if self.role in ("values", "wide") else values != 0
         return values.reshape(self.shape)
+
+    def _values(self, size: int, rng: Any) -> Any:
+        if self.dtype == "bool":
+            return rng.integers(0, 2, size).astype(bool)
+        values = rng.permutation(size) - size // 3
+        return values if self.dtype.startswith(("int", "uint")) else values / 8
+
+    def _index(self, size: int, rng: Any) -> Any:
+        return rng.integers(0, 2, size)
+
+    def _labels(self, size: int, rng: Any) -> Any:
+        return np.resize([1, -1], size)
+
+    def _ties(self, size: int, rng: Any) -> Any:
+        return rng.integers(-1, 2, size)
+
+    def _special(self, size: int, rng: Any) -> Any:
+        return np.roll(np.resize(_SPECIAL, size), self.seed * 4) if self._is_floating() else rng.integers(-1, 3, size)
+
+    def _nans(self, size: int, rng: Any) -> Any:
+        return self._with_one(np.nan, size, rng)
+
+    def _infinite(self, size: int, rng: Any) -> Any:
+        return self._with_one(np.inf if self.seed % 2 == 0 else -np.inf, size, rng)
+
+    def _with_one(self, value: float, size: int, rng: Any) -> Any:
+        values = self._fine(size, rng)
+        if self._is_floating() and size:
+            values[size // 3] = value
+        return values
+
+    def _close(self, size: int, rng: Any) -> Any:
+        return 1 + rng.permutation(size) * 1e-10 if self._is_floating() else self._values(size, rng)
+
+    def _zeros(self, size: int, rng: Any) -> Any:
+        return np.roll(np.resize(_ZEROS, size), self.seed) if self._is_floating() else rng.integers(-1, 2, size)
+
+    def _wide(self, size: int, rng: Any) -> Any:
+        values = rng.uniform(-40, 40, size)
+        return values if self._is_floating() else values.astype(np.int64)
+
+    def _unit(self, size: int, rng: Any) -> Any:
+        return rng.uniform(0.05, 0.95, size) if self._is_floating() else rng.integers(1, 4, size)
+
+    def _fine(self, size: int, rng: Any) -> Any:
+        return rng.uniform(0.5, 4, size) * rng.choice([1, 1, -1], size) if self._is_floating() else rng.integers(1, 100, size)
+
+    def _positive(self, size: int, rng: Any) -> Any:
+        return np.abs(self._fine(size, rng))
+
+    def _extreme(self, size: int, rng: Any) -> Any:
+        if self._is_floating():
+            return np.resize([3e38, 1e-40, -3e38, 1.0, -1e-40] if "64" in self.dtype or self.dtype == "float32" else
+                             [6e4, 1e-7, -6e4, 1.0, -1e-7], size)  # fmt: skip
+        if self.dtype == "bool":
+            return rng.integers(0, 2, size).astype(bool)
+        ends = np.iinfo(self.dtype)
+        return np.resize(np.array([ends.max, ends.min, 1, ends.max - 1, ends.max // 2, 2, ends.min + 1], self.dtype), size)
+
+    def _large(self, size: int, rng: Any) -> Any:
+        if self._is_floating() or self.dtype == "bool":
+            return self._values(size, rng)
+        ends = np.iinfo(self.dtype)
+        return (ends.max // 3 - rng.permutation(size) * 2).astype(self.dtype)
+
+    def _definite(self, size: int, rng: Any) -> Any:
+        if len(self.shape) < 2 or self.shape[-1] != self.shape[-2]:
+            return self._fine(size, rng)
+        a = rng.standard_normal(self.shape)
+        if self.dtype.startswith("complex"):
+            a = a + 1j * rng.standard_normal(self.shape)
+        return a @ a.conj().swapaxes(-1, -2) + np.eye(self.shape[-1])
+
+    def _sorted(self, size: int, rng: Any) -> Any:
+        return np.asarray(self._values(size, rng)).reshape(self.shape)
+
+    def _classes(self, size: int, rng: Any) -> Any:
+        return np.resize([3, 1, 2, 0, 1, 3, 4, 1], size) if self.shape[-1:] != (3,) else np.resize([1, 3, 2, 2, 1, 1], size)
+
+    def _ordered(self, size: int, rng: Any) -> Any:
+        return np.resize(np.arange(size // max(1, int(np.prod(self.shape[:-1]) if len(self.shape) < 3 else np.prod(self.shape[:2])))), size)
+
+    def _fixed(self, size: int, rng: Any) -> Any:
+        return np.resize(_FIXED[self.role], size)
+
+    _fives = _twos = _descending = _pivots = _offsets = _group_ends = _short = _all_offsets = _fixed
+
+    def _is_floating(self) -> bool:
+        return not self.dtype.startswith(("int", "uint", "bool"))
 
     def tensor(self, device: str, strided: bool = False) -> Any:
         """The tensor on a device, with memory laid out in another order if ``strided``."""
-        return from_values(device, self.array(), self.dtype, strided=strided)
+        if self.role == "descending" and device != "meta":
+            device = "cpu"  # the sizes of batches
+        if device == "meta":
+            return empty(device, self.shape, self.dtype)
+        return place(device, self.shape, self.dtype, _encoded(self), strided=strided)
+
+
+@lru_cache(maxsize=4096)
+def _encoded(spec: Spec) -> bytes:
+    """The values as bytes of the dtype."""
+    return encode(spec.array(), spec.dtype)
 
 
 class Sample(NamedTuple):
@@ -57,6 +167,10 @@ class Sample(NamedTuple):
     arguments: dict[str, Any]
     factory: bool = False
     """Whether there is a ``device`` argument to say where the result goes."""
+    variant: str = ""
+    """"" for a plain call, "_" for the in-place operator, "out" for one with ``out=``, "alias" where that is the first argument."""
+    positional: tuple[str, ...] = ()
+    """Names of the arguments that are given by position: the first ones, in order."""
 
     def on(self, device: str, strided: bool = False) -> dict[str, Any]:
         """The arguments with tensors in place of Specs, all on ``device``."""
@@ -67,8 +181,37 @@ class Sample(NamedTuple):
         """The same call with some arguments changed or added."""
         return self._replace(arguments=self.arguments | arguments)
 
+    def map(self, function: Any) -> Sample:
+        """The same call with ``function(name, spec)`` in place of each Spec."""
+        return self._replace(arguments={name: _map(value, name, function) for name, value in self.arguments.items()})
+
+    def with_values(self, dtype: str | None = None, role: str | None = None) -> Sample:
+        """The same call with the tensors that hold values in another dtype or role."""
+
+        def change(name: str, spec: Spec) -> Spec:
+            if spec.role in _STRUCTURAL or spec.dtype == "bool":
+                return spec
+            return spec._replace(dtype=dtype or spec.dtype, role=spec.role if role is None or spec.role == "sorted" else role)
+
+        return self.map(change)
+
+    def specs(self) -> list[tuple[str, Spec]]:
+        """The tensors: the name of the argument, and the Spec."""
+        found: list[tuple[str, Spec]] = []
+        self.map(lambda name, spec: found.append((name, spec)) or spec)
+        return found
+
     def __str__(self) -> str:
-        return ", ".join(f"{name}={_show(value)}" for name, value in self.arguments.items())
+        shown = ", ".join(f"{name}={_show(value)}" for name, value in self.arguments.items())
+        return shown + {"_": "; in place", "out": "; with out=", "alias": "; with the first argument as out="}.get(self.variant, "")
+
+
+def _map(value: Any, name: str, function: Any) -> Any:
+    if isinstance(value, Spec):
+        return function(name, value)
+    if isinstance(value, list):
+        return [_map(item, name, function) for item in value]
+    return value
 
 
 def _place(value: Any, device: str, strided: bool) -> Any:
@@ -81,159 +224,5 @@ def _place(value: Any, device: str, strided: bool) -> Any:
 
 def _show(value: Any) -> str:
     if isinstance(value, Spec):
-        return f"{value.dtype}{list(value.shape)}"
+        return f"{value.dtype}{list(value.shape)}" + ("" if value.role in ("values", "index") else f" {value.role}")
     return f"[{', '.join(map(_show, value))}]" if isinstance(value, list) else repr(value)
-
-
-# Shapes to try together, by the number of tensors: alike, broadcasting, matrix products, convolutions.
-SHAPES: dict[int, list[tuple[tuple[int, ...], ...]]] = {
-    0: [()],
-    1: [((2, 3),), ((4,),), ((),), ((3, 3),), ((2, 3, 4),), ((1, 2, 6, 6),), ((1, 2, 4, 4, 4),), ((0, 3),), ((3, 2),), ((1, 2, 3),)],
-    2: [
-        ((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((2, 3), (3, 4)), ((3, 3), (3,)), ((3,), (3,)), ((2, 3, 4), (2, 4, 3)),
-        ((1, 2, 6), (4, 2, 3)), ((1, 2, 6), (2, 2, 3)), ((1, 2, 6, 6), (4, 2, 3, 3)), ((1, 2, 6, 6), (2, 2, 3, 3)),
-        ((1, 2, 4, 4, 4), (2, 2, 3, 3, 3)), ((2, 3), ()), ((), (2, 3)), ((3, 3), (3, 3)), ((3,), (4, 3)), ((1, 2, 4, 4), (1, 4, 4, 2)),
-        ((1, 2, 3, 3),) * 2, ((1, 2, 2, 2, 2),) * 2, ((4,), (3, 2)), ((), ()), ((2, 3), (2,)), ((1, 2, 4, 4, 4), (1, 2, 2, 2, 3)),
-    ],
-    3: [
-        ((2, 3), (2, 3), (2, 3)), ((2, 3), (3,), (2, 1)), ((2, 4), (2, 3), (3, 4)), ((2, 3, 5), (2, 3, 4), (2, 4, 5)),
-        ((2,), (2, 3), (3,)), ((1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8)), ((2, 3), (2,), (3,)), ((2, 3), (3,), (3,)),
-        ((1, 2, 6, 6), (4, 2, 3, 3), (4,)), ((2, 3), (2, 2), (2, 2)), ((3, 5), (2, 3, 4), (2, 4, 5)), ((2, 3), (2, 3), ()),
-        ((2, 3), (2,), (2, 3)), ((2, 3), (2,), ()), ((2, 3), (2, 3), (2,)),
-        ((2, 3), (2, 4), (5, 3, 4)), ((5, 2, 3), (3, 3, 4), (4,)),
-    ],
-}
-MORE = [((2, 3),) * 8, ((3,),) * 8, ((2, 3, 4), *((3,),) * 7)]
-
-LISTS: list[tuple[tuple[int, ...], ...]] = [((2, 3), (2, 3)), ((3,), (3,)), ((2, 3), (3, 4))]
-
-INDEX_NAMES = {"index", "indices", "indices1", "indices2"}
-# What a sample leaves alone: where a result goes, and what changes nothing about its values.
-NOT_VARIED = {"device", "pin_memory", "layout", "requires_grad", "inplace", "non_blocking", "copy", "sparse"}
-FIRST_DTYPES = ("float32", "target alike", "int64", "bool", "complex64", "index first")
-ATTEMPTS = 600
-
-
-def _candidates(argument: Any) -> list[Any]:
-    """Values to try for an argument that is no tensor."""
-    base = argument.type.rstrip("?").partition("[")[0]
-    by_type: dict[str, list[Any]] = {
-        "int": [1, 0, 2, 3], "float": [0.5, 2.0], "Scalar": [2, 0.5], "bool": [False, True], "str": ["sum", "add", "mean"],
-        "dtype": [dtype_by_name("float32")],
-        # Only the kernel knows what it takes; sizes go by their name.
-        "any": [2, (2, 2), (3, 3, 3)] if argument.name.endswith("size") else [],
-    }
-    if "[" in argument.type:
-        if base in ("float", "bool"):
-            return [(2.0, 2.0)] if base == "float" else [(False, True)]
-        return [(0,), (1,), (2,), (2, 3), (0, 1), (1, 0), (1, 1, 1, 1), (3, 3), (2, 2, 2), (6,), (1, 2, 6, 6), (3, 2)]
-    return by_type.get(base, [])
-
-
-def find_samples(op: Any, text: str, dtypes: tuple[str, ...], limit: int = 4) -> list[Sample]:
-    """Samples for the schema ``text`` of ``op``: ``limit`` different results, then variants of the first one.
-
-    The variants are in each of ``dtypes``, with numbers for tensors where the schema takes both, and with each option
-    changed. Empty where no combination that was tried is valid on the meta device.
-    """
-    schema = parse(text)
-    found: list[Sample] = []
-    seen = set()
-    for dtype in FIRST_DTYPES:
-        for sample in itertools.islice(_combinations(schema, dtype), ATTEMPTS):
-            result = _on_meta(op, sample)
-            if result is None or result in seen:
-                continue
-            seen.add(result)
-            found.append(sample)
-            if len(found) == limit:
-                break
-        if found:
-            break
-    if not found:
-        return []
-    variants = itertools.chain((_with_dtype(found[0], dtype) for dtype in dtypes), _with_options(schema, found[0]))
-    return found + [sample for sample in variants if sample not in found and _on_meta(op, sample) is not None]
-
-
-def _combinations(schema: Any, dtype: str) -> Iterator[Sample]:
-    """Arguments to try: required ones alone first, then with each optional tensor too."""
-    required = [argument for argument in schema.arguments if argument.required]
-    optional = [a for a in schema.arguments if not a.required and a.type in ("Tensor?", "Tensor|Scalar?")]
-    for extra in [[], *([argument] for argument in optional)]:
-        arguments = required + extra
-        tensors = [a for a in arguments if a.type.startswith("Tensor") and "[]" not in a.type]
-        others = [a for a in arguments if a not in tensors]
-        choices = [_tensor_lists(dtype) if a.type.startswith("Tensor") else _candidates(a) for a in others]
-        groups = SHAPES.get(len(tensors), MORE)
-        # Shapes vary fastest: most ops take the first candidates of their other arguments.
-        for values in itertools.product(*choices):
-            for group in groups:
-                specs = [_spec(a.name, shape, dtype, seed) for seed, (a, shape) in enumerate(zip(tensors, group))]
-                pairs = zip([*tensors, *others], [*specs, *values], strict=False)
-                yield Sample({a.name: value for a, value in pairs}, any(a.name == "device" for a in schema.arguments))
-
-
-def _tensor_lists(dtype: str) -> list[list[Spec]]:
-    dtype = "float32" if " " in dtype else dtype
-    return [[Spec(shape, dtype, seed) for seed, shape in enumerate(shapes)] for shapes in LISTS]
-
-
-def _spec(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Spec:
-    if dtype == "index first":
-        return Spec(shape, "float32", seed) if seed else Spec(shape, "int64", seed, "index")
-    if name in INDEX_NAMES or (name == "target" and dtype != "target alike"):
-        return Spec(shape, "int64", seed, "index")
-    if name in ("mask", "condition"):
-        return Spec(shape, "bool", seed)
-    if dtype == "target alike":
-        return Spec(shape, "float32", seed)
-    return Spec(shape, dtype, seed)
-
-
-def _with_dtype(sample: Sample, dtype: str) -> Sample:
-    """The sample with its value tensors in another dtype."""
-
-    def change(value: Any) -> Any:
-        if isinstance(value, Spec):
-            return value._replace(dtype=dtype) if value.role == "values" and value.dtype != "bool" else value
-        return [change(item) for item in value] if isinstance(value, list) else value
-
-    return sample.change(**{name: change(value) for name, value in sample.arguments.items()})
-
-
-def _with_options(schema: Any, sample: Sample) -> Iterator[Sample]:
-    """The sample with one optional argument given or changed, or a number in place of one tensor."""
-    for argument in schema.arguments:
-        name, kind = argument.name, argument.type.rstrip("?")
-        if name in NOT_VARIED:
-            continue
-        if kind == "bool" and not argument.required:
-            yield sample.change(**{name: not argument.default})
-        elif kind == "int" and not argument.required:
-            yield sample.change(**{name: 0 if argument.default else 1})
-        elif kind in ("Scalar", "float") and not argument.required:
-            yield sample.change(**{name: 0.5 if argument.default is None else argument.default * 2 + 1})
-        elif kind.startswith("int[") and not argument.required:
-            yield sample.change(**{name: (0,)})
-        elif kind == "dtype":
-            yield sample.change(**{name: dtype_by_name("float64")})
-        elif kind == "Tensor|Scalar" and isinstance(sample.arguments.get(name), Spec):
-            for number in (2, 0.5, True):
-                yield sample.change(**{name: number})
-
-
-def _on_meta(op: Any, sample: Sample) -> Any:
-    """What tells a sample from others of the same op, or None where the meta kernel refuses it."""
-    from metatensor import DataDependentError
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = op(**sample.on("meta"))
-    except DataDependentError:
-        return tuple(value for value in sample.arguments.values() if isinstance(value, Spec))
-    except Exception:
-        return None
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    return tuple(tuple(item.shape) if hasattr(item, "shape") else item for item in results)

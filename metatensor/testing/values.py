@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from metatensor._core.tensor import Tensor
 from metatensor.devices.array_kit.formats import formats
 from metatensor.devices.array_kit.interchange import contiguous_strides
 
-__all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "from_values", "to_values"]
+__all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "encode", "from_values", "place", "to_values", "used_memory"]
 
 FORMATS = formats()
 
@@ -38,6 +41,29 @@ def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, .
     return tensor_from_storage(make_storage(device, nbytes, backend.allocate(nbytes, 0)), kind, shape, strides, offset)
 
 
+@contextmanager
+def used_memory(device: str) -> Iterator[None]:
+    """Inside, new memory of a device holds ones in all bits: what nothing writes to is NaN, -1 or the like."""
+    if device == "meta":
+        yield
+        return
+    backend = backend_for(device)
+    allocate = backend.allocate
+
+    def filled(nbytes: int, index: int = 0) -> Any:
+        handle = allocate(nbytes, index)
+        if nbytes:
+            memory = tensor_from_storage(make_storage(device, nbytes, handle), dtype_by_name("uint8"), (nbytes,), (1,), 0)
+            backend.from_host(memory, b"\xff" * nbytes)
+        return handle
+
+    backend.allocate = filled
+    try:
+        yield
+    finally:
+        del backend.allocate
+
+
 def from_values(device: str, values: Any, dtype: str | None = None, *, strided: bool = False) -> Tensor:
     """A tensor with the values of an array, converted to ``dtype``.
 
@@ -45,20 +71,31 @@ def from_values(device: str, values: Any, dtype: str | None = None, *, strided: 
     """
     values = np.asarray(values)
     dtype = dtype or values.dtype.name
+    return place(device, values.shape, dtype, encode(values, dtype) if device != "meta" else b"", strided=strided)
+
+
+def encode(values: np.ndarray, dtype: str) -> bytes:
+    """The values as bytes of ``dtype``, in C order."""
+    fmt = FORMATS[dtype]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        raw = values.astype(fmt.compute)
+        raw = fmt.encode(np, raw) if fmt.encode is not None else raw
+    return np.ascontiguousarray(raw).tobytes()
+
+
+def place(device: str, shape: tuple[int, ...], dtype: str, data: bytes, *, strided: bool = False) -> Tensor:
+    """A tensor of the given bytes, which are its elements in C order."""
     strides, offset = None, 0
     if strided:
         offset, step, steps = 3, 2, []
-        for extent in values.shape:  # the first dimension is the fastest
+        for extent in shape:  # the first dimension is the fastest
             steps.append(step)
             step *= max(extent, 1)
         strides = tuple(steps)
-    tensor = empty(device, values.shape, dtype, strides, offset)
+    tensor = empty(device, shape, dtype, strides, offset)
     if device != "meta":
-        fmt = FORMATS[dtype]
-        with np.errstate(all="ignore"):
-            raw = values.astype(fmt.compute)
-            raw = fmt.encode(np, raw) if fmt.encode is not None else raw
-        backend_for(device).from_host(tensor, np.ascontiguousarray(raw).tobytes())
+        backend_for(device).from_host(tensor, data)
     return tensor
 
 

@@ -16,6 +16,7 @@ import threading
 from types import TracebackType
 
 from metatensor._core.dtype import set_spelling
+from metatensor.torch_api import _children
 from metatensor.torch_api._finder import TorchFinder
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION
 
@@ -46,7 +47,8 @@ def install() -> Installation:
     """Make ``import torch`` resolve to metatensor in this process; nothing happens where it does already.
 
     Call it before anything imports torch, and before libraries that look once whether torch is there. A PyTorch
-    that is installed is hidden, not touched. Raises RuntimeError where PyTorch is imported already.
+    that is installed is hidden, not touched. Processes started by `multiprocessing` meanwhile call it too, before they import
+    the main script. Raises RuntimeError where PyTorch is imported already.
     """
     with _lock:
         if _finder in sys.meta_path:
@@ -58,6 +60,7 @@ def install() -> Installation:
                 "call install() before anything imports torch, in a fresh process"
             )
         sys.meta_path.insert(0, _finder)
+        _children.prepare()
         set_spelling("torch")
         return Installation(fresh=True)
 

@@ -1,7 +1,8 @@
 """How ``import torch.x`` finds a module of metatensor.
 
 A module of ours stands in `sys.modules` under both names, so that there is one of each. Those that only exist because
-PyTorch has them are files in ``torch/`` beside this one, under PyTorch's names; the others are `SHARED`.
+PyTorch has them are files in ``torch/`` beside this one, under PyTorch's names; the others are in
+`interchange.torch_modules.SHARED`.
 """
 
 from __future__ import annotations
@@ -13,29 +14,27 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["SHARED", "TorchFinder", "target_of"]
+from metatensor.interchange.torch_modules import target_of
+from metatensor.torch_api import _children
 
-TREE = "metatensor.torch_api.torch"
-
-SHARED = {
-    f"torch.{name}": f"metatensor.{name}"
-    for name in ("autograd", "distributed", "fft", "func", "linalg", "masked", "nn", "signal", "special", "utils")
-} | {
-    "torch.futures": "metatensor.distributed.futures",
-    "torch.fx": "metatensor.program.fx",
-    "torch.utils.data": "metatensor.data",
-}
-"""Modules of PyTorch, with all below them, that are modules of metatensor itself."""
+__all__ = ["TorchFinder"]
 
 
-def target_of(name: str) -> str:
-    """Return the name of the module that answers to ``name``: "metatensor.nn.init" for "torch.nn.init"."""
-    parts = name.split(".")
-    for count in range(len(parts), 1, -1):
-        head = ".".join(parts[:count])
-        if head in SHARED:
-            return SHARED[head] + name[len(head) :]
-    return TREE + name[len("torch") :]
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # what is above it is no package
+        return None
+
+
+def _offered_as(name: str) -> str | None:
+    """Return the name of the module that a package offers as an attribute under PyTorch's name for it, or None.
+
+    "metatensor.distributions.location_scale" for "metatensor.distributions.normal": such a module lies in that package.
+    """
+    package, _, last = name.rpartition(".")
+    module = getattr(sys.modules.get(package), last, None)
+    return module.__name__ if isinstance(module, ModuleType) and module.__name__.startswith(f"{package}.") else None
 
 
 class _Alias:
@@ -55,13 +54,15 @@ class TorchFinder:
     """Finds torch and everything below it. (The base class of finders takes 10 ms to import, and offers nothing here.)"""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname in _children.MODULES:
+            return _children.find(fullname, path)
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         ours = target_of(fullname)
-        try:
-            found = importlib.util.find_spec(ours)
-        except ModuleNotFoundError:  # what is above it is no package
-            found = None
+        found = _spec_of(ours)
+        if found is None:
+            ours = _offered_as(ours)
+            found = _spec_of(ours) if ours else None
         if found is None:
             return None
         spec = ModuleSpec(fullname, _Alias(ours), origin=found.origin)  # type: ignore[arg-type]

@@ -12,9 +12,9 @@ __all__ = ["get_cpp_backtrace", "rename_privateuse1_backend", "set_module", "swa
 __getattr__, __dir__ = attributes(
     __name__,
     (
-        "_contextlib", "_device", "_python_dispatch", "_pytree", "_triton", "backend_registration", "checkpoint",
-        "cpp_extension", "data", "deterministic", "dlpack", "flop_counter", "hooks", "mobile_optimizer", "model_zoo",
-        "module_tracker", "weak",
+        "_contextlib", "_device", "_python_dispatch", "_pytree", "_triton", "backend_registration", "benchmark", "checkpoint",
+        "collect_env", "cpp_extension", "data", "deterministic", "dlpack", "flop_counter", "hooks", "mobile_optimizer", "model_zoo",
+        "module_tracker", "tensorboard", "weak",
     ),
     {"rename_privateuse1_backend": f"{__name__}.backend_registration:rename_privateuse1_backend"},
 )  # fmt: skip

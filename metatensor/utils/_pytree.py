@@ -184,7 +184,22 @@ def _node_type(value: Any) -> Any:
     cls = type(value)
     if cls in SUPPORTED_NODES:
         return cls
-    return namedtuple if is_namedtuple(cls) else None
+    if is_namedtuple(cls):
+        return namedtuple
+    if is_structseq_class(cls):  # what operators with several results return
+        _register(cls, lambda values: (list(values), None), lambda values, _: cls(values), f"{cls.__module__}.{cls.__qualname__}")
+        return cls
+    return None
+
+
+def is_structseq_class(cls: type) -> bool:
+    """Return whether a class is one of Python's named tuples written in C, such as ``torch.return_types.max``."""
+    return cls.__bases__ == (tuple,) and isinstance(getattr(cls, "n_sequence_fields", None), int)
+
+
+def _get_node_type(tree: Any) -> Any:
+    """Return the type under which a value stands in `SUPPORTED_NODES`, if it does."""
+    return namedtuple if is_namedtuple(tree) else type(tree)
 
 
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf | None = None) -> bool:

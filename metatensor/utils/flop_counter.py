@@ -11,15 +11,17 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
 from math import prod
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.modes import DispatchMode
 from metatensor._core.op import Op
+from metatensor.overloads import OpOverloadPacket as Packet
+from metatensor.overloads import packet
+from metatensor.overloads.names import aten_names
 from metatensor.rules.flops import FLOPS
-from metatensor.torch_api.torch._ops import Packet, ops
 from metatensor.utils._products import PRODUCTS
 from metatensor.utils.module_tracker import ModuleTracker
 
@@ -125,10 +127,10 @@ _FORMULAS: dict[str, Callable[..., int]] = {
     "convolution": conv_flop,
 }
 
-flop_registry: dict[Any, Callable[..., int]] = {getattr(ops.aten, name): shape_wrapper(f) for name, f in _FORMULAS.items()}
+flop_registry: dict[Any, Callable[..., int]] = {packet("aten", name): shape_wrapper(f) for name, f in _FORMULAS.items()}
 """Operators (``torch.ops.aten.mm``) and their formulas."""
 
-_PARTS = {name: getattr(ops.aten, name) for name in _FORMULAS}
+_PARTS = {name: packet("aten", name) for name in _FORMULAS}
 
 
 def _flat(targets: Any) -> Iterable[Any]:
@@ -193,10 +195,14 @@ def _drawn(header: tuple[str, ...], rows: list[list[str]]) -> str:
 # Counting --------------------------------------------------------------------------------------------------------------
 
 
-def _packet(op: Any) -> Packet:
-    """An operator as PyTorch names it."""
-    name = op.name.replace("::", ".") if "::" in op.name else "aten." + op.name.removeprefix("nn.functional.").replace(".", "_")
-    return Packet(op, name)
+@cache
+def _packet(op: Any) -> Any:
+    """Return an operator as PyTorch's dispatcher has it; the operator itself where that has none."""
+    namespace, _, name = op.name.rpartition("::")
+    try:
+        return packet(namespace or "aten", name if namespace else aten_names(name)[0])
+    except AttributeError:
+        return op
 
 
 class _Counting(DispatchMode):
@@ -272,13 +278,13 @@ class FlopCounterMode:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self.mode is None:
+        mode, self.mode = self.mode, None
+        if mode is None:
             raise AssertionError("FlopCounterMode: left without having been entered")
-        self.mode.__exit__(*error)
-        self.mode = None
-        self.mod_tracker.__exit__(*error)
+        for part in (mode, self.mod_tracker):
+            part.__exit__(*error)
         if self.display:
-            print(self.get_table(self.depth))
+            print(self.get_table())
 
     def _count(self, op: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         products = PRODUCTS.get(op.name)
@@ -287,7 +293,7 @@ class FlopCounterMode:
             for name, shapes, shape in products(out, *args, **kwargs):
                 self._add(_PARTS[name], self.flop_registry[_PARTS[name]](*shapes, out_val=shape))
             return
-        formula = self.flop_registry.get(op)
+        formula = self.flop_registry.get(_packet(op)) or self.flop_registry.get(op)
         if formula is not None:
             self._add(_packet(op), formula(*args, **kwargs, out_val=out))
         elif "::" in op.name and op.name in FLOPS:

@@ -156,3 +156,27 @@ def test_no_table_names_an_operator_that_does_not_exist():
     from metatensor._core.op import registry
 
     assert {*flops.FLOPS, *costless.FREE, *costless.UNCOUNTED} - set(registry) == set()
+
+
+@pytest.mark.parametrize("returned, error", [("12", TypeError), (None, TypeError), (True, TypeError), (-1, ValueError), (0.5, ValueError),
+                                             (float("nan"), ValueError)])
+def test_a_rule_that_returns_no_count_is_named(returned, error):
+    name = f"flop_rules::op{type(returned).__name__}{str(returned).translate(str.maketrans('-.', 'm_'))}"
+    op = mt.library.define(f"{name}(Tensor x) -> Tensor")
+    mt.library.meta(name)(lambda x: mt.Spec(x.shape, x.dtype))
+
+    @op.flops
+    def my_rule(out, x):
+        return returned
+
+    with pytest.raises(error, match=f"{name}: its FLOP rule .*my_rule"):
+        estimate(op, meta(2, 3))
+
+
+def test_a_rule_may_return_any_whole_number():
+    import numpy as np
+
+    op = mt.library.define("flop_rules::right(Tensor x) -> Tensor")
+    mt.library.meta("flop_rules::right")(lambda x: mt.Spec(x.shape, x.dtype))
+    op.flops(lambda out, x: np.int64(12))
+    assert estimate(op, meta(2, 3)).flops == 12

@@ -2,7 +2,8 @@
 
 import io
 import os
-from collections import OrderedDict
+import pickle
+import threading
 
 import pytest
 
@@ -10,21 +11,40 @@ import metatensor as mt
 from metatensor.checkpoint import load, save
 
 
-def cyclic(kind):
-    """A container that contains itself."""
-    if kind is list:
-        made = []
-        made.append((made,))
-        return made
-    made = kind()
-    made["x"] = {"y": made}
-    return made
+@pytest.mark.parametrize(
+    ("obj", "error"),
+    [(lambda: 1, (AttributeError, pickle.PicklingError)), (threading.Lock(), TypeError), ({"a": [iter([])]}, ())],
+    ids=["lambda", "lock", "iterator"],
+)
+def test_what_pickle_refuses_is_refused_by_its_own_error(obj, error, tmp_path):
+    if not error:
+        save(obj, tmp_path / "a.pt")
+        return
+    with pytest.raises(error):
+        save(obj, tmp_path / "a.pt")
+    assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize("kind", [list, dict, OrderedDict])
-def test_cycles(kind):
-    with pytest.raises(TypeError, match=f"a {kind.__name__} that contains itself, at obj"):
-        save({"a": cyclic(kind)}, io.BytesIO())
+@pytest.mark.parametrize("name", ["m.gguf", "m.onnx", "m.h5", "M.GGUF", "m.tflite"])
+def test_endings_that_promise_a_format_that_is_not_written(tmp_path, name):
+    with pytest.raises(ValueError, match=rf"'{name}' would be .* by its name, which is not written; choose .*\.safetensors"):
+        save({"a": mt.ones(2, device="cpu")}, tmp_path / name)
+    with open(tmp_path / name, "wb") as file, pytest.raises(ValueError, match="not written"):
+        save({"a": mt.ones(2, device="cpu")}, file)
+    os.unlink(tmp_path / name)
+    save({"a": mt.ones(2, device="cpu")}, tmp_path / name, format="torch")
+    assert load(tmp_path / name, "cpu")["a"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("protocol", [6, 100])
+def test_protocols_that_do_not_exist(protocol):
+    with pytest.raises(ValueError, match=f"pickle_protocol must be at most 5, got {protocol}"):
+        save({}, io.BytesIO(), pickle_protocol=protocol)
+
+
+def test_a_pickle_module_for_a_format_without_pickles(tmp_path):
+    with pytest.raises(TypeError, match="safetensors pickles nothing"):
+        save({"a": mt.ones(2, device="cpu")}, tmp_path / "a.safetensors", pickle_module=pickle)
 
 
 def test_the_same_container_in_several_places_is_none():

@@ -173,10 +173,44 @@ def test_storages_as_values():
     assert ours["t"].tolist() == [0, 1, 2, 3]
 
 
-def test_sparse_and_quantized_tensors_are_refused_with_the_reason():
-    for value, word in ((torch.eye(3).to_sparse(), "sparse"), (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "quantized")):
-        with pytest.raises(CheckpointError, match=word):
-            mt.load(saved(value), "meta")
+@old_and_new
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_what_has_no_counterpart_leaves_the_rest(old, weights_only, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value = {
+            "sparse": torch.eye(3).to_sparse(), "rows": torch.eye(3).to_sparse_csr(), "dense": torch.ones(2),
+            "quantised": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+            "channels": torch.quantize_per_channel(torch.ones(3, 2), torch.ones(3), torch.zeros(3, dtype=torch.long), 0, torch.quint8),
+            "nested": torch.nested.nested_tensor([torch.ones(1)]),
+        }  # fmt: skip
+        path = tmp_path / "x.pt"
+        torch.save(value, path, _use_new_zipfile_serialization=not old)
+    found = mt.load(path, "cpu", weights_only=weights_only)
+    assert found["dense"].tolist() == [1, 1] and found.keys() == value.keys()
+    for name, word in (("sparse", "sparse_coo"), ("rows", "sparse_csr"), ("quantised", "quantised"), ("channels", "quantised"), ("nested", "nested")):
+        entry = found[name]
+        assert isinstance(entry, mt.checkpoint.UnsupportedTensor) and word in repr(entry)
+        for use in (lambda: entry + 1, lambda: entry.shape, lambda: mt.add(entry, 1), lambda: len(entry), lambda: mt.save(entry, io.BytesIO())):
+            with pytest.raises(NotImplementedError, match=word):
+                use()
+    listed = inspect(path)
+    assert list(listed.tensors) == ["dense"] and listed.unsupported.keys() == value.keys() - {"dense"}
+    assert "sparse_coo" in listed.to_dict()["unsupported"]["sparse"]
+
+    class Model(mt.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dense, self.sparse = mt.nn.Parameter(mt.empty(2)), mt.nn.Parameter(mt.empty(3, 3))
+
+    with mt.device("cpu"):
+        model = Model()
+    with pytest.raises(RuntimeError, match="sparse: it cannot be loaded: it is a sparse tensor"):
+        mt.load_into(model, path)
+    with pytest.raises(TypeError, match="would lack 'sparse'"):
+        mt.checkpoint.convert(path, tmp_path / "y.pt")
+    mt.checkpoint.convert(path, tmp_path / "y.pt", drop=True)
+    assert list(mt.load(tmp_path / "y.pt", "meta")) == ["dense"]
 
 
 def test_a_byte_order_that_is_not_ours():
@@ -360,10 +394,13 @@ def test_a_module_that_was_saved_whole_is_refused_but_its_tensors_are_there(tmp_
         ours = mt.nn.Module()
         ours.first = mt.nn.Sequential(mt.nn.Linear(2, 3), mt.nn.BatchNorm1d(3))
         ours.again = ours.first
-    mt.load_into(ours, path, device="cpu", prefix="model.", strict=False)
+    assert inspect(path).attributes == {"model.settings.scale", "model.settings.deep.0.0"}
+    assert mt.load_into(ours, path, device="cpu", prefix="model.") == ([], [])
     for name, value in module.state_dict().items():
         same(ours.state_dict()[name], value)
-    mt.checkpoint.convert(path, tmp_path / "parts.safetensors")
+    with pytest.raises(TypeError, match="would lack 'objects of .*Shared', 'objects of argparse.Namespace'"):
+        mt.checkpoint.convert(path, tmp_path / "parts.safetensors")
+    mt.checkpoint.convert(path, tmp_path / "parts.safetensors", drop=True)
     assert mt.load(tmp_path / "parts.safetensors")["model.settings.scale"].item() == 1
 
 

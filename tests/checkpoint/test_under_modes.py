@@ -113,3 +113,41 @@ def test_views_in_another_dtype(saved):
     mt.load_into(model, path, dtype=mt.float16)
     assert model.rows.untyped_storage() is model.embedding.weight.untyped_storage() and model.rows.dtype is mt.float16
     assert mt.equal(model.rows, real.rows.half())
+
+
+@pytest.mark.parametrize("format", ["pt", "safetensors", "npz", "torch-legacy"])
+def test_fake_tensors_of_a_device_that_is_not_there(tmp_path, format):
+    path = tmp_path / f"x.{format}"
+    weight = mt.ones(3, 2)
+    mt.save({"weight": weight, "bias": mt.zeros(3)}, path, format=format if "-" in format else None)
+    with mt.FakeTensorMode():
+        for location in ("cuda", {"cpu": "cuda:1"}, lambda storage, place: storage.cuda(), "nowhere:3"):
+            if format != "pt" and not isinstance(location, str):
+                continue
+            found = mt.load(path, map_location=location)
+            assert is_fake(found["weight"]) and found["weight"].shape == (3, 2) and found["weight"].device.type in ("cuda", "nowhere")
+        with mt.device("cuda"):
+            model = nn.Linear(2, 3)
+        assert mt.load_into(model, path) == ([], [])
+        with pytest.raises(RuntimeError, match="size mismatch"):
+            mt.load_into(nn.Linear(3, 3), path)
+    assert mt.load_into(model, path, dtype=mt.float64) == ([], [])
+    assert is_fake(model.weight) and model.weight.device.type == "cuda" and model.weight.dtype is mt.float64
+
+
+def test_fake_tensors_are_where_each_was_saved(tmp_path):
+    def tag(storage):
+        return "cuda:1" if storage.nbytes() > 8 else None
+
+    from metatensor import serialization
+
+    serialization.register_package(1, tag, lambda storage, location: None)
+    try:
+        mt.save({"a": (a := mt.ones(9)), "row": a[1:], "b": mt.ones(1)}, tmp_path / "x.pt")
+    finally:
+        serialization._packages.clear()
+    for weights_only in (True, False):
+        with mt.FakeTensorMode():
+            found = mt.load(tmp_path / "x.pt", weights_only=weights_only)
+        assert str(found["a"].device) == str(found["row"].device) == "cuda:1" and str(found["b"].device) == "cpu"
+        assert found["row"].untyped_storage() is found["a"].untyped_storage() and is_fake(found["b"])

@@ -141,3 +141,69 @@ def test_very_many_rows(tmp_path, run):
     assert lines[0].split() == ["tensor", "dtype", "shape", "bytes"]
     assert lines[1].split() == ["layers.0", "0"] and lines[4].split() == ["layers.1.w", "float32", "[1]", "4"]
     assert lines[-1].startswith("2000 tensors")
+
+
+def test_layers_fold_across_shards(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    state = {}
+    for i in range(6):
+        for name, shape in (("attention.q.weight", (8, 8)), ("attention.k.weight", (8, 8)), ("bias", (8,))):
+            state[f"layers.{i}.{name}"] = mt.ones(shape, device="cpu")
+    mt.save(state, tmp_path / "model.safetensors", max_shard_size=700)
+    result = run("inspect", "model.safetensors.index.json", "--tree")
+    assert "6 alike" in result.stdout and "0-5" in result.stdout
+
+
+def test_shards_without_their_index(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mt.save({name: mt.ones(8, device="cpu") for name in "abc"}, tmp_path / "model.safetensors", max_shard_size=32)
+    (tmp_path / "model.safetensors.index.json").unlink()
+    result = run("inspect", ".")
+    assert result.exit_code == 1
+    message = "the folder has 3 shards of 'model.safetensors' and no index that says which tensors belong together"
+    assert message in result.stderr and "'model.safetensors.index.json'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        (lambda name: f"state_dict.model.{name}", "--prefix state_dict.model."),
+        (lambda name: f"module.{name}" if name != "layers.1.bias" else "module.other", "--prefix module."),  # and one that is off
+        (lambda name: name.removeprefix("layers."), "check the part that is layers"),
+    ],
+)
+def test_names_that_are_all_off(net, run, names, advice):
+    mt.save({names(name): value for name, value in mt.load("net.safetensors", "cpu").items()}, "off.pt")
+    result = run("inspect", "off.pt", "--check", "models.py:Net")
+    assert result.exit_code == 1 and advice in result.stdout
+
+
+def test_names_of_which_most_fit_get_no_advice(net, run):
+    state = mt.load("net.safetensors", "cpu")
+    mt.save({**state, "ema.layers.0.weight": state["layers.0.weight"], "rest": mt.ones(1, device="cpu")}, "more.pt")
+    result = run("inspect", "more.pt", "--check", "models.py:Net")
+    assert result.exit_code == 1 and "unexpected in the checkpoint: rest" in result.stdout and "--prefix" not in result.stdout
+
+
+def test_convert_drops_nothing_without_being_asked(net, run):
+    result = run("convert", "nested.pt", "nested.safetensors")
+    assert result.exit_code == 1 and "would lack 'epoch'" in result.stderr and "--drop" in result.stderr
+    assert not (net / "nested.safetensors").exists()
+    assert run("convert", "nested.pt", "nested.safetensors", "--drop").exit_code == 0
+    assert all(name.startswith("state_dict.") for name in mt.load("nested.safetensors", "meta"))
+    assert run("convert", "nested.pt", "whole.pt").exit_code == 0 and mt.load("whole.pt", "meta")["epoch"] == 3
+
+
+@pytest.mark.parametrize("name", ["net.gguf", "net.onnx", "net.h5"])
+def test_convert_writes_no_format_under_the_name_of_another(net, run, name):
+    result = run("convert", "net.safetensors", name)
+    assert result.exit_code == 1 and "which is not written" in result.stderr and not (net / name).exists()
+    assert run("convert", "net.safetensors", name, "--format", "torch").exit_code == 0
+
+
+def test_inspect_names_what_cannot_be_loaded(net, run):
+    torch = pytest.importorskip("torch")
+    torch.save({"a": torch.ones(2), "rows": torch.eye(3).to_sparse()}, "sparse.pt")
+    result = run("inspect", "sparse.pt")
+    assert result.exit_code == 0 and "rows cannot be loaded: it is a sparse tensor (sparse_coo)" in result.stdout
+    assert list(json.loads(run("inspect", "sparse.pt", "--json").stdout)["unsupported"]) == ["rows"]

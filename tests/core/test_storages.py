@@ -1,5 +1,7 @@
 """What storages can do besides being there."""
 
+import copy
+
 import pytest
 
 import metatensor as mt
@@ -46,3 +48,42 @@ def test_files(tmp_path):
         mt.UntypedStorage.from_file(path, nbytes=-1)
     with pytest.raises(OSError):
         mt.UntypedStorage.from_file(tmp_path / "none", nbytes=1)
+
+
+# Storages as elements -----------------------------------------------------------------
+
+
+def test_a_storage_is_read_as_elements_of_the_dtype():
+    base = mt.ones(3, device="cpu")
+    untyped, typed = base.untyped_storage(), base.storage()
+    for make in (mt.tensor, mt.as_tensor, mt.asarray, mt.ones(1, device="cpu").new_tensor):
+        for storage in (untyped, typed):
+            found = make(storage, dtype=mt.float32)
+            assert found.dtype is mt.float32 and found.tolist() == [1, 1, 1] and found.untyped_storage() is untyped
+    assert mt.tensor(untyped).dtype is mt.int64 and mt.tensor(untyped).shape == (1,)
+    assert mt.tensor(typed).dtype is mt.float32 and mt.tensor(mt.ones(2, dtype=mt.int64, device="cpu").storage()).tolist() == [1, 1]
+    assert mt.tensor(typed, device="meta").shape == (3,)
+    for wrong in (lambda: mt.tensor(typed, dtype=mt.int32), lambda: mt.tensor(mt.ones(2, dtype=mt.float64, device="cpu").storage())):
+        with pytest.raises(RuntimeError, match="the storage is one of .*float.* is asked for"):
+            wrong()
+
+
+def test_set_takes_no_typed_storage_of_another_dtype():
+    base = mt.ones(3, device="cpu")
+    ints = mt.empty(0, dtype=mt.int32, device="cpu")
+    for args in ((base.storage(),), (base.storage(), 0, (2,))):
+        with pytest.raises(RuntimeError, match=r"set_\(\): the storage is one of float32, the tensor is int32"):
+            ints.set_(*args)
+    assert ints.set_(base.untyped_storage()).tolist() == [0x3F800000] * 3
+    assert mt.empty(0, device="cpu").set_(base.storage(), 0, (2,)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (1, 0, 2)])
+def test_deepcopy_keeps_tensors_and_storages_on_one_storage(order):
+    tensor = mt.ones(3, device="cpu")
+    parts = [tensor, tensor.untyped_storage(), tensor.storage()]
+    copies = dict(zip(order, copy.deepcopy([parts[i] for i in order]), strict=True))
+    assert copies[0].untyped_storage() is copies[1] is copies[2].untyped()
+    assert copies[1] is not parts[1]
+    copies[0].fill_(5)
+    assert copies[2].tolist() == [5, 5, 5] and tensor.tolist() == [1, 1, 1]

@@ -211,7 +211,8 @@ def test_format():
 
 
 @pytest.mark.parametrize("name, error, text", [
-    ("to_sparse_csr", NotImplementedError, "strided tensors only"), ("values", RuntimeError, "not sparse"),
+    ("to_sparse_csr", NotImplementedError, "strided tensors only"), ("to_sparse", NotImplementedError, "strided tensors only"),
+    ("to_sparse_coo", NotImplementedError, "strided tensors only"), ("values", RuntimeError, "not sparse"),
     ("dequantize", RuntimeError, "not quantised"), ("solve", RuntimeError, "removed"),
 ])  # fmt: skip
 def test_methods_of_other_kinds_of_tensors(name, error, text):
@@ -226,16 +227,35 @@ def test_what_old_code_asks_a_tensor():
     assert x.resize(3, 2).shape == (3, 2) and x.resize_as(x.t()).shape == (3, 2)
 
 
-def test_a_sparse_copy_is_a_strided_one():
-    x = mt.eye(3)
-    with pytest.warns(UserWarning, match="strided copy"):
-        y = x.to_sparse()
-    assert (y == x).all() and y.data_ptr() != x.data_ptr() and not y.is_sparse
-
-
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_data_ptr_without_data_is_the_offset(device):
     with mt.FakeTensorMode():
         t = mt.empty(3, device=device)
     assert (t.data_ptr(), t[1:].data_ptr(), t[3:].data_ptr(), mt.empty(4, dtype=mt.float64, device="meta")[2:].data_ptr()) == (0, 4, 0, 16)
     assert t[1:].untyped_storage().data_ptr() == 0 and t.untyped_storage().nbytes() == 12
+
+
+def test_attributes_of_the_class_may_be_set():
+    cuda = mt.Tensor.cuda
+    try:
+        mt.Tensor.cuda = lambda self, *args: "mine"
+        mt.Tensor.described = property(lambda self: list(self.shape))
+        x = mt.empty(2, device="meta")
+        assert x.cuda() == "mine" and x.described == [2] and mt.nn.Parameter(x).described == [2]
+    finally:
+        mt.Tensor.cuda = cuda
+        del mt.Tensor.described
+    assert not hasattr(x, "described") and mt.Tensor.cuda is cuda
+
+
+def test_module_load():
+    x, y = mt.zeros(2), mt.ones(2)
+    assert x.module_load(y, assign=True).data_ptr() == y.data_ptr()
+    assert x.module_load(y).data_ptr() == x.data_ptr() and x.tolist() == [1, 1]
+
+
+def test_new_by_size():
+    x = mt.ones(2, dtype=mt.float64)
+    assert x.new(size=(2, 3)).shape == x.new(size=mt.Size([2, 3])).shape == (2, 3) and x.new(size=(1,)).dtype is mt.float64
+    with pytest.raises(TypeError):
+        x.new(2, size=(2,))

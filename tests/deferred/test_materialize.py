@@ -548,3 +548,17 @@ def test_several_threads_materialise_one_model():
         with futures.ThreadPoolExecutor(4) as pool:
             list(pool.map(mt.materialize, [model] * 4))
         same(eager(build), model)
+
+
+@pytest.mark.parametrize("what", ["module", "tensor", "list"])
+def test_what_is_on_meta_and_not_deferred_is_refused_with_advice(what):
+    with mt.device("meta"):
+        model = nn.Linear(2, 3)
+    obj = {"module": model, "tensor": model.weight, "list": [model.weight, mt.ones(1, device="cpu")]}[what]
+    with pytest.raises(RuntimeError, match=r"are on meta and nothing says what their values are.*deferred_init.*to_empty.*load_into"):
+        mt.materialize(obj)
+    with mt.deferred_init(), mt.device("cpu"):
+        deferred_one = mt.ones(2)
+    mt.materialize([deferred_one, model.weight])  # beside deferred ones it is left alone
+    assert deferred_one.tolist() == [1, 1] and model.weight.is_meta
+    mt.materialize(mt.ones(2, device="cpu"))

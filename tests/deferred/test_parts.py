@@ -21,6 +21,10 @@ ALONE = {
     "copies": lambda dtype: copy.deepcopy(mt.randn(7, 9, dtype=dtype)),
     "a transposed one": lambda dtype: mt.rand(9, 7, dtype=dtype).t(),
     "a view inside": lambda dtype: mt.rand(70, 9, dtype=dtype)[3:10],
+    "another dtype": lambda dtype: mt.rand(7, 9, dtype=dtype).to(mt.float64),
+    "a narrower dtype": lambda dtype: mt.randn(7, 9, dtype=dtype).to(mt.complex32 if dtype.is_complex else mt.float16),
+    "several casts": lambda dtype: (mt.rand(7, 9, dtype=dtype).to(mt.complex128) * 3).to(mt.complex64).add_(1),
+    "a cast and a copy": lambda dtype: copy.deepcopy(mt.rand(7, 9, dtype=dtype).to(mt.complex64)),
     "overwritten": lambda dtype: mt.randn(7, 9, dtype=dtype).zero_().uniform_(),
 }
 WHOLE = {
@@ -29,7 +33,6 @@ WHOLE = {
     "two tensors": lambda dtype: mt.rand(7, 9, dtype=dtype) + mt.rand(7, 9, dtype=dtype),
     "itself transposed": lambda dtype: (lambda t: t + t.t())(mt.rand(9, 9, dtype=dtype)),
     "a table": lambda dtype: mt.rand(7, 9, dtype=dtype) * mt.tensor([3.0] * 9).to(dtype),
-    "another dtype": lambda dtype: mt.rand(7, 9, dtype=dtype).to(mt.float64),
     "a sum": lambda dtype: mt.rand(7, 9, 5, dtype=dtype).sum(2),
 }
 DTYPES = [mt.float32, mt.float64, mt.bfloat16, mt.complex64]

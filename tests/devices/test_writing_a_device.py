@@ -62,10 +62,12 @@ def test_the_device_from_the_base_class_runs(tmp_path):
     """In a process of its own: a backend that was registered stays."""
     code = next(text for _, text in BLOCKS if "class Abacus" in text)
     program = tmp_path / "abacus.py"
-    program.write_text(code + MORE)
+    hybrid = next(text for _, text in BLOCKS if "class Hybrid" in text)
+    program.write_text(code + MORE + hybrid)
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == re.search(r"# (\[\[10.0.*)", code)[1]
+    assert done.stdout.splitlines()[-1] == re.search(r"# (\S*Size.*)", hybrid)[1]
 
 
 # What a device can do that has five methods and one op.

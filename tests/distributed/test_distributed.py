@@ -106,6 +106,20 @@ def test_wrong_uses(world, call, error):
         call(mt.ones(2))
 
 
+def test_reductions_need_a_fitting_dtype(world):
+    floats, integers, complexes = (mt.empty(2, dtype=d, device="meta") for d in (mt.float32, mt.int64, mt.complex64))
+    for op in ("BAND", "BOR", "BXOR"):
+        dist.all_reduce(integers, op=dist.ReduceOp[op])
+        for call in (dist.all_reduce, lambda t, op: dist.reduce(t, 0, op=op), lambda t, op: dist.reduce_scatter(t.clone(), [t], op=op)):
+            with pytest.raises(RuntimeError, match=f"{op}.*integers"):
+                call(floats, op=dist.ReduceOp[op])
+    with pytest.raises(RuntimeError, match="mean"):
+        dist.all_reduce(integers, op=dist.ReduceOp.AVG)
+    with pytest.raises(ValueError, match="complex"):
+        dist.all_reduce(complexes, op=dist.ReduceOp.PRODUCT)
+    dist.all_reduce(complexes)
+
+
 def test_functional_collectives(world):
     from metatensor.distributed import _functional_collectives as functional
     from metatensor.distributed.nn import functional as nn_functional
@@ -145,7 +159,12 @@ def test_a_distributed_tensor(world):
     doubled = spread * 2
     assert isinstance(doubled, dist.tensor.DTensor) and doubled.placements == spread.placements
     assert type(doubled.to_local()) is mt.Tensor and doubled.full_tensor().tolist() == [[2, 2]] * 4
-    assert spread.redistribute(placements=[Replicate(), Replicate()]).placements == (Replicate(), Replicate())
+    assert (doubled * spread).relu().placements == spread.placements
+    for call in (lambda: spread.sum(), lambda: spread.t(), lambda: spread[0], lambda: spread @ spread.t()):
+        with pytest.raises(NotImplementedError, match="placements of the result are not known"):
+            call()
+    whole = spread.redistribute(placements=[Replicate(), Replicate()])
+    assert whole.placements == whole.sum().placements == whole.t().placements == whole[0].placements == (Replicate(), Replicate())
     assert dist.tensor.zeros(2, 3, device_mesh=mesh).placements == (Replicate(), Replicate())
     with pytest.raises(ValueError, match="1 placements for a mesh of 2"):
         dist.tensor.distribute_tensor(weight, mesh, [Shard(0)])

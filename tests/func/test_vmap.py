@@ -413,3 +413,17 @@ def test_functionalize():
     assert functionalize(lambda x: x.clone().add_(1))(mt.zeros(2)).tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="remove"):
         functionalize(print, remove="all")
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_flops_are_counted_once_for_each_member(device):
+    from metatensor.utils.flop_counter import FlopCounterMode
+
+    x, w, kernel = (mt.ones(shape, device=device) for shape in ((7, 3, 4), (5, 4), (2, 3, 2)))
+    for function in (lambda a: a @ w.T, lambda a: mt.nn.functional.linear(a, w), lambda a: mt.nn.functional.conv1d(a, kernel),
+                     lambda a: mt.nn.functional.scaled_dot_product_attention(a[None], a[None], a[None])):  # fmt: skip
+        with FlopCounterMode(display=False) as all_members:
+            vmap(function)(x)
+        with FlopCounterMode(display=False) as one:
+            function(x[0])
+        assert all_members.get_total_flops() == 7 * one.get_total_flops() > 0

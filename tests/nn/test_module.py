@@ -1,5 +1,6 @@
 """Attributes of modules: what is registered, what is refused, and what stays an ordinary attribute."""
 
+import inspect
 from collections import OrderedDict
 
 import pytest
@@ -345,3 +346,13 @@ def test_hook_tables_exist_when_asked_for():
         table = getattr(net, name)
         assert isinstance(table, OrderedDict) and getattr(net, name) is table
     assert net._is_full_backward_hook is None
+
+
+def test_signatures_of_modules_and_classes():
+    class Called(nn.Module):
+        def __call__(self, x, *, scale=1):
+            return x
+
+    assert str(inspect.signature(nn.ReLU())) == "(*args, **kwargs)"
+    assert str(inspect.signature(Called())) == "(x, *, scale=1)"
+    assert list(inspect.signature(nn.ReLU).parameters) == ["inplace"]

@@ -1,6 +1,8 @@
 """Saving and loading: names, strictness, assignment, ties, extra state, and what the errors say."""
 
+import gc
 import warnings
+import weakref
 from collections import OrderedDict
 
 import pytest
@@ -247,3 +249,25 @@ def test_results_like_torch():
     both(lambda state: state.clear())
     both(lambda state: state.pop("1.0.weight"))
     both(lambda state: [state.__setitem__(k, state["0.weight"]) for k in ("x", "1.x", "1.0.x", "1.0.x.y", "2.x", "0")])
+
+
+def test_loading_leaves_no_cycles():
+    class Counted(dict):
+        pass
+
+    net = small()
+    state = Counted(net.state_dict())
+    gone = weakref.ref(state)
+    gc.collect()
+    gc.disable()
+    try:
+        net.load_state_dict(state)
+        del state
+        assert gone() is None
+        found = net.state_dict()
+        kept = weakref.ref(found)
+        net.load_state_dict(found, strict=False)
+        del found
+        assert kept() is None and gc.collect() == 0
+    finally:
+        gc.enable()

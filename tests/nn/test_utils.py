@@ -60,14 +60,31 @@ def test_functional_call(net):
 
 def test_functional_call_errors(net):
     x = mt.ones(3, 2)
-    with pytest.raises(AttributeError, match="no parameter or buffer 'nothing'"):
-        functional_call(net, {"nothing": x}, (x,))
+    with pytest.raises(AttributeError, match="no submodule"):
+        functional_call(net, {"nothing.weight": x}, (x,))
     with pytest.raises(RuntimeError, match="missing names"):
         functional_call(net, {"0.weight": mt.ones(2, 2)}, (x,), strict=True)
     with pytest.raises(ValueError, match="are one tensor"):
         functional_call(net, {"0.weight": mt.ones(2, 2), "1.weight": mt.ones(2, 2)}, (x,))
     full = dict(net.named_parameters())
     functional_call(net, full, (x,), strict=True)
+
+
+def test_further_names_are_attributes_during_the_call():
+    class Shifted(mt.nn.Module):
+        def forward(self, x):
+            return x + getattr(self, "shift", 0)
+
+    module = Shifted()
+    assert functional_call(module, {"shift": mt.ones(2)}, (mt.ones(2),)).tolist() == [2.0, 2.0]
+    assert not hasattr(module, "shift")
+
+
+def test_a_module_inside_itself():
+    net = mt.nn.Linear(2, 2, bias=False)
+    net.me = mt.nn.Sequential(net)
+    new = mt.zeros(2, 2)
+    assert functional_call(net, {"weight": new}, (mt.ones(1, 2),)).tolist() == [[0.0, 0.0]]
 
 
 def test_functional_call_of_several_dicts(net):

@@ -140,3 +140,14 @@ def test_bad_arguments(change, error, message):
     with pytest.raises(error, match=message) as caught:
         attention(**(arguments | change))
     assert "scaled_dot_product_attention" in str(caught.value)
+
+
+def test_a_mask_and_is_causal_both_hold_in_the_fused_kernel():
+    q, k, v = (mt.randn(1, 2, 3, 4) for _ in range(3))
+    mask = mt.tensor([[True, True, True], [False, True, True], [True, False, True]])
+    attend = mt.nn.functional.scaled_dot_product_attention
+    found = attend(q, k, v, attn_mask=mask, is_causal=True)
+    assert mt.allclose(found, attend(q, k, v, attn_mask=mask.tril()), atol=1e-6)
+    for x in (q[0], q.to("meta")):
+        with pytest.raises(RuntimeError, match="exclude"):
+            attend(x, x, x, attn_mask=mask.to(x.device), is_causal=True)

@@ -115,3 +115,14 @@ def test_values_of_resolved_views():
     t = mt.tensor([[1 + 2j, 3 - 1j]]).t().conj()
     assert t.resolve_conj().tolist() == [[1 - 2j], [3 + 1j]] and not t.resolve_conj().is_conj()
     assert t.imag.resolve_neg().tolist() == [[-2], [1]] and not t.imag.resolve_neg().is_neg()
+
+
+def test_parts_of_complex_numbers_can_be_set(device):
+    z = mt.ones(2, dtype=mt.complex64, device=device)
+    z.real, z.imag = 0, mt.arange(2, device=device)
+    assert z.tolist() == [0j, 1j]
+    x = mt.ones(2, device=device)
+    x.real = 3
+    assert x.tolist() == [3.0, 3.0]
+    with pytest.raises(RuntimeError):
+        x.imag = 0

@@ -99,3 +99,24 @@ def test_running_statistics_stay_out_of_gradients(function):
     result = getattr(mt.nn.functional, function)(mt.empty(2, 3, 4, device="meta"), mean, var, weight, **options)
     assert result.requires_grad and not mean.requires_grad and not var.requires_grad
     assert mean.is_leaf and mt.is_grad_enabled()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("shape", [(3, 2, 1, 2), (6, 2, 1, 3), (2, 3, 4, 1), (1, 2, 2, 3), (2, 1, 3)])
+def test_strides_of_permuted_images(shape):
+    """A size of 1 tells nothing about the order in memory."""
+    import itertools
+
+    import torch
+
+    for order in itertools.permutations(range(len(shape))):
+        found = []
+        for m in (torch, mt):
+            x = m.ones(shape).permute(order)
+            found.append((x.shape[1], m.nn.functional.batch_norm(x, m.zeros(x.shape[1]), m.ones(x.shape[1])).stride()))
+        assert found[0] == found[1], order
+
+
+def test_statistics_need_channels(device):
+    with pytest.raises(RuntimeError, match="2 dimensions"):
+        mt._core.op.registry["nn.functional._batch_statistics"](mt.ones((), device=device), None, 1e-5)

@@ -159,3 +159,32 @@ def test_definition(device):
 def test_bad_arguments(name, target, options, error, message):
     with pytest.raises(error, match=message):
         getattr(F, name)(mt.empty(3, 4, device="meta"), mt.empty(target, dtype=mt.int64, device="meta"), **options)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0), (0, 3, 4), (0, 3, 0)])
+def test_no_classes_and_no_samples(shape, reduction):
+    import torch
+
+    places = (shape[0], *shape[2:])
+    for name, target in (("cross_entropy", -100), ("nll_loss", -100), ("cross_entropy", None)):
+        found = []
+        for m in (torch, mt):
+            f = getattr(m.nn.functional, name)
+            t = m.zeros(shape) if target is None else m.full(places, target)
+            found.append(f(m.zeros(shape), t, reduction=reduction))
+        agree(found[1], found[0])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["multi_margin_loss", "multilabel_margin_loss"])
+@pytest.mark.parametrize("x", ["nan 1 2", "1 nan 2", "inf 1 -inf", "3 inf 2"])
+def test_no_number_exceeds_no_margin(name, x):
+    import torch
+
+    found = []
+    for m in (torch, mt):
+        target = m.tensor([0] if name == "multi_margin_loss" else [[0, -1, -1]])
+        found.append(getattr(m.nn.functional, name)(m.tensor([[float(n) for n in x.split()]]), target))
+    agree(found[1], found[0])

@@ -266,3 +266,11 @@ def test_twin_keeps_strides():
     pytest.importorskip("torch")
     t = tensors_of(0, (3, 4))[0].T
     assert twin(t, "meta").stride() == twin(t).stride() == t.stride()
+
+
+def test_an_empty_batch_takes_any_output_padding():
+    f = mt.nn.functional.conv_transpose2d
+    w = mt.ones(3, 2, 3, 3)
+    assert f(mt.ones(0, 3, 4, 4), w, output_padding=3).shape == (0, 2, 9, 9)
+    with pytest.raises(RuntimeError, match="output_padding"):
+        f(mt.ones(1, 3, 4, 4), w, output_padding=3)

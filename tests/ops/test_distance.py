@@ -110,3 +110,10 @@ def test_own_distance(device):
 def test_bad_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(3, 4, device="meta"))
+
+
+def test_small_integers_do_not_wrap_around(device):
+    x = mt.tensor([1, 200, 3], dtype=mt.uint8, device=device)
+    y = mt.tensor([1.0, 2.0, 3.0], device=device)
+    found, wanted = (mt.nn.functional.cosine_similarity(z, y, 0).item() for z in (x, x.float()))
+    assert abs(found - wanted) < 1e-6

@@ -116,3 +116,13 @@ def test_bad_shapes():
         F.dropout1d(mt.empty(3, device="meta"))
     with pytest.raises(RuntimeError, match="at least 2"):
         F.dropout2d(mt.empty(3, device="meta"))
+
+
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_dropout"])
+def test_outside_training_the_input_is_left_alone(name):
+    """The result is the input itself, also where that reads negated or requires grad."""
+    x = mt.ones(2, 3)
+    y = x._neg_view()
+    assert getattr(mt, name)(y, 0.5, False).tolist() == [[-1.0] * 3] * 2 and x.eq(1.0).all()
+    leaf = mt.ones(2, 3, requires_grad=True)
+    assert getattr(mt, name)(leaf, 0.5, False) is leaf and leaf.is_leaf

@@ -165,3 +165,8 @@ def test_a_range_that_changes_while_it_is_read():
     ends = [Clearing(0), *[1.0] * 5]
     hist, _ = mt.histogramdd(mt.empty(4, 3, device="meta"), [2, 2, 2], range=ends)
     assert hist.shape == (2, 2, 2)
+
+
+def test_a_count_of_more_elements_than_there_can_be(device):
+    with pytest.raises(RuntimeError, match="elements"):
+        mt.bincount(mt.tensor([2**63 - 1], device=device))

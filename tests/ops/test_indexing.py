@@ -352,3 +352,14 @@ def test_anything_else_raises_a_python_exception(index):
             call()
         except (IndexError, TypeError, ValueError, RuntimeError, OverflowError):
             pass
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"])
+def test_one_index_may_have_any_integer_dtype(dtype):
+    x, i = mt.arange(6.0).reshape(2, 3), mt.tensor(1, dtype=getattr(mt, dtype))
+    assert x[i].tolist() == [3.0, 4.0, 5.0] and x[:, i].tolist() == [1.0, 4.0]
+    x[i, i] = 9.0
+    assert x[1, 1].item() == 9.0
+    if dtype not in ("int32", "int64"):
+        with pytest.raises(IndexError):
+            x[i.reshape(1)]

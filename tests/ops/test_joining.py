@@ -1,5 +1,7 @@
 """Several tensors into one, and tensors brought to one shape: against PyTorch, errors."""
 
+import warnings
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -172,3 +174,14 @@ def test_out(device):
 def test_errors_name_the_tensors(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(2, 3, device="meta"))
+
+
+def test_meshgrid_asks_for_indexing():
+    a = mt.arange(2)
+    with pytest.warns(UserWarning, match="indexing"):
+        mt.meshgrid(a, a)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [t.tolist() for t in mt.meshgrid(a, a, indexing="ij")] == [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
+        mt.meshgrid(a)
+        mt.cartesian_prod(a, a)

@@ -160,3 +160,10 @@ def test_bad_values(device):
         F.binary_cross_entropy(t, t)
     with pytest.raises(ValueError, match="negative"):
         F.gaussian_nll_loss(t, t, mt.from_numpy(np.array([1.0, -1.0], "float32")).to(device))
+
+
+def test_soft_margins_have_the_dtype_of_the_input(device):
+    for target in (mt.float16, mt.float64, mt.bool, mt.uint8):
+        x = mt.full((2,), -2.0, device=device)
+        found = mt.nn.functional.soft_margin_loss(x, mt.ones(2, dtype=target, device=device))
+        assert found.dtype is mt.float32 and abs(found.item() - 2.126928) < 1e-5

@@ -245,3 +245,9 @@ def test_empty_products_of_bools(name, dtype, data):
 
     tensors = [torch.ones(s, dtype=getattr(torch, dtype)) for s in shapes]
     agree(lambda lib, *t: getattr(lib.nn.functional if name == "linear" else lib, name)(*t), *tensors)
+
+
+def test_addr_computes_in_the_dtype_of_the_result(device):
+    t = mt.tensor([[200, 3]], dtype=mt.uint8, device=device)
+    found = mt.addr(t, mt.tensor([1], device=device), mt.tensor([2, -6], device=device), beta=3, alpha=2)
+    assert found.tolist() == [[604, -3]]

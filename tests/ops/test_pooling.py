@@ -185,3 +185,19 @@ def test_bad_arguments(call, error, message):
     with pytest.raises(error, match=message) as caught:
         call(t)
     assert "nn.functional." in str(caught.value)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_unpooling_of_an_empty_batch(device, n):
+    x = mt.zeros((0, 2, *[3] * n), device=device)
+    unpool = getattr(mt.nn.functional, f"max_unpool{n}d")
+    assert unpool(x, x.long(), 2).shape == (0, 2, *[6] * n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("name", ["adaptive_avg_pool", "adaptive_max_pool"])
+def test_an_image_without_a_batch_may_have_no_channels(device, name, n):
+    pool = getattr(mt.nn.functional, f"{name}{n}d")
+    assert pool(mt.zeros((0, *[4] * n), device=device), 2).shape == (0, *[2] * n)
+    with pytest.raises(RuntimeError):
+        getattr(mt.nn.functional, f"max_pool{n}d")(mt.zeros((0, *[4] * n), device=device), 2)

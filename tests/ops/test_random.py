@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import metatensor as mt
 from ops.against import attempt, metadata, raises_alike, shadow, tensors_of, twin
@@ -111,6 +112,26 @@ def test_poisson(rate, device):
     moments(values(mt.poisson(mt.full((N,), rate).to(device))), rate, rate)
 
 
+@pytest.mark.parametrize("shape", [0.05, 0.7, 1.0, 30.0, 1e4])
+def test_standard_gamma(shape, device):
+    mt.manual_seed(6)
+    sample = values(mt._standard_gamma(mt.full((N,), shape, dtype=mt.float64).to(device)))
+    assert scipy.stats.kstest(sample, scipy.stats.gamma(shape).cdf).pvalue > 1e-4
+    with pytest.raises(RuntimeError, match="negative"):
+        mt._standard_gamma(mt.tensor([-1.0]).to(device))
+
+
+def test_sample_dirichlet(device):
+    mt.manual_seed(6)
+    weights = mt.tensor([1e-4, 0.5, 2.0]).expand(N, 3).to(device)
+    sample = values(mt._sample_dirichlet(weights))
+    assert abs(sample.sum(-1) - 1).max() < 1e-5 and sample.min() >= 0
+    assert scipy.stats.kstest(sample[:, 1], scipy.stats.beta(0.5, 2.0).cdf).pvalue > 1e-4
+    tiny = values(mt._sample_dirichlet(mt.full((N, 2), 1e-5).to(device)))  # gamma variables too small for float64
+    assert abs(tiny.sum(-1) - 1).max() < 1e-5 and tiny[:, 0].mean() == pytest.approx(0.5, abs=0.1)
+    assert mt._sample_dirichlet(mt.ones(0, 3).to(device)).shape == (0, 3)
+
+
 @pytest.mark.parametrize("count, p", [(0, 0.5), (1, 0.3), (20, 0.1), (1000, 0.7), (5, 0.0), (5, 1.0)])
 def test_binomial(count, p, device):
     mt.manual_seed(7)
@@ -170,6 +191,8 @@ DRAWS = {
     "normal_": lambda d: empty(d, 5, 7).normal_(),
     "bernoulli": lambda d: mt.bernoulli(empty(d, 5, 7) + 0.5),
     "poisson": lambda d: mt.poisson(empty(d, 5, 7) + 3),
+    "_standard_gamma": lambda d: mt._standard_gamma(empty(d, 5, 7) + 3),
+    "_sample_dirichlet": lambda d: mt._sample_dirichlet(empty(d, 5, 7) + 3),
     "multinomial": lambda d: mt.multinomial(empty(d, 5, 7) + 1, 3),
     "dropout": lambda d: mt.nn.functional.dropout(empty(d, 5, 7) + 1),
 }
@@ -194,7 +217,7 @@ def test_one_ticket_each_on_meta_too(name):
         mt.multinomial(mt.empty(5, 7, device="meta"), 3)
     elif name in ("normal_", "rand_like"):
         (mt.rand_like if name == "rand_like" else mt.Tensor.normal_)(mt.empty(5, 7, device="meta"))
-    elif name in ("bernoulli", "poisson"):
+    elif name in ("bernoulli", "poisson", "_standard_gamma", "_sample_dirichlet"):
         getattr(mt, name)(mt.empty(5, 7, device="meta"))
     elif name == "dropout":
         mt.nn.functional.dropout(mt.empty(5, 7, device="meta"))
@@ -371,6 +394,8 @@ ON_TENSORS = {
     "bernoulli_": lambda lib, t: t.bernoulli_(0.5),
     "bernoulli_ shape": lambda lib, t: t.bernoulli_(t[..., :1]),
     "poisson": lambda lib, t: lib.poisson(t),
+    "_standard_gamma": lambda lib, t: lib._standard_gamma(t),
+    "_sample_dirichlet": lambda lib, t: lib._sample_dirichlet(t),
     "multinomial": lambda lib, t: lib.multinomial(t, 2),
     "multinomial many": lambda lib, t: lib.multinomial(t, 9),
     "multinomial none": lambda lib, t: lib.multinomial(t, 0),
@@ -401,6 +426,8 @@ ON_TENSORS = {
 def test_metadata_of_torch(name, dtype):
     import torch
 
+    if dtype == "bfloat16" and name in ("_standard_gamma", "_sample_dirichlet"):
+        pytest.skip("PyTorch has bfloat16 gamma variables on CUDA only")
     (plain,) = tensors_of(0, (3, 4))
     for t in (plain.sigmoid().to(getattr(torch, dtype)), plain.sigmoid().to(getattr(torch, dtype)).t()):
         there = [attempt(ON_TENSORS[name], torch, [u]) for u in (t.clone(), shadow(t))]
@@ -410,3 +437,17 @@ def test_metadata_of_torch(name, dtype):
                 assert raises_alike(got, *there), (got, there)
             else:
                 assert metadata(got) in [metadata(u) for u in there if not isinstance(u, Exception)], (got, there)
+
+
+@pytest.mark.parametrize("dtype, high", [("float16", 32752), ("float16", 65504), ("bfloat16", 70000), ("float32", 2**24 + 2)])
+def test_bounds_beyond_exact_integers_are_rounded_with_a_warning(device, dtype, high):
+    with pytest.warns(UserWarning, match="rounded"):
+        x = mt.zeros(50, dtype=getattr(mt, dtype), device=device).random_(high)
+    assert x.isfinite().all() and x.max().item() > high / 2
+
+
+def test_bounds_beyond_the_range_are_errors():
+    with pytest.raises(RuntimeError, match="out of the range"):
+        mt.zeros(2, dtype=mt.float16).random_(65506)
+    with pytest.raises(RuntimeError):
+        mt.randperm(4000, dtype=mt.float16)

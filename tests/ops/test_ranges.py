@@ -146,3 +146,26 @@ def test_closed_range(arguments):
         assert isinstance(ours, Exception) and isinstance(meta, Exception), (theirs, ours, meta)
     else:
         assert ours[:2] == theirs[:2] == meta[:2] and ours[2] == pytest.approx(theirs[2])
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_bounds_that_require_grad_do_not_reach_the_result(steps):
+    a = mt.tensor(1.0, requires_grad=True)
+    assert not mt.linspace(a, 2.0, steps).requires_grad and not mt.logspace(a, 2.0, steps).requires_grad
+
+
+@pytest.mark.parametrize("sizes, count", [((0, 2**31 - 1), 0), ((2**31 - 1, 0), 0), ((3, 2**31 - 1, -5), 0), ((3, 2**31 - 1, 1), 9)])
+def test_few_indices_of_a_large_triangle(sizes, count):
+    """No more memory is used than the indices take."""
+    assert mt.tril_indices(*sizes).shape == (2, count)
+    rows, columns, offset = (*sizes, 0)[:3]
+    assert mt.triu_indices(columns, rows, -offset).shape == (2, count)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+@pytest.mark.parametrize("columns", [1, 3, 5])
+@pytest.mark.parametrize("offset", range(-6, 7))
+def test_triangles_against_their_masks(rows, columns, offset):
+    ones = mt.ones(rows, columns)
+    assert mt.tril_indices(rows, columns, offset).tolist() == ones.tril(offset).nonzero().t().tolist()
+    assert mt.triu_indices(rows, columns, offset).tolist() == ones.triu(offset).nonzero().t().tolist()

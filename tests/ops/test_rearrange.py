@@ -196,3 +196,8 @@ def test_errors(device):
 def test_too_many_combinations():
     with pytest.raises(RuntimeError, match="too many combinations"):
         mt.combinations(mt.empty(10**9, device="meta"), 20)
+
+
+def test_roll_without_dimensions(device):
+    t = mt.arange(4, device=device)
+    assert mt.roll(t, 1, dims=None).tolist() == t.roll(1, None).tolist() == [3, 0, 1, 2]

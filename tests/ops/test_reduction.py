@@ -1,5 +1,7 @@
 """Reductions: shapes, dtypes and strides as in PyTorch, errors, and values on every device."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -197,3 +199,15 @@ def test_empty_values(device):
     assert x.sum(0).tolist() == [0, 0, 0] and x.prod().item() == 1
     assert np.isnan(x.mean().item()) and x.all().item() is True
     assert x.amax(1).shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
+def test_no_degrees_of_freedom_are_a_warning(device, name):
+    function = getattr(mt, name)
+    for shape, options in (((1,), {}), ((0,), {"correction": 0}), ((3, 1), {"dim": 1}), ((2,), {"correction": 2})):
+        with pytest.warns(UserWarning, match="degrees of freedom"):
+            function(mt.ones(shape, device=device), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function(mt.ones(1, device=device), correction=0)
+        function(mt.ones(1, device="meta"))

@@ -63,3 +63,11 @@ def test_in_place(device):
 def test_large_values(device):
     x = np.array([1000.0, 1000.0, -1000.0, 2000.0], np.float32)
     agree(lambda m, t: m.logcumsumexp(t, 0), x, device=device)
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_any_dimension_of_what_is_empty(name):
+    for shape, dim in (((0,), 5), ((0, 2), -7), ((2, 0), 2)):
+        assert [t.shape for t in getattr(mt, name)(mt.ones(shape), dim)] == [shape, shape]
+    with pytest.raises(IndexError):
+        getattr(mt, name)(mt.ones(2), 5)

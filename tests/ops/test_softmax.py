@@ -64,3 +64,19 @@ def test_zero_dims(device):
     x = mt.tensor(3.0, device=device)
     assert x.softmax(0).item() == 1 and x.log_softmax(0).item() == 0
     assert mt.empty(0, 3, device=device).softmax(1).shape == (0, 3)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_what_is_empty_may_be_of_integers(name):
+    for shape in ((0,), (2, 0)):
+        found = getattr(mt, name)(mt.zeros(shape, dtype=mt.int64), 0)
+        assert found.dtype is mt.int64 and found.shape == shape
+    with pytest.raises(NotImplementedError):
+        getattr(mt, name)(mt.zeros(2, dtype=mt.int64), 0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_single_element_that_is_no_number(device, value):
+    for shape in ((), (1,)):
+        t = mt.full(shape, value, device=device)
+        assert mt.softmax(t, 0).isnan().all() and mt.log_softmax(t, 0).isnan().all()

@@ -181,3 +181,12 @@ def test_comparisons(device):
     assert mt.is_nonzero(y[:1]) is True
     with pytest.raises(RuntimeError):
         mt.is_nonzero(y)
+
+
+def test_slices_with_nan_are_not_merged(device):
+    nan = float("nan")
+    t = mt.tensor([[nan, 1.0], [0.0, 1.0], [nan, 1.0], [0.0, 1.0], [-1.0, nan]], device=device)
+    found, inverse, counts = mt.unique(t, dim=0, return_inverse=True, return_counts=True)
+    assert counts.tolist() == [1, 2, 1, 1] and inverse.tolist()[1] == inverse.tolist()[3] == 1
+    assert found[:2].nan_to_num(9.0).tolist() == [[-1.0, 9.0], [0.0, 1.0]] and found[2:, 0].isnan().all()
+    assert mt.unique(t.t(), dim=1).shape == (2, 4)

@@ -102,3 +102,11 @@ def test_out():
     assert mt.special.ndtr(mt.empty(3, device="meta"), out=out) is out
     assert out.shape == (3,)
     assert isinstance(outcome(mt.special.ndtr, mt.empty(3, device="meta"), out=mt.empty(3, dtype=mt.int32, device="meta")), RuntimeError)
+
+
+@pytest.mark.parametrize("name", ["airy_ai", "bessel_j0", "modified_bessel_k1", "spherical_bessel_j0", "legendre_polynomial_p"])
+def test_functions_without_a_derivative(name):
+    x = mt.rand(2, requires_grad=True)
+    arguments = (x, 2) if "polynomial" in name else (x,)
+    assert not getattr(mt.special, name)(*arguments).requires_grad
+    assert mt.special.entr(x).requires_grad

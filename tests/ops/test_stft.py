@@ -145,3 +145,9 @@ C64 = mt.complex64
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_window_of_bools_counts_as_numbers(device):
+    x = mt.ones(5, 6, dtype=mt.complex64, device=device)
+    found, wanted = (mt.istft(x, 8, window=mt.ones(8, dtype=d, device=device)) for d in (mt.bool, mt.float32))
+    assert mt.allclose(found, wanted)

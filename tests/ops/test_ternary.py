@@ -201,3 +201,13 @@ def test_fused_errors():
         mt.addcmul(meta(), meta(), meta(), value=1j)
     with pytest.raises(NotImplementedError):
         mt.addcmul(meta("bool"), meta("bool"), meta("bool"))
+
+
+@pytest.mark.parametrize("value", [2.0, "tensor"])
+def test_masked_fill_of_elements_that_share_memory(device, value):
+    t = mt.ones(1, device=device).expand(3)
+    mask = mt.tensor([True, False, False], device=device)
+    t.masked_fill_(mask, mt.tensor(2.0, device=device) if value == "tensor" else value)
+    assert t.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(RuntimeError, match="share"):
+        mt.ones(1, device=device).expand(3).fill_(mt.tensor(2.0, device=device))

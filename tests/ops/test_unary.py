@@ -168,3 +168,27 @@ def test_strided_input(device):
     t = mt.from_numpy(np.arange(6, dtype="float32").reshape(2, 3)).to(device).t()
     assert values(mt.neg(t)).tolist() == [[0, -3], [-1, -4], [-2, -5]]
     assert find(mt, "special.expit") is mt.sigmoid
+
+
+@pytest.mark.parametrize("place", ["meta", "cpu"])
+def test_mvlgamma_is_contiguous(place):
+    t = mt.full((2, 3), 5.0, device=place)
+    for x in (t.t(), t[:, ::2], t[:1].expand(4, 3)):
+        assert mt.mvlgamma(x, 2).is_contiguous() and mt.special.multigammaln(x, 2).is_contiguous()
+
+
+def test_what_changes_nothing_may_be_done_to_shared_elements():
+    one = mt.ones(1)
+    assert one.expand(3).conj_physical_().tolist() == [1.0, 1.0, 1.0]
+    assert one.long().expand(3).nan_to_num_().tolist() == [1, 1, 1]
+    for x in (one.to(mt.complex64).expand(3), one.expand(3)):
+        with pytest.raises(RuntimeError, match="share"):
+            x.conj_physical_() if x.is_complex() else x.nan_to_num_()
+
+
+def test_conj_physical_of_real_numbers_is_the_tensor_itself():
+    for x in (mt.ones(2), mt.ones(2, device="meta"), mt.ones(2, requires_grad=True), mt.ones(2)._neg_view()):
+        leaf = x.is_leaf
+        assert x.conj_physical() is x and x.is_leaf is leaf
+    x = mt.ones(2)
+    assert x._neg_view().conj_physical().tolist() == [-1.0, -1.0] and x.tolist() == [1.0, 1.0]

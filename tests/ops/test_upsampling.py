@@ -144,3 +144,20 @@ def test_bad_arguments(options, error, message):
         F.grid_sample(image, grid, "cubic")
     with pytest.raises(RuntimeError, match="2 coordinates"):
         F.grid_sample(image, grid.transpose(1, 3))
+
+
+def test_a_list_that_empties_itself_is_a_plain_error():
+    class Emptied(list):
+        def __len__(self):
+            n = super().__len__()
+            self.clear()
+            return n
+
+        def __iter__(self):
+            items = list(super().__iter__())
+            self.clear()
+            return iter(items)
+
+    for argument in ({"size": Emptied([8])}, {"scale_factor": Emptied([2.0])}):
+        with pytest.raises((ValueError, TypeError, RuntimeError), match="interpolate"):
+            mt.nn.functional.interpolate(mt.ones(1, 1, 4), **argument)

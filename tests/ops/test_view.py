@@ -158,3 +158,8 @@ def test_sizes_beyond_63_bits_are_refused():
     t = mt.empty(1, device="meta").expand(2**31, 2**31)
     with pytest.raises(RuntimeError):
         t.expand(2**31, 2**31, 2**31)
+
+
+def test_the_shape_of_another_tensor_has_no_gradient():
+    assert not mt.ones(1).expand_as(mt.ones(3, requires_grad=True)).requires_grad
+    assert mt.ones(1, requires_grad=True).expand_as(mt.ones(3)).requires_grad

@@ -108,3 +108,19 @@ def test_an_override_that_gives_no_tensor():
 
     with pytest.raises(TypeError, match="gave NoneType"):
         mt.squeeze_copy(mt.Tensor._make_subclass(Liar, mt.empty(2, device="meta")))
+
+
+@pytest.mark.parametrize("place", ["meta", "cpu"])
+def test_gradients_reach_a_copy_through_the_part_that_is_replaced(place):
+    t, src = mt.ones(2, 2, device=place), mt.ones(2, device=place, requires_grad=True)
+    assert mt.diagonal_scatter(t, src).requires_grad and mt.select_scatter(t, src, 0, 0).requires_grad
+    assert mt.as_strided_scatter(t, src, (2,), (1,)).requires_grad and not t.requires_grad
+    part = mt.ones(2, 2, device=place)
+    part[0].copy_(src)
+    assert part.requires_grad
+
+
+def test_the_offset_of_a_part_counts_in_the_storage(device):
+    t = mt.arange(10.0, device=device)[2:]
+    found = mt.as_strided_scatter(t, mt.full((2,), -1.0, device=device), (2,), (1,), 4)
+    assert found.tolist() == [2.0, 3.0, -1.0, -1.0, 6.0, 7.0, 8.0, 9.0] and found.storage_offset() == 2

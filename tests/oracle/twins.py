@@ -144,7 +144,7 @@ def as_torch(x):
     if x.device.type != "cpu":
         raise ValueError(f"a result on {x.device}")
     if name in _ARRAYS:
-        return torch.from_numpy(np.array(x.resolve_conj().resolve_neg().numpy()))
+        return torch.from_numpy(np.array(x.detach().resolve_conj().resolve_neg().numpy()))
     module = importlib.import_module(type(x).__module__.partition(".")[0])
     flat = module.empty((x.numel(),), dtype=x.dtype, device="cpu")
     flat.copy_(x.detach().reshape(-1))

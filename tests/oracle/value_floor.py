@@ -3,7 +3,8 @@
     cd tests && python -m oracle.value_floor            # raise it to what is right now
     cd tests && python -m oracle.value_floor --check    # only say where it could be raised, or is not met
 
-What `values` compares, of two dtypes of each op and two samples of each dtype; needs the same version of PyTorch.
+What `values` compares, of two dtypes of each op and two samples of each dtype, and one plain call of every further dtype
+that the op takes; needs the same version of PyTorch.
 """
 
 import argparse
@@ -33,11 +34,21 @@ def chosen(op):
     return (first, others[zlib.crc32(op.name.encode()) % len(others)]) if others else (first,)
 
 
+def others(op):
+    """Names of all further dtypes that the op takes."""
+    taken = {str(dtype).removeprefix("torch.") for dtype in op.supported_dtypes("cpu")}
+    return tuple(sorted(taken - set(chosen(op))))
+
+
 def tallies(part=(1, 1), module="metatensor"):
     """What `values` says of every ``part[1]``-th op, from the ``part[0]``-th on."""
     torch.set_num_threads(1)
-    runner = values.Runner(importlib.import_module(module), limit=SAMPLES, timeout=60.0)
-    return values.run(runner, part=part, dtypes=chosen)
+    module = importlib.import_module(module)
+    found = values.run(values.Runner(module, limit=SAMPLES, timeout=60.0), part=part, dtypes=chosen)
+    further = values.run(values.Runner(module, limit=1, timeout=60.0, only_calls=True), part=part, dtypes=others)
+    for name, tally in further.items():
+        found[name].add(tally)
+    return found
 
 
 def main():

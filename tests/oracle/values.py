@@ -61,13 +61,20 @@ class Tally:
     first: str = ""
     missing: str = ""
 
+    def add(self, other):
+        """Count the samples of another tally of the same operator in."""
+        for name in ("n", "right", "by_reference", "skipped", "why"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.first, self.missing = self.first or other.first, self.missing or other.missing
+
 
 class Runner:
     """Runs operators of the database in PyTorch and in ``module`` and compares."""
 
-    def __init__(self, module, dtypes=database.DTYPES, limit=None, reference=False, timeout=5.0):
+    def __init__(self, module, dtypes=database.DTYPES, limit=None, reference=False, timeout=5.0, only_calls=False):
         self.module = module
         self.dtypes, self.limit, self.reference, self.timeout = dtypes, limit, reference, timeout
+        self.only_calls = only_calls
         self.ours, self.theirs = database.Translator(module), database.Translator(torch)
 
     def run(self, op, on_failure=None):
@@ -112,7 +119,7 @@ class Runner:
         for number, sample in enumerate(found):
             args, kwargs = (sample.input, *sample.args), sample.kwargs
             yield Case("call", dtype, number, op.op, args, kwargs)
-        for number, sample in spread(found, few):
+        for number, sample in () if self.only_calls else spread(found, few):
             args, kwargs = (sample.input, *sample.args), sample.kwargs
             if callable(op.method_variant):
                 yield Case("method", dtype, number, op.method_variant, args, kwargs)

@@ -146,7 +146,8 @@ def test_infer_schema():
 
 
 def test_names_of_overloads():
-    assert torch.ops.aten.max.overloads() == ["default", "other", "dim"] and torch.ops.aten.gelu.overloads() == ["default"]
+    assert {"default", "other", "dim"} <= set(torch.ops.aten.max.overloads())
+    assert torch.ops.aten.gelu.overloads() == ["default", "out"]
 
 
 def test_operators_of_aten():

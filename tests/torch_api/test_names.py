@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from metatensor.torch_api._finder import target_of
+from metatensor.interchange.torch_modules import target_of
 
 NAMES = """
 _dynamo _dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex _dynamo.allow_in_graph _dynamo.assume_constant_result

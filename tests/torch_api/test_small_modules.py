@@ -1,13 +1,20 @@
 """futures, multiprocessing, profiler, export, onnx, higher-order operators, return_types and the compiler's settings."""
 
 import importlib
+import importlib.util
+import json
+import subprocess
+import sys
 import threading
+from datetime import timedelta
+from importlib import import_module
 
 import pytest
 
 import metatensor as mt
+from metatensor.torch_api import torch as mtorch
 from metatensor.torch_api import torch as ours
-from metatensor.torch_api.torch import export, futures, multiprocessing, onnx, profiler, return_types
+from metatensor.torch_api.torch import export, futures, monitor, multiprocessing, onnx, profiler, return_types
 
 
 def test_futures():
@@ -76,13 +83,77 @@ def test_schedules():
         assert [mine(step).name for step in range(20)] == [theirs(step).name for step in range(20)], options
 
 
-def test_profiling_records_nothing():
-    with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as made, profiler.record_function("name"):
+def test_profiling(tmp_path):
+    ready = []
+    x = mt.ones(2, 3)
+    with profiler.profile(record_shapes=True, profile_memory=True, on_trace_ready=ready.append) as made, profiler.record_function("name"):
+        x @ x.t()
         made.step()
-    assert made.step_num == 1
-    with pytest.raises(NotImplementedError, match="records no times"):
-        made.key_averages()
+    assert ready == [made] and made.step_num == 1
+    names = [event.name for event in made.events()]
+    assert names[0] == "name" and "aten::matmul" in names
+    product = next(row for row in made.key_averages() if row.key == "aten::matmul")
+    assert product.count == 1 and product.input_shapes == [[2, 3], [3, 2]] and product.cpu_memory_usage == 16 and product.cpu_time > 0
+    assert "aten::matmul" in made.key_averages().table(sort_by="self_cpu_time_total", row_limit=5)
+    made.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {"aten::matmul", "name"} <= {event["name"] for event in events}
     assert profiler.record_function("name")(lambda: 3)() == 3
+    for option in ("with_stack", "with_flops", "with_modules"):
+        with pytest.raises(NotImplementedError, match=option):
+            profiler.profile(**{option: True})
+
+
+def test_profiling_by_a_schedule(tmp_path):
+    ready = []
+    plan = profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
+    with profiler.profile(schedule=plan, on_trace_ready=lambda made: ready.append((made.step_num, len(made.events())))) as made:
+        for _ in range(10):
+            mt.ones(2).neg()
+            made.step()
+    assert ready == [(4, 4), (8, 4)]
+    with profiler.profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), "worker")):
+        mt.ones(2)
+    assert [path.name.startswith("worker.") for path in tmp_path.iterdir()] == [True]
+
+
+def test_monitor():
+    events = []
+    handle = monitor.register_event_handler(events.append)
+    stat = monitor.Stat("loss", (monitor.MEAN, monitor.COUNT), timedelta(seconds=1000), 2)
+    stat.add(1)
+    assert stat.count == 1 and stat.get() == {monitor.MEAN: 1.0, monitor.COUNT: 1.0}
+    stat.add(3)
+    monitor.unregister_event_handler(handle)
+    monitor.log_event(monitor.Event("other", events[0].timestamp, {}))
+    assert [event.data for event in events] == [{"loss.mean": 2.0, "loss.count": 2.0}] and stat.count == 0
+
+
+def test_what_cannot_be_switched_on():
+    future = import_module("metatensor.torch_api.torch.__future__")
+    for name in ("overwrite", "swap"):
+        setter = getattr(future, f"set_{name}_module_params_on_conversion")
+        setter(False)
+        assert getattr(future, f"get_{name}_module_params_on_conversion")() is False
+        with pytest.raises(NotImplementedError):
+            setter(True)
+    with pytest.raises(NotImplementedError, match="backend"):
+        mtorch.compile(backend=lambda graph, inputs: graph)
+    with pytest.raises(NotImplementedError):
+        mtorch.cuda.set_sync_debug_mode("error")
+    with pytest.raises(NotImplementedError, match="pack_hook"), mt.autograd.graph.saved_tensors_hooks(id, id):
+        pass
+    with mt.no_grad(), mt.autograd.graph.saved_tensors_hooks(id, id):
+        pass
+    for name in ("sparse_coo_tensor", "sparse_csr_tensor"):
+        with pytest.raises(NotImplementedError, match="strided"):
+            getattr(mtorch, name)()
+
+
+def test_out_of_memory_is_what_backends_raise():
+    assert mtorch.OutOfMemoryError is mtorch.cuda.OutOfMemoryError is mt.devices.OutOfMemoryError
+    with pytest.raises(mtorch.OutOfMemoryError):
+        mt.empty(2**58, device="cpu")
 
 
 @pytest.mark.torch
@@ -168,3 +239,27 @@ def test_settings_of_the_compiler():
     inductor.triton.cudagraphs = False
     with ours._dynamo._trace_wrapped_higher_order_op.TransformGetItemToIndex():
         assert mt.arange(3)[mt.tensor(1)].item() == 1
+
+
+def test_names_of_results_are_torchs():
+    code = "from metatensor import torch_api; torch_api.install(); import torch; print(torch.ones(2, 2).max(1))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("torch.return_types.max(values="), done.stderr
+
+
+def test_benchmark_and_environment():
+    from metatensor.utils import benchmark, collect_env
+
+    timer = benchmark.Timer("x + 1", globals={"x": mt.ones(3)}, label="add", sub_label="3", description="cpu")
+    measured = timer.blocked_autorange(min_run_time=0.01)
+    assert 0 < measured.median < 1 and measured.times and "add" in repr(measured) and timer.timeit(10).number_per_run == 10
+    assert "cpu" in str(benchmark.Compare([measured]))
+    with pytest.raises(NotImplementedError):
+        benchmark.Timer("x", language="c++")
+    assert "metatensor" in collect_env.get_pretty_env_info()
+
+
+def test_tensorboard_says_what_it_needs():
+    if importlib.util.find_spec("tensorboardX") is None:
+        with pytest.raises(ImportError, match="pip install tensorboardX"):
+            importlib.import_module("metatensor.utils.tensorboard")

@@ -102,10 +102,10 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> mt.Tensor:
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
     """The arrays of ``batch`` as one tensor; TypeError where they hold strings or objects."""
-    elem = batch[0]
-    if np_str_obj_array_pattern.search(elem.dtype.str) is not None:
-        raise TypeError(default_collate_err_msg_format.format(elem.dtype))
-    return collate([mt.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
+    dtype = batch[0].dtype
+    if dtype.kind in "SUO":
+        raise TypeError(default_collate_err_msg_format.format(dtype))
+    return collate(list(map(mt.as_tensor, batch)), collate_fn_map=collate_fn_map)
 
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: Any = None) -> mt.Tensor:

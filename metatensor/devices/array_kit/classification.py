@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from metatensor.devices.array_kit.loss import reduced
 from metatensor.devices.array_kit.registry import kernel
-
-
-def log_softmax(xp: Any, scores: Any, axis: int) -> Any:
-    shifted = scores - scores.max(axis=axis, keepdims=True)
-    return shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))
+from metatensor.devices.array_kit.softmax import log_softmax_of
 
 
 def _classes_last(array: Any) -> Any:
     """(N, C, ...) as (samples, C); (C,) as (1, C)."""
     if array.ndim == 1:
         return array[None]
-    last = array.swapaxes(1, -1) if array.ndim == 2 else array.transpose(0, *range(2, array.ndim), 1)
-    return (array if array.ndim == 2 else last).reshape(-1, array.shape[1])
+    last = array if array.ndim == 2 else array.transpose(0, *range(2, array.ndim), 1)
+    return last.reshape(math.prod(last.shape[:-1]), array.shape[1])
 
 
 def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Exception] = IndexError) -> tuple[Any, Any]:
@@ -28,7 +25,7 @@ def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Except
     flat = target.reshape(-1).astype(np.int64)
     counted = flat != ignore
     index = xp.where(counted, flat, 0)
-    if index.size and (int(index.min()) < 0 or int(index.max()) >= classes):
+    if bool(counted.any()) and (int(index.min()) < 0 or int(index.max()) >= classes):
         raise error(f"targets must lie in [0, {classes}), got {int(index.min())} to {int(index.max())}")
     return index, counted
 
@@ -38,7 +35,8 @@ def _by_index(kit: Any, out: Any, log: Any, target: Any, weight: Any, ignore: in
     xp, classes = kit.xp, log.shape[1]
     index, counted = _indices(xp, target, classes, ignore)
     each = xp.where(counted, 1 if weight is None else weight[index], 0).astype(out.dtype)
-    loss = xp.where(counted, -log[xp.arange(len(index)), index] * each, 0)
+    chosen = log[xp.arange(len(index)), index] if classes else xp.zeros(len(index), log.dtype)    # all are ignored
+    loss = xp.where(counted, -chosen * each, 0)
     if smoothing:
         spread = -(log if weight is None else log * weight).sum(axis=1)
         loss = (1 - smoothing) * loss + smoothing / classes * xp.where(counted, spread, 0)
@@ -60,17 +58,24 @@ def cross_entropy(
     kit: Any, out: Any, input: Any, target: Any, weight: Any, average: Any, ignore_index: int, reduce: Any,
     reduction: str, label_smoothing: float,
 ) -> Any:  # fmt: skip
-    log = log_softmax(kit.xp, _classes_last(input), 1)
+    log = log_softmax_of(kit.xp, _classes_last(input), 1)
     if input.shape != target.shape:
         return _by_index(kit, out, log, target, weight, ignore_index, reduction, label_smoothing)
     target = _classes_last(target)
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / log.shape[1]
     loss = -(log * target if weight is None else log * target * weight).sum(axis=1)
+    if not log.size and reduction == "mean":        # of no probabilities
+        return loss.dtype.type(math.nan)
     return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
 
 
 # Margins -------------------------------------------------------------------------------------
+
+
+def _excess(xp: Any, array: Any) -> Any:
+    """What is above 0; NaN is not."""
+    return xp.where(array > 0, array, array.dtype.type(0))
 
 
 @kernel("nn.functional.multi_margin_loss")
@@ -79,10 +84,10 @@ def multi_margin_loss(
     reduction: str,
 ) -> Any:  # fmt: skip
     xp = kit.xp
-    scores = input.reshape(-1, input.shape[-1] if input.ndim else 1)
+    scores = input if input.ndim == 2 else input.reshape(1, input.size)
     index, _ = _indices(xp, target, scores.shape[1], -1 << 62, RuntimeError)
     rows = xp.arange(len(scores))
-    excess = xp.maximum(margin - scores[rows, index][:, None] + scores, 0) ** p
+    excess = _excess(xp, margin - scores[rows, index][:, None] + scores) ** p
     if weight is not None:
         excess = excess * weight[index][:, None]
     excess[rows, index] = 0
@@ -93,16 +98,16 @@ def multi_margin_loss(
 @kernel("nn.functional.multilabel_margin_loss")
 def multilabel_margin_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, reduce: Any, reduction: str) -> Any:
     xp = kit.xp
-    classes = input.shape[-1] if input.ndim else 1
-    scores, labels = input.reshape(-1, classes), target.reshape(-1, classes)
+    scores, labels = (x if x.ndim == 2 else x.reshape(1, x.size) for x in (input, target))
+    classes = scores.shape[1]
     valid = xp.cumsum(labels < 0, axis=1) == 0
     labels = xp.where(valid, labels, 0)
     if labels.size and int(labels.max()) >= classes:
         raise RuntimeError(f"multilabel_margin_loss(): targets must lie in [0, {classes}), got {int(labels.max())}")
     among = (xp.where(valid, labels, -1)[:, :, None] == xp.arange(classes)).any(axis=1)
     chosen = xp.take_along_axis(scores, labels, 1)
-    excess = xp.maximum(1 - chosen[:, :, None] + scores[:, None, :], 0)
-    loss = (excess * (valid[:, :, None] & ~among[:, None, :])).sum(axis=(1, 2)) / classes
+    excess = _excess(xp, 1 - chosen[:, :, None] + scores[:, None, :])
+    loss = xp.where(valid[:, :, None] & ~among[:, None, :], excess, 0).sum(axis=(1, 2)) / classes
     return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
 
 
@@ -143,6 +148,12 @@ def ctc_loss(
     n = log.shape[1]
     frames, lengths = _lengths(kit, input_lengths, n), _lengths(kit, target_lengths, n)
     losses, start = [], 0
+    if min(lengths, default=0) < 0:
+        raise RuntimeError(f"ctc_loss(): target lengths must not be negative, got {min(lengths)}")
+    if targets.ndim == 2 and max(lengths, default=0) > targets.shape[1]:
+        raise RuntimeError(f"ctc_loss(): a target of length {max(lengths)} does not fit targets of shape {list(targets.shape)}")
+    if targets.ndim == 1 and sum(lengths) != len(targets):
+        raise RuntimeError(f"ctc_loss(): the target lengths add up to {sum(lengths)}, but there are {len(targets)} targets")
     for i in range(n):
         if not 0 <= frames[i] <= len(log):
             raise RuntimeError(f"ctc_loss(): input lengths must lie in [0, {len(log)}], got {frames[i]}")

@@ -40,7 +40,7 @@ def _apart(kit: Any, a: Any, b: Any, dtype: Any) -> Any:
 
 @kernel("cosine_similarity")
 def cosine_similarity(kit: Any, out: Any, x1: Any, x2: Any, dim: int, eps: float) -> Any:
-    x1, x2 = kit.xp.broadcast_arrays(x1, x2)
+    x1, x2 = kit.xp.broadcast_arrays(*(x if x.dtype.kind == "c" else x.astype(out.dtype) for x in (x1, x2)))
     if not x1.ndim:
         x1, x2, dim = x1[None], x2[None], 0
     return _cosine(kit.xp, x1, x2, dim, eps)

@@ -284,6 +284,36 @@ def poisson(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
     return xp.where(rate == 0, 0, drawn).reshape(out.shape)
 
 
+def _log_gamma_draws(kit: Any, name: str, shape: Any, ticket: Any) -> Any:
+    """Logarithms of gamma variables of rate 1, by inversion of the incomplete gamma function.
+
+    Where the variable is too small for float64, its distribution function is x**a / gamma(a + 1) to all digits.
+    """
+    xp, a = kit.xp, shape.astype(np.float64).reshape(-1)
+    if a.size and not float(a.min()) >= 0:
+        raise RuntimeError(f"{name}(): concentrations must not be negative")
+    u = kit.random(ticket).uniform(a.size) + 2.0**-54
+    drawn = kit.special.gammaincinv(a, u)
+    positive = xp.maximum(a, 1e-300)
+    near_zero = (xp.log(u) + kit.special.gammaln(positive + 1)) / positive
+    return xp.where(drawn > 1e-290, xp.log(xp.maximum(drawn, 1e-290)), xp.where(xp.isnan(drawn), drawn, near_zero)).reshape(shape.shape)
+
+
+@kernel("_standard_gamma")
+def standard_gamma(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
+    drawn = kit.xp.exp(_log_gamma_draws(kit, "_standard_gamma", input, ticket))
+    return kit.xp.maximum(drawn, kit.xp.finfo(out.dtype).tiny)
+
+
+@kernel("_sample_dirichlet")
+def sample_dirichlet(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
+    logs = _log_gamma_draws(kit, "_sample_dirichlet", input, ticket)
+    if logs.size == 0:
+        return logs
+    parts = kit.xp.exp(logs - logs.max(axis=-1, keepdims=True))
+    return parts / parts.sum(axis=-1, keepdims=True)
+
+
 @kernel("binomial")
 def binomial(kit: Any, out: Any, count: Any, prob: Any, ticket: Any) -> Any:
     """Inversion of the distribution function, which is an incomplete beta function."""

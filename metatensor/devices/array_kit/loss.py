@@ -111,7 +111,7 @@ def hinge_embedding_loss(kit: Any, out: Any, input: Any, target: Any, margin: fl
 
 @kernel("nn.functional.soft_margin_loss")
 def soft_margin_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, reduce: Any, reduction: str) -> Any:
-    xp, exponent = kit.xp, (-target * input).astype(out.dtype)
+    xp, exponent = kit.xp, -target.astype(out.dtype) * input
     if out.dtype.kind == "c":
         return reduced(xp.log(1 + xp.exp(exponent)), reduction)
     return reduced(xp.logaddexp(out.dtype.type(0), exponent), reduction)

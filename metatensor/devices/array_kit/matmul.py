@@ -92,6 +92,7 @@ def addmv(kit: Any, out: Any, input: Any, mat: Any, vec: Any, beta: Any, alpha: 
 
 @kernel("addr")
 def addr(kit: Any, out: Any, input: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+    input, vec1, vec2 = (x.astype(out.dtype, copy=False) for x in (input, vec1, vec2))
     result = kit.xp.multiply(vec1[:, None], vec2[None, :])
     if out.dtype.kind == "b":
         return result & bool(alpha) | (input & bool(beta))

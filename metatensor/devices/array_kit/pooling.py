@@ -254,10 +254,10 @@ def _unpool(n: int) -> Any:
                 f"max_unpool{n}d(): indices must lie in [0, {area}) for an output of {tuple(out.shape[out.ndim - n :])}, "
                 f"got {int(indices.min())} to {int(indices.max())}"
             )
-        planes = math.prod(input.shape[: input.ndim - n])
+        planes, places = math.prod(input.shape[: input.ndim - n]), math.prod(input.shape[input.ndim - n :])
         result = kit.xp.zeros((planes, area), out.dtype)
         rows = kit.xp.arange(planes)[:, None]
-        result[rows, indices.reshape(planes, -1)] = input.reshape(planes, -1)
+        result[rows, indices.reshape(planes, places)] = input.reshape(planes, places)
         return result.reshape(out.shape)
 
     return run

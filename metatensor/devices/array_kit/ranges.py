@@ -58,13 +58,24 @@ def eye(kit: Any, out: Any, *_: Any) -> Any:
 
 
 @kernel("tril_indices")
-def tril_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -> Any:
-    return kit.xp.stack(kit.xp.tril_indices(row, offset, col))
+def tril_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -> None:
+    first = max(0, -offset)
+    rows = kit.xp.arange(first, row) if out.size else kit.xp.arange(0)
+    _fill_rows(kit.xp, out, rows, 0, kit.xp.minimum(rows + offset + 1, col))
 
 
 @kernel("triu_indices")
-def triu_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -> Any:
-    return kit.xp.stack(kit.xp.triu_indices(row, offset, col))
+def triu_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -> None:
+    rows = kit.xp.arange(min(row, col - offset)) if out.size else kit.xp.arange(0)
+    _fill_rows(kit.xp, out, rows, kit.xp.maximum(rows + offset, 0), col)
+
+
+def _fill_rows(xp: Any, out: Any, rows: Any, first: Any, end: Any) -> None:
+    """Write the row and column numbers of the columns from `first` up to `end` of each row: no more memory than they take."""
+    lengths = xp.broadcast_to(end - first, rows.shape)
+    starts = xp.cumsum(lengths) - lengths
+    out[0] = xp.repeat(rows, lengths)
+    out[1] = xp.arange(out.shape[1]) - xp.repeat(starts - first, lengths)
 
 
 @kernel("scalar_tensor")

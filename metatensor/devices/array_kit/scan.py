@@ -48,6 +48,8 @@ def _extremes(kit: Any, input: Any, dim: int, ufunc: Any) -> Any:
     xp = kit.xp
     if not input.ndim:
         return input, xp.zeros((), np.int64)
+    if not input.size:
+        return input, xp.zeros(input.shape, np.int64)
     values = accumulate(xp, ufunc, input, dim)
     reached = input == values
     if input.dtype.kind == "f":

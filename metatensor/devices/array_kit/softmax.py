@@ -20,7 +20,7 @@ def shifted(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
 def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
     """The softmax along ``dim``, in ``out``, which may be the array itself, or in a new array."""
     if not array.ndim:
-        return xp.ones_like(array)
+        return softmax_of(xp, array.reshape(1), 0).reshape(())
     if not array.size:
         return array
     result = shifted(xp, array, dim, out)
@@ -42,7 +42,7 @@ def softmax_into(kit: Any, out: Any, array: Any, dim: int) -> Any:
 
 def log_softmax_of(xp: Any, array: Any, dim: int) -> Any:
     if not array.ndim:
-        return xp.zeros_like(array)
+        return log_softmax_of(xp, array.reshape(1), 0).reshape(())
     if not array.size:
         return array
     result = shifted(xp, array, dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -212,13 +213,29 @@ def unique(
             raise RuntimeError(f"unique(): input of shape {input.shape} has empty slices along dimension {dim}")
         empty = xp.zeros(0, np.int64)
         return _chosen(input, empty, empty, return_inverse, return_counts)
-    options = {} if dim is not None else {"equal_nan": False}
-    # As numbers: CuPy subtracts slices from each other, which it does not for booleans.
-    items = input.view(np.uint8) if input.dtype.kind == "b" else input
-    values, inverse, counts = xp.unique(items, return_inverse=True, return_counts=True, axis=dim, **options)
-    inverse = inverse.reshape(input.shape if dim is None else (input.shape[dim],))
-    values = values.astype(input.dtype) if items is not input else values
+    if dim is not None:
+        return _chosen(*_unique_slices(xp, input, dim), return_inverse, return_counts)
+    values, inverse, counts = xp.unique(input, return_inverse=True, return_counts=True, equal_nan=False)
+    inverse = inverse.reshape(input.shape)
     return _chosen(values, inverse.astype(np.int64), counts.astype(np.int64), return_inverse, return_counts)
+
+
+def _unique_slices(xp: Any, input: Any, dim: int) -> tuple[Any, Any, Any]:
+    """The different slices along `dim` in lexical order, which of them each slice is, and how many there are of each.
+
+    NaN equals nothing, so a slice with one in it is always by itself. It sorts last.
+    """
+    slices = xp.moveaxis(input, dim, 0)
+    rows = xp.reshape(slices, (slices.shape[0], math.prod(slices.shape[1:])))
+    order = xp.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    first = xp.ones(len(order), np.bool_)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    inverse = xp.empty(len(order), np.int64)
+    inverse[order] = xp.cumsum(first.astype(np.int64)) - 1
+    starts = xp.nonzero(first)[0]
+    counts = xp.diff(xp.concatenate([starts, xp.asarray([len(order)])])).astype(np.int64)
+    return xp.moveaxis(slices[order[starts]], 0, dim), inverse, counts
 
 
 @kernel("unique_consecutive")

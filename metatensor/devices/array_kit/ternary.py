@@ -28,7 +28,11 @@ def where_indices(kit: Any, out: Any, condition: Any) -> Any:
 
 @kernel("masked_fill")
 def masked_fill(kit: Any, out: Any, input: Any, mask: Any, value: Any) -> Any:
-    return kit.xp.where(mask, in_dtype(value, out.dtype), input)
+    value = in_dtype(value, out.dtype)
+    if not kit.xp.may_share_memory(out, input):
+        return kit.xp.where(mask, value, input)
+    kit.xp.copyto(out, value, where=mask)       # in place; elements may share memory
+    return None
 
 
 @kernel("clamp")

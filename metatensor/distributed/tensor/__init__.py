@@ -18,9 +18,23 @@ __all__ = [
 __getattr__, __dir__ = attributes(__name__, ("_utils", "parallel", "placement_types"))
 
 
-class DTensor(mt.Tensor):
-    """A tensor with a mesh and placements. Results of operators keep them from the first one among the arguments."""
+_ELEMENTWISE = 32  # the flag of operators that compute each element by itself, as in _core/op.pxd
+_SAME_PLACES = frozenset((
+    "alias", "bfloat16", "clone", "contiguous", "copy_", "cpu", "cuda", "detach", "detach_", "double", "empty_like", "fill_", "float",
+    "full_like", "half", "ones_like", "positive", "rand_like", "randn_like", "requires_grad_", "to", "_to_copy", "type_as", "zero_",
+    "zeros_like",
+))  # fmt: skip
 
+
+class DTensor(mt.Tensor):
+    """A tensor with a mesh and placements.
+
+    Results have placements where these are certain: all arguments are replicated, or an operator works element by element on
+    tensors of one shape and placement. Any other operator on a tensor that is sharded or partial raises NotImplementedError:
+    call ``redistribute`` or ``full_tensor`` first.
+    """
+
+    _overrides_operators_only = True
     device_mesh: DeviceMesh
     placements: tuple[Placement, ...]
 
@@ -29,11 +43,26 @@ class DTensor(mt.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = super().__torch_function__(func, types, args, kwargs or {})
-        first = next((one for one in _leaves(args) if isinstance(one, DTensor)), None)
-        for one in _leaves((found,)):
-            if isinstance(one, DTensor) and first is not None and "device_mesh" not in vars(one):
-                one.device_mesh, one.placements = first.device_mesh, first.placements
+        kwargs = kwargs or {}
+        spread = [one for one in _leaves([*args, *kwargs.values()]) if isinstance(one, DTensor) and "device_mesh" in vars(one)]
+        found = super().__torch_function__(func, types, args, kwargs)
+        results = [one for one in _leaves((found,)) if isinstance(one, DTensor) and "device_mesh" not in vars(one)]
+        if not spread or not results:
+            return found
+        mesh, placements = spread[0].device_mesh, spread[0].placements
+        if any(one.device_mesh != mesh for one in spread):
+            raise RuntimeError(f"{func.name}(): the arguments are on different meshes")
+        if not all(isinstance(place, Replicate) for one in spread for place in one.placements):
+            alike = all(one.placements == placements and one.shape == spread[0].shape for one in spread)
+            by_itself = not any(isinstance(place, Partial) for place in placements) and func.functional.flags & _ELEMENTWISE
+            same_shape = all(one.shape == spread[0].shape for one in results)
+            if not (alike and same_shape and (by_itself or func.functional.name in _SAME_PLACES)):
+                raise NotImplementedError(
+                    f"{func.name}(): the placements of the result are not known for arguments placed {[one.placements for one in spread]}; "
+                    "redistribute them to Replicate() first, or use full_tensor()"
+                )
+        for one in results:
+            one.device_mesh, one.placements = mesh, placements
         return found
 
     @staticmethod

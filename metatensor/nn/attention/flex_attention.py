@@ -185,12 +185,8 @@ def create_nested_block_mask(*args: Any, **kwargs: Any) -> NoReturn:
 
 def _create_empty_block_mask(query: Any, key: Any) -> BlockMask:
     """One block of everything."""
-    return BlockMask.from_kv_blocks(
-        mt.ones([1, 1, 1], dtype=mt.int32, device=query.device),
-        mt.zeros([1, 1, 1, 1], dtype=mt.int32, device=query.device),
-        BLOCK_SIZE=_LARGE_SPARSE_BLOCK_SIZE,
-        seq_lengths=(1, 1),
-    )
+    block = mt.zeros(1, 1, 1, 1, dtype=mt.int32, device=query.device)
+    return BlockMask.from_kv_blocks(block[0] + 1, block, BLOCK_SIZE=_LARGE_SPARSE_BLOCK_SIZE, seq_lengths=(1, 1))
 
 
 # Attention -------------------------------------------------------------------------------------------------------------

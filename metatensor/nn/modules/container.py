@@ -61,12 +61,9 @@ class Sequential(_Row):
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
-        if len(args) == 1 and isinstance(args[0], OrderedDict):
-            for name, module in args[0].items():
-                self.add_module(name, module)
-        else:
-            for i, module in enumerate(args):
-                self.add_module(str(i), module)
+        named = args[0] if len(args) == 1 and isinstance(args[0], OrderedDict) else {str(i): module for i, module in enumerate(args)}
+        for name, module in named.items():
+            self.add_module(name, module)
 
     def forward(self, input: Any) -> Any:
         for module in self._modules.values():
@@ -256,16 +253,13 @@ class ModuleDict(Module):
 
         TypeError where ``modules`` is neither, ValueError where an element is not a pair.
         """
-        if not isinstance(modules, Iterable):
+        pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
+        if not isinstance(pairs, Iterable):
             raise TypeError(f"ModuleDict: expected a mapping or pairs, got {type(modules).__name__}")
-        if isinstance(modules, (Mapping, ModuleDict)):
-            for key, module in modules.items():
-                self[key] = module
-            return
-        for i, pair in enumerate(modules):
+        for i, pair in enumerate(pairs):
             if not isinstance(pair, Iterable):
                 raise TypeError(f"ModuleDict: element {i} is a {type(pair).__name__}, not a pair")
-            entry = list(pair)
+            entry = tuple(pair)
             if len(entry) != 2:
                 raise ValueError(f"ModuleDict: element {i} has {len(entry)} parts, not 2")
-            self[entry[0]] = entry[1]
+            self.add_module(*entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import metatensor as mt
@@ -101,12 +100,7 @@ class _ConvNd(Module):
 
     def reset_parameters(self) -> None:
         """Draw the initial values again: uniform in +-1 / sqrt(in_channels / groups * kernel elements)."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            if fan_in != 0:
-                bound = 1 / math.sqrt(fan_in)
-                init.uniform_(self.bias, -bound, bound)
+        init._uniform_by_fan_in_(self.weight, self.bias)
 
     def extra_repr(self) -> str:
         zeros = (0,) * len(self.kernel_size)
@@ -281,7 +275,7 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of `Conv1d` with respect to its input: (N, in_channels, L) to (N, out_channels, L').
+    """Transposed convolution, which maps as the gradient of `Conv1d` does: (N, in_channels, L) to (N, out_channels, L').
 
     L' = (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1. ``weight`` is (in_channels,
     out_channels / groups, kernel_size). A call with ``output_size`` chooses ``output_padding`` to fit.
@@ -292,14 +286,14 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of `Conv2d` with respect to its input. See `ConvTranspose1d`."""
+    """Transposed convolution over (N, in_channels, H, W). See `ConvTranspose1d`."""
 
     _spread = staticmethod(_pair)
     _convolve = F.conv_transpose2d
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of `Conv3d` with respect to its input. See `ConvTranspose1d`."""
+    """Transposed convolution over (N, in_channels, D, H, W). See `ConvTranspose1d`."""
 
     _spread = staticmethod(_triple)
     _convolve = F.conv_transpose3d

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import metatensor as mt
@@ -48,8 +49,11 @@ class LazyModuleMixin:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
-        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
+        handles = (
+            self._register_load_state_dict_pre_hook(self._lazy_load_hook),
+            self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True),
+        )
+        self._load_hook, self._initialize_hook = handles
 
     def _save_to_state_dict(self: Any, destination: Any, prefix: str, keep_vars: bool) -> None:
         buffers = {k: b for k, b in self._buffers.items() if k not in self._non_persistent_buffers_set}
@@ -87,73 +91,100 @@ class LazyModuleMixin:
         raise RuntimeError(f"{type(self).__name__}: call it with an input before it is replicated")
 
 
-class LazyLinear(LazyModuleMixin, Linear):
-    """`Linear` that takes ``in_features`` from its first input."""
+class _SizedByInput(LazyModuleMixin):
+    """A layer that takes one of its sizes, the attribute `_size`, from its first input.
 
-    cls_to_become = Linear
+    Until then the size is 0. A loaded state dict gives the parameters shapes before there is an input, and with them the size.
+    """
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
-        super().__init__(0, 0, False)
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        self.out_features = out_features
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+    _size: str
 
-    def reset_parameters(self) -> None:
-        """Draw the initial values again, where there are parameters to fill."""
-        if not self.has_uninitialized_params() and self.in_features != 0:
-            super().reset_parameters()
+    def _size_in(self, input: mt.Tensor) -> int:
+        """Return the size that an input tells, after checking it."""
+        raise NotImplementedError
 
-    def initialize_parameters(self, input: mt.Tensor) -> None:  # type: ignore[override]
-        """Take ``in_features`` from the last dimension."""
-        if self.has_uninitialized_params():
-            self.in_features = input.shape[-1]
-            self.weight.materialize((self.out_features, self.in_features))  # type: ignore[attr-defined]
-            if self.bias is not None:
-                self.bias.materialize((self.out_features,))  # type: ignore[attr-defined]
-            self.reset_parameters()
-        if self.in_features == 0:  # the weight was loaded
-            if input.shape[-1] != self.weight.shape[-1]:
-                raise AssertionError(
-                    f"LazyLinear: an input of shape {list(input.shape)} does not fit the weight that was loaded, "
-                    f"of shape {list(self.weight.shape)}"
-                )
-            self.in_features = input.shape[-1]
+    def _loaded_size(self, input: mt.Tensor) -> int:
+        """Return the size that goes with loaded parameters, after checking the input."""
+        return self._size_in(input)
 
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of parameters and buffers, by name, once the size is known."""
+        raise NotImplementedError
 
-class _LazyConvNd(LazyModuleMixin):
-    def _postpone(self: Any, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        self.out_channels = out_channels
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+    def _postpone(self: Any, names: Iterable[str], kind: Any, device: Any, dtype: Any) -> None:
+        """Register parameters or buffers without a shape."""
+        for name in names:
+            setattr(self, name, kind(device=device, dtype=dtype))
 
     def reset_parameters(self: Any) -> None:
-        """Draw the initial values again, where there are parameters to fill."""
-        if not self.has_uninitialized_params() and self.in_channels != 0:
+        """Set the initial values again, if the parameters have shapes."""
+        if getattr(self, self._size) != 0 and not self.has_uninitialized_params():
             super().reset_parameters()  # type: ignore[misc]
 
     def initialize_parameters(self: Any, input: mt.Tensor, *args: Any, **kwargs: Any) -> None:
-        """Take ``in_channels`` from the input, with a batch or without."""
-        spatial = len(self.kernel_size)
-        if not self.has_uninitialized_params():  # the weight was loaded
-            if self.in_channels == 0:
-                self.in_channels = self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
+        """Take the size from an input, and give the parameters shapes and values."""
+        if not self.has_uninitialized_params():
+            if getattr(self, self._size) == 0:
+                setattr(self, self._size, self._loaded_size(input))
             return
+        setattr(self, self._size, self._size_in(input))
+        for name, shape in self._shapes().items():
+            tensor = getattr(self, name)
+            if is_lazy(tensor):
+                tensor.materialize(shape)
+        self.reset_parameters()
+
+
+class LazyLinear(_SizedByInput, Linear):
+    """`Linear` that takes ``in_features`` from its first input."""
+
+    cls_to_become = Linear
+    _size = "in_features"
+
+    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(0, 0, False)
+        self.out_features = out_features
+        self._postpone(("weight", "bias") if bias else ("weight",), UninitializedParameter, device, dtype)
+
+    def _size_in(self, input: mt.Tensor) -> int:
+        return input.shape[-1]
+
+    def _loaded_size(self, input: mt.Tensor) -> int:
+        if input.shape[-1] != self.weight.shape[-1]:
+            raise AssertionError(
+                f"LazyLinear: an input of shape {list(input.shape)} does not fit the weight that was loaded, "
+                f"of shape {list(self.weight.shape)}"
+            )
+        return input.shape[-1]
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"weight": (self.out_features, self.in_features), "bias": (self.out_features,)}
+
+
+class _LazyConvNd(_SizedByInput):
+    _size = "in_channels"
+
+    def _postpone_conv(self: Any, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        self.out_channels = out_channels
+        self._postpone(("weight", "bias") if bias else ("weight",), UninitializedParameter, device, dtype)
+
+    def _size_in(self: Any, input: mt.Tensor) -> int:
+        spatial = len(self.kernel_size)
         if input.dim() not in (spatial + 1, spatial + 2):
             raise RuntimeError(
                 f"{type(self).__name__}: expected {spatial + 1} or {spatial + 2} dimensions, got shape {list(input.shape)}"
             )
-        self.in_channels = input.shape[-spatial - 1]
-        if self.in_channels % self.groups:
-            raise ValueError(
-                f"{type(self).__name__}: the input has {self.in_channels} channels, which groups={self.groups} does not divide"
-            )
-        ends = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
-        self.weight.materialize((ends[0], ends[1] // self.groups, *self.kernel_size))
-        if self.bias is not None:
-            self.bias.materialize((self.out_channels,))
-        self.reset_parameters()
+        channels = input.shape[-spatial - 1]
+        if channels % self.groups:
+            raise ValueError(f"{type(self).__name__}: the input has {channels} channels, which groups={self.groups} does not divide")
+        return channels
+
+    def _loaded_size(self: Any, input: mt.Tensor) -> int:
+        return self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
+
+    def _shapes(self: Any) -> dict[str, tuple[int, ...]]:
+        first, second = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
+        return {"weight": (first, second // self.groups, *self.kernel_size), "bias": (self.out_channels,)}
 
 
 class _LazyConv(_LazyConvNd):
@@ -171,7 +202,7 @@ class _LazyConv(_LazyConvNd):
         dtype: Any = None,
     ) -> None:
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
-        self._postpone(out_channels, bias, device, dtype)
+        self._postpone_conv(out_channels, bias, device, dtype)
 
 
 class LazyConv1d(_LazyConv, Conv1d):  # type: ignore[misc]
@@ -210,7 +241,7 @@ class _LazyConvTranspose(_LazyConvNd):
         super().__init__(
             0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
         )
-        self._postpone(out_channels, bias, device, dtype)
+        self._postpone_conv(out_channels, bias, device, dtype)
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):  # type: ignore[misc]
@@ -231,8 +262,10 @@ class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):  # type: ignore[
     cls_to_become = ConvTranspose3d
 
 
-class _LazyNorm(LazyModuleMixin):
+class _LazyNorm(_SizedByInput):
     """A norm that takes ``num_features`` from dimension 1 of its first input."""
+
+    _size = "num_features"
 
     def __init__(
         self: Any,
@@ -249,29 +282,16 @@ class _LazyNorm(LazyModuleMixin):
         self.affine = affine
         self.track_running_stats = track_running_stats
         if affine:
-            self.weight = UninitializedParameter(device=device, dtype=dtype)
-            if bias:
-                self.bias = UninitializedParameter(device=device, dtype=dtype)
+            self._postpone(("weight", "bias") if bias else ("weight",), UninitializedParameter, device, dtype)
         if track_running_stats:
-            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
-            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self._postpone(("running_mean", "running_var"), UninitializedBuffer, device, dtype)
             self.num_batches_tracked = mt.zeros((), dtype=mt.int64, device=device)
 
-    def reset_parameters(self: Any) -> None:
-        """Weight 1, bias 0, and no statistics, where there are parameters to fill."""
-        if not self.has_uninitialized_params() and self.num_features != 0:
-            super().reset_parameters()  # type: ignore[misc]
+    def _size_in(self, input: mt.Tensor) -> int:
+        return input.shape[1]
 
-    def initialize_parameters(self: Any, input: mt.Tensor) -> None:
-        """Take ``num_features`` from dimension 1."""
-        if self.has_uninitialized_params():
-            self.num_features = input.shape[1]
-            for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
-                if is_lazy(tensor):
-                    tensor.materialize((self.num_features,))
-            self.reset_parameters()
-        elif self.num_features == 0:  # the weight was loaded
-            self.num_features = input.shape[1]
+    def _shapes(self: Any) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (self.num_features,))
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):  # type: ignore[misc]

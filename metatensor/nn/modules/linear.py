@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import metatensor as mt
@@ -12,9 +11,6 @@ from metatensor.nn.module import Module
 from metatensor.nn.parameter import Parameter
 
 __all__ = ["Bilinear", "Identity", "Linear"]
-
-_SQRT_5 = math.sqrt(5)
-
 
 class Identity(Module):
     """Returns its input. Takes any arguments, to stand in for another layer."""
@@ -52,12 +48,7 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draw the initial values again."""
-        init.kaiming_uniform_(self.weight, a=_SQRT_5)
-        bias = self.bias
-        if bias is not None:
-            fan_in = self.weight.shape[1]
-            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
-            init.uniform_(bias, -bound, bound)
+        init._uniform_by_fan_in_(self.weight, self.bias)
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.linear(input, self.weight, self.bias)
@@ -104,10 +95,7 @@ class Bilinear(Module):
 
     def reset_parameters(self) -> None:
         """Draw the initial values again."""
-        bound = 1 / math.sqrt(self.weight.shape[1])
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        init._uniform_within_(self.parameters(recurse=False), self.weight.shape[1])
 
     def forward(self, input1: mt.Tensor, input2: mt.Tensor) -> mt.Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)

@@ -10,6 +10,7 @@ from metatensor.nn import functional as F
 from metatensor.nn.modules.linear import Linear
 from metatensor.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from metatensor.nn.modules.loss import _WeightedLoss
+from metatensor.nn.modules.utils import keep_constants
 
 __all__ = ["LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
 
@@ -23,6 +24,10 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     """
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
+    num_classes: int
+    out_features: tuple[int, ...]
+    ignore_index: int | None
+    label_smoothing: float
 
     def __init__(
         self,
@@ -45,11 +50,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
             )
         if not 0 <= label_smoothing <= 1:
             raise RuntimeError(f"LinearCrossEntropyLoss: label_smoothing must lie in [0, 1], got {label_smoothing}")
-        super().__init__(weight, None, None, reduction)
-        self.num_classes = num_classes
-        self.out_features = out_features
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
+        super().__init__(weight, reduction=reduction)
+        keep_constants(self, vars())
         self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
         self.options = options
 

@@ -307,13 +307,12 @@ class MultiMarginLoss(_WeightedLoss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
             raise ValueError(f"MultiMarginLoss: p must be 1 or 2, not {p}")
         if weight is not None and weight.dim() != 1:
             raise ValueError(f"MultiMarginLoss: weight must have 1 dimension, got shape {list(weight.shape)}")
-        self.p = p
-        self.margin = margin
+        super().__init__(weight, size_average, reduce, reduction)
+        self.p, self.margin = p, margin
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         return F.multi_margin_loss(
@@ -393,25 +392,14 @@ class TripletMarginLoss(_Loss):
         reduce: bool | None = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(size_average, reduce, reduction)
         if margin <= 0:
             raise ValueError(f"TripletMarginLoss: margin must be positive, not {margin}")
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
+        super().__init__(size_average, reduce, reduction)
+        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: mt.Tensor, positive: mt.Tensor, negative: mt.Tensor) -> mt.Tensor:
-        return F.triplet_margin_loss(
-            anchor,
-            positive,
-            negative,
-            margin=self.margin,
-            p=self.p,
-            eps=self.eps,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+        options = self.margin, self.p, self.eps, self.swap
+        return F.triplet_margin_loss(anchor, positive, negative, *options, reduction=self.reduction)
 
 
 class TripletMarginWithDistanceLoss(_Loss):

@@ -4,6 +4,7 @@ from typing import Any, NoReturn
 
 from metatensor.nn._hooks import (
     RemovableHandle,
+    _WrappedHook,  # noqa: F401
     register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,

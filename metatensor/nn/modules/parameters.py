@@ -101,7 +101,7 @@ class ParameterDict(Module):
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
-        self._key_order: dict[str, None] = {}
+        self._keys: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
 
@@ -117,24 +117,24 @@ class ParameterDict(Module):
 
     def __setitem__(self, key: str, value: Any) -> None:
         attribute = self._attribute(key)
-        self._key_order[key] = None
+        self._keys[key] = None
         setattr(self, attribute, _as_parameter(value))
 
     def __delitem__(self, key: str) -> None:
-        del self._key_order[key]
+        del self._keys[key]
         delattr(self, self._attribute(key))
 
     def __len__(self) -> int:
-        return len(self._key_order)
+        return len(self._keys)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._key_order)
+        return iter(self._keys)
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed(list(self._key_order))
+        return reversed(list(self._keys))
 
     def __contains__(self, key: object) -> bool:
-        return key in self._key_order
+        return key in self._keys
 
     def copy(self) -> ParameterDict:
         """Another dict with the same parameters."""
@@ -148,7 +148,7 @@ class ParameterDict(Module):
 
     def clear(self) -> None:
         """Take out all values."""
-        for key in list(self._key_order):
+        for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
@@ -172,7 +172,7 @@ class ParameterDict(Module):
 
     def keys(self) -> Iterable[str]:
         """The names, in order of insertion."""
-        return self._key_order.keys()
+        return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
         """Pairs of name and value."""

@@ -7,7 +7,7 @@ from typing import Any
 import metatensor as mt
 from metatensor.nn import functional as F
 from metatensor.nn.module import Module
-from metatensor.nn.modules.utils import _pair, _single, _triple
+from metatensor.nn.modules.utils import _pair, _single, _triple, keep_constants
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -35,7 +35,21 @@ __all__ = [
 _Size = int | tuple[int, ...]
 
 
-class _MaxPoolNd(Module):
+class _WindowPool(Module):
+    """A layer that reduces windows. Its attributes are the arguments of its constructor."""
+
+    _spread: Any = staticmethod(lambda size: size)
+    """Turns a size into what the attribute holds."""
+
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Set the attributes. The stride is the size of the window unless it is given."""
+        sizes = {name: arguments[name] for name in ("kernel_size", "stride", "padding") if name in arguments}
+        if sizes["stride"] is None:
+            sizes["stride"] = sizes["kernel_size"]
+        keep_constants(self, arguments | {name: self._spread(size) for name, size in sizes.items()})
+
+
+class _MaxPoolNd(_WindowPool):
     __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
     _pool: Any
 
@@ -49,12 +63,7 @@ class _MaxPoolNd(Module):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
+        self._keep(vars())
 
     def forward(self, input: mt.Tensor) -> Any:
         return self._pool(
@@ -134,10 +143,11 @@ class MaxUnpool3d(_MaxUnpoolNd):
     _spread = staticmethod(_triple)
 
 
-class AvgPool1d(Module):
+class AvgPool1d(_WindowPool):
     """Averages of windows over (N, C, L) or (C, L); ``count_include_pad`` counts the padding as values."""
 
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+    _spread = staticmethod(_single)
 
     def __init__(
         self,
@@ -148,11 +158,7 @@ class AvgPool1d(Module):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size = _single(kernel_size)
-        self.stride = _single(kernel_size if stride is None else stride)
-        self.padding = _single(padding)
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
+        self._keep(vars())
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.avg_pool1d(
@@ -163,7 +169,7 @@ class AvgPool1d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class _AvgPoolNd(Module):
+class _AvgPoolNd(_WindowPool):
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"]
     _pool: Any
 
@@ -177,12 +183,7 @@ class _AvgPoolNd(Module):
         divisor_override: int | None = None,
     ) -> None:
         super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
+        self._keep(vars())
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return self._pool(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import warnings
 from typing import Any
@@ -93,6 +92,9 @@ class RNNBase(Module):
                 self._all_weights.append(list(names))
         self.reset_parameters()
 
+    _kept_in_torch = ("_flat_weights_names", "_flat_weights")
+    """Properties that are entries of the state that PyTorch pickles, see `checkpoint._pickle_writer`."""
+
     @property
     def _flat_weights_names(self) -> list[str]:
         return [name for names in self._all_weights for name in names]
@@ -107,14 +109,16 @@ class RNNBase(Module):
         """The parameters of each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # PyTorch keeps lists of the parameters and of their names, which are properties here.
+        super().__setstate__({name: value for name, value in state.items() if not name.startswith("_flat_weight")})
+
     def flatten_parameters(self) -> None:
         """Nothing: the parameters need no particular place in memory here."""
 
     def reset_parameters(self) -> None:
         """Draw the initial values again."""
-        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
+        init._uniform_within_(self.parameters(), self.hidden_size)
 
     def check_input(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> None:
         """ValueError for an input of another dtype than the weights', RuntimeError for wrong dimensions or features."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import metatensor as mt
@@ -37,9 +36,7 @@ class RNNCellBase(Module):
 
     def reset_parameters(self) -> None:
         """Draw the initial values again."""
-        bound = 1 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
+        init._uniform_within_(self.parameters(), self.hidden_size)
 
     def _check_dims(self, tensor: mt.Tensor, what: str) -> None:
         if tensor.dim() not in (1, 2):

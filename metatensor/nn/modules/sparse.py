@@ -231,14 +231,14 @@ class EmbeddingBag(_Table):
             input,
             self.weight,
             offsets,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.mode,
-            self.sparse,
-            per_sample_weights,
-            self.include_last_offset,
-            self.padding_idx,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            padding_idx=self.padding_idx,
+            include_last_offset=self.include_last_offset,
+            max_norm=self.max_norm,
+            norm_type=self.norm_type,
+            scale_grad_by_freq=self.scale_grad_by_freq,
+            sparse=self.sparse,
         )
 
     def extra_repr(self) -> str:

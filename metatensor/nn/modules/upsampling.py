@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import metatensor as mt
 from metatensor.nn import functional as F
 from metatensor.nn.module import Module
+from metatensor.nn.modules.utils import keep_constants
 
 __all__ = [
     "Upsample",
@@ -21,6 +24,11 @@ class Upsample(Module):
     """
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
+    size: Any
+    scale_factor: Any
+    mode: str
+    align_corners: bool | None
+    recompute_scale_factor: bool | None
 
     def __init__(
         self,
@@ -31,16 +39,8 @@ class Upsample(Module):
         recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__()
-        self.name = type(self).__name__
-        self.size = size
-        self.scale_factor: float | tuple[float, ...] | None
-        if isinstance(scale_factor, tuple):
-            self.scale_factor = tuple(float(factor) for factor in scale_factor)
-        else:
-            self.scale_factor = float(scale_factor) if scale_factor else None
-        self.mode = mode
-        self.align_corners = align_corners
-        self.recompute_scale_factor = recompute_scale_factor
+        scale_factor = tuple(map(float, scale_factor)) if isinstance(scale_factor, tuple) else float(scale_factor or 0) or None
+        keep_constants(self, {**vars(), "name": type(self).__name__})
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.interpolate(

@@ -26,6 +26,13 @@ _triple = _ntuple(3, "_triple")
 _quadruple = _ntuple(4, "_quadruple")
 
 
+def keep_constants(module: Any, arguments: Mapping[str, Any]) -> None:
+    """Set the attributes that ``module.__constants__`` lists to the constructor arguments of the same names."""
+    for name in module.__constants__:
+        if name in arguments:
+            setattr(module, name, arguments[name])
+
+
 def _reverse_repeat_tuple(values: tuple, n: int) -> tuple:
     """Each value ``n`` times, the last value first: paddings by dimension in the order that `pad` takes."""
     return tuple(x for value in reversed(values) for x in repeat(value, n))

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import metatensor as mt
+from metatensor.nn.module import Module
 
 __all__: list[str] = []
+
+
+def take_out(module: Module, message: str, is_it: Callable[[Any], bool]) -> Any:
+    """Remove the first forward pre-hook for which ``is_it`` is true, call its `remove`, and return it.
+
+    ValueError with the message, after the name of the module's class, if there is none.
+    """
+    hooks = module._forward_pre_hooks
+    key = next((key for key, hook in hooks.items() if is_it(hook)), None)
+    if key is None:
+        raise ValueError(f"{type(module).__name__}: {message}")
+    hooks[key].remove(module)
+    return hooks.pop(key)
 
 
 def norm_except_dim(v: mt.Tensor, dim: int) -> mt.Tensor:

@@ -35,8 +35,8 @@ class _OrthMaps(Enum):
 
 def _made_orthogonal(a: mt.Tensor) -> mt.Tensor:
     """The Q of a QR decomposition whose R has positive diagonal."""
-    packed, tau = mt.geqrf(a)
-    return mt.linalg.householder_product(packed, tau) * packed.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+    q, r = mt.linalg.qr(a)
+    return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 def _is_orthogonal(q: mt.Tensor) -> bool:
@@ -54,10 +54,7 @@ class _Orthogonal(Module):
 
     def __init__(self, weight: mt.Tensor, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True) -> None:
         super().__init__()
-        if weight.is_complex() and orthogonal_map == _OrthMaps.householder:
-            raise ValueError("orthogonal: the map 'householder' is for real tensors")
-        self.shape = weight.shape
-        self.orthogonal_map = orthogonal_map
+        self.shape, self.orthogonal_map = weight.shape, orthogonal_map
         if use_trivialization:
             self.register_buffer("base", None)
 
@@ -136,6 +133,8 @@ def orthogonal(
         orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
     if orthogonal_map not in _OrthMaps.__members__:
         raise ValueError(f"orthogonal: orthogonal_map must be one of {[*_OrthMaps.__members__]}, not {orthogonal_map!r}")
+    if weight.is_complex() and orthogonal_map == "householder":
+        raise ValueError("orthogonal: the map 'householder' is for real tensors")
     made = _Orthogonal(weight, _OrthMaps[orthogonal_map], use_trivialization=use_trivialization)
     return register_parametrization(module, name, made, unsafe=True)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor.nn.module import Module
+from metatensor.nn.utils._norms import take_out
 from metatensor.nn.utils.convert_parameters import parameters_to_vector
 
 __all__ = [
@@ -389,12 +390,8 @@ def custom_from_mask(module: Module, name: str, mask: mt.Tensor) -> Module:
 
 def remove(module: Module, name: str) -> Module:
     """Make the pruning of a parameter permanent. ValueError where it is not pruned."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"{type(module).__name__}: {name!r} is not pruned")
+    take_out(module, f"{name!r} is not pruned", lambda hook: isinstance(hook, BasePruningMethod) and hook._tensor_name == name)
+    return module
 
 
 def is_pruned(module: Module) -> bool:

@@ -10,7 +10,7 @@ from metatensor.nn._parameter import without_grad
 from metatensor.nn.module import Module
 from metatensor.nn.modules.conv import _ConvTransposeNd
 from metatensor.nn.parameter import Parameter, is_lazy
-from metatensor.nn.utils._norms import as_matrix
+from metatensor.nn.utils._norms import as_matrix, take_out
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
@@ -108,13 +108,8 @@ def spectral_norm(
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Undo `spectral_norm`; ValueError where there is none."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            for saved, other in module._state_dict_hooks.items():
-                if isinstance(other, _SaveVersion) and other.hook is hook:
-                    del module._state_dict_hooks[saved]
-                    break
-            return module
-    raise ValueError(f"{type(module).__name__}: {name!r} has no spectral norm")
+    norm = take_out(module, f"{name!r} has no spectral norm", lambda hook: isinstance(hook, SpectralNorm) and hook.name == name)
+    hooks = module._state_dict_hooks
+    for key in [key for key, hook in hooks.items() if isinstance(hook, _SaveVersion) and hook.hook is norm]:
+        del hooks[key]
+    return module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from metatensor import Tensor
@@ -20,20 +20,33 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """``module(*args, **kwargs)`` with some of its parameters and buffers replaced during the call.
+    """Call ``module(*args, **kwargs)`` with some of its parameters and buffers replaced during the call.
 
-    Args:
-        parameters_and_buffers: tensors by dotted name; the module's own stay for names that are not given.
-        args: the arguments, a tuple, or one value; None for no arguments.
-        tie_weights: whether what the module has under several names is replaced under all of them.
-        strict: whether names that only one side has are an error.
+    Parameters
+    ----------
+    parameters_and_buffers
+        Tensors by dotted name. Names that are not given keep the module's own tensors. A name that the module does not
+        have is an attribute of it during the call.
+    args
+        The arguments: a tuple, or one value, or None for no arguments.
+    tie_weights
+        Whether a tensor that the module has under several names is replaced under all of them.
+    strict
+        Whether names that only one side has are an error.
 
-    Raises RuntimeError in the strict case, AttributeError for a name that the module does not have, ValueError where
-    tied names are given different tensors.
+    Raises
+    ------
+    RuntimeError
+        With `strict`, for names that only one side has.
+    AttributeError
+        For a name in a submodule that does not exist.
+    ValueError
+        If tied names are given different tensors.
     """
+    modules = dict(_named_modules(module))
     own = {
         (f"{path}.{name}" if path else name): (members, name)
-        for path, child in module.named_modules(remove_duplicate=False)
+        for path, child in modules.items()
         for members in (child._parameters, child._buffers)
         for name, tensor in members.items()
         if tensor is not None
@@ -45,9 +58,11 @@ def functional_call(
     if strict and (unexpected or len(replacements) < len(own)):
         missing = [name for name in own if name not in replacements]
         raise RuntimeError(f"functional_call: missing names {missing}, unexpected names {unexpected}")
-    if unexpected:
-        raise AttributeError(f"functional_call: {type(module).__name__} has no parameter or buffer {unexpected[0]!r}")
-    before = {name: own[name][0][own[name][1]] for name in replacements}
+    for name in unexpected:
+        if name.rpartition(".")[0] not in modules:
+            raise AttributeError(f"functional_call: {type(module).__name__} has no submodule for {name!r}")
+        own[name] = vars(modules[name.rpartition(".")[0]]), name.rpartition(".")[2]
+    before = {name: own[name][0].get(own[name][1], _ABSENT) for name in replacements}
     try:
         for name, tensor in replacements.items():
             members, key = own[name]
@@ -57,7 +72,21 @@ def functional_call(
     finally:
         for name, tensor in before.items():
             members, key = own[name]
-            members[key] = tensor
+            if tensor is _ABSENT:
+                del members[key]
+            else:
+                members[key] = tensor
+
+
+_ABSENT: Any = object()
+
+
+def _named_modules(module: Module, path: str = "", above: tuple[Module, ...] = ()) -> Iterator[tuple[str, Module]]:
+    """Yield every submodule under each of its names. A module inside itself is not entered again."""
+    yield path, module
+    for name, child in module._modules.items():
+        if child is not None and child is not module and child not in above:
+            yield from _named_modules(child, f"{path}.{name}" if path else name, (*above, module))
 
 
 def _for_ties(own: dict[str, Any], given: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from metatensor.nn.module import Module
 from metatensor.nn.parameter import Parameter, is_lazy
-from metatensor.nn.utils._norms import norm_except_dim, weight_of
+from metatensor.nn.utils._norms import norm_except_dim, take_out, weight_of
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
@@ -41,11 +41,10 @@ class WeightNorm:
 
     def remove(self, module: Module) -> None:
         """Put the weight back as one parameter."""
-        weight = self.compute_weight(module)
-        delattr(module, self.name)
-        del module._parameters[f"{self.name}_g"]
-        del module._parameters[f"{self.name}_v"]
-        setattr(module, self.name, Parameter(weight.data))
+        whole = Parameter(self.compute_weight(module).data)
+        for part in ("", "_g", "_v"):
+            delattr(module, self.name + part)
+        module.register_parameter(self.name, whole)
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
@@ -63,9 +62,5 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Undo `weight_norm`; ValueError where there is none."""
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
-    raise ValueError(f"{type(module).__name__}: {name!r} has no weight norm")
+    take_out(module, f"{name!r} has no weight norm", lambda hook: isinstance(hook, WeightNorm) and hook.name == name)
+    return module

@@ -236,8 +236,8 @@ class Tracer(TracerBase):
 
 
 def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> GraphModule:
-    """A module that does what ``root``, a module or a function, does, as a graph."""
+    """Return a module that runs the graph of ``root``, a module or a function."""
+    named = type(root) if isinstance(root, mt.nn.Module) else root
     tracer = Tracer()
-    graph = tracer.trace(root, concrete_args)
-    name = type(root).__name__ if isinstance(root, mt.nn.Module) else root.__name__
-    return GraphModule(tracer.root, graph, name)
+    traced = tracer.trace(root, concrete_args)
+    return GraphModule(root=tracer.root, graph=traced, class_name=named.__name__)

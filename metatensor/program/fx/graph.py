@@ -17,7 +17,7 @@ _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module"
 
 
 class Graph:
-    """What a function does, as nodes in the order in which they are carried out."""
+    """The operations of a function, as a list of nodes that is executed from front to back."""
 
     def __init__(self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: dict[str, Any] | None = None) -> None:
         self._nodes: list[Node] = []

@@ -40,16 +40,17 @@ def _copy_attr(from_module: Any, to_module: Any, target: str) -> None:
 
 
 def _assign_attr(value: Any, to_module: Any, target: str) -> None:
-    """Set the attribute of a module with a dotted name, making the modules that it is in."""
-    *above, name = target.split(".")
-    for part in above:
-        if getattr(to_module, part, None) is None:
-            setattr(to_module, part, mt.nn.Module())
-        to_module = getattr(to_module, part)
-    if isinstance(value, mt.Tensor) and not isinstance(value, mt.nn.Parameter):
-        to_module.register_buffer(name, value)
-    else:
-        setattr(to_module, name, value)
+    """Set an attribute with a dotted name, and make the modules on the way to it. A tensor becomes a buffer."""
+    first, _, rest = target.partition(".")
+    if rest:
+        inner = getattr(to_module, first, None)
+        if inner is None:
+            inner = mt.nn.Module()
+            setattr(to_module, first, inner)
+        _assign_attr(value, inner, rest)
+        return
+    plain = isinstance(value, mt.Tensor) and not isinstance(value, mt.nn.Parameter)
+    (to_module.register_buffer if plain else to_module.__setattr__)(target, value)
 
 
 class GraphModule(mt.nn.Module):

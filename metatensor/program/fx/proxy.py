@@ -82,6 +82,7 @@ class Proxy(mt.Tensor):
 
     node: Node
     tracer: TracerBase
+    _overrides_operators_only = True
 
     def __new__(cls, node: Node, tracer: TracerBase | None = None) -> Any:
         made: Any = mt.Tensor._make_subclass(cls, _behind())
@@ -154,14 +155,17 @@ class Attribute(Proxy):
 
     @property
     def node(self) -> Node:  # type: ignore[override]
-        """The node of the attribute."""
-        found = self._node
-        if found is None:
-            found = self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
-        return found
+        """The node of the attribute. It is made when it is first asked for: a method that is called needs none."""
+        self._node = self._node or _read(self.root, self.attr)
+        return self._node
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
+
+
+def _read(root: Proxy, attr: str) -> Node:
+    """Add a node that reads an attribute of another node's value."""
+    return root.tracer.create_proxy("call_function", getattr, (root, attr), {}).node
 
 
 class _GraphAppender(TracerBase):

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Any
 
+from metatensor._core.methods import _disabled_torch_dispatch_impl
 from metatensor._core.random import Generator
 from metatensor._core.size import Size
 from metatensor._core.tensor import Tensor as TensorBase
-from metatensor._core.thread import DisableTorchFunctionSubclass
+from metatensor._core.tensor import _disabled_torch_function_impl
+from metatensor._core.thread import DisableTorchFunctionSubclass, _DisableTorchDispatch
 
-__all__ = ["DisableTorchFunctionSubclass", "DispatchKey", "Generator", "Graph", "Node", "Size", "TensorBase", "Value"]
+__all__ = [
+    "DisableTorchFunctionSubclass", "DispatchKey", "Generator", "Graph", "Node", "Size", "TensorBase", "Value",
+    "_DisableTorchDispatch", "_disabled_torch_dispatch_impl", "_disabled_torch_function_impl",
+]  # fmt: skip
+
+_TensorMeta = type(TensorBase)
+
+
+class _nn:
+    """The compiled functions of modules that libraries call."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """Return (device, dtype, non_blocking, memory_format) of the arguments of `Module.to`."""
+        from metatensor.nn._conversion import _parse_to
+
+        return _parse_to(*args, **kwargs)
+
 
 _has_cuda = _has_mps = _has_xpu = _has_mkldnn = has_cuda = False
 
@@ -54,21 +74,33 @@ class DispatchKeySet:
         """Whether a key is in it."""
         return key in self._keys
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._keys)
+
     def __or__(self, other: Any) -> DispatchKeySet:
         return DispatchKeySet(*self._keys, *other._keys)
 
 
 class _ExcludeDispatchKeyGuard:
-    """A context without effect: there are no keys to leave out."""
+    """Leave dispatch keys out for as long as the object lives: Python's, which is ``__torch_dispatch__``.
+
+    NotImplementedError for any other key.
+    """
 
     def __init__(self, keys: Any) -> None:
         self.keys = keys
+        self._guard: Any = None
+        names = {key.name for key in keys}
+        if not names <= {"Python", "PythonTLSSnapshot"}:
+            raise NotImplementedError(f"torch._C._ExcludeDispatchKeyGuard: metatensor cannot leave out {', '.join(sorted(names))}")
+        if names:
+            self._guard = _DisableTorchDispatch()
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *_: Any) -> None:
-        return None
+        self._guard = None
 
 
 class DisableTorchFunction:
@@ -82,7 +114,7 @@ class DisableTorchFunction:
         from metatensor._core.modes import _disable_modes
 
         self._subclass.__enter__()
-        self._level = _disable_modes()
+        self._level = _disable_modes(functions_only=True)
 
     def __exit__(self, *error: Any) -> None:
         from metatensor._core.modes import _restore_modes

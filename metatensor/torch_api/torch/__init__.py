@@ -3,12 +3,13 @@
 A name that is neither is an AttributeError.
 """
 
+from os import listdir as _listdir
 from types import ModuleType as _ModuleType
 
 import metatensor as _mt
 from metatensor._core.lazy import attributes as _attributes
 from metatensor._core.op import registry as _registry
-from metatensor.torch_api._finder import SHARED, target_of
+from metatensor.interchange.torch_modules import SHARED, target_of
 from metatensor.torch_api.torch import _foreach, _functions, _settings, _typed
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__
 
@@ -51,13 +52,7 @@ for _module in (_foreach, _functions, _settings, _typed):
 
 _lazy, _names = _attributes(
     __name__,
-    (
-        "_C", "_VF", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_ops", "_prims_common", "_subclasses",
-        "_tensor", "_utils", "_weights_only_unpickler", "accelerator", "amp", "ao", "autograd", "backends", "compiler", "cpu", "cuda",
-        "distributions", "export", "functional", "hub", "jit", "library", "mps", "mtia",
-        "multiprocessing", "nested", "onnx", "optim", "overrides", "package", "profiler", "quantization", "random",
-        "return_types", "serialization", "sparse", "storage", "testing", "torch_version", "types", "version", "xpu",
-    ),
+    {file.partition(".")[0] for file in _listdir(__path__[0]) if not file.startswith(("__init__", "__pycache__"))},
     {name: target_of(f"torch.{name}") for name in {name.split(".")[1] for name in SHARED}}
     | {name: f"metatensor:{name}" for name in (
         "Generator", "default_generator", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_rng_state", "iinfo",
@@ -68,7 +63,9 @@ _lazy, _names = _attributes(
         "CompilationUnit", "ComplexDoubleStorage", "ComplexFloatStorage", "ComplexType", "DeviceObjType", "DictType",
         "DoubleStorage", "EnumType", "FloatStorage", "FloatType", "FutureType", "HalfStorage", "InferredType", "IntStorage",
         "IntType", "InterfaceType", "JITException", "ListType", "LongStorage", "NoneType", "NumberType", "OptionalType",
-        "PyObjectType", "RRefType", "ScriptFunction", "ShortStorage", "StreamObjType", "StringType", "SymBoolType",
+        "PyObjectType", "PyTorchFileReader", "PyTorchFileWriter", "RRefType",
+        "ScriptFunction", "ShortStorage", "StreamObjType", "StringType",
+        "SymBoolType",
         "SymIntType", "TensorType", "TupleType", "UnionType", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
         "_has_compatible_shallow_copy_type", "_make_per_tensor_quantized_tensor", "_softmax_backward_data", "_weight_norm",
         "dequantize", "dsmm", "eig", "fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine",
@@ -78,7 +75,8 @@ _lazy, _names = _attributes(
         "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor",
         "sparse_csr_tensor", "spmm", "sspaddmm", "symeig", "wait",
     )}
-    | {"torch": __name__, "ops": f"{__name__}._ops:ops", "classes": f"{__name__}._ops:classes"}
+    | {"OutOfMemoryError": "metatensor.devices:OutOfMemoryError", "ScriptModule": f"{__name__}.jit:ScriptModule"}
+    | {"Tag": "metatensor.overloads.tags:Tag", "torch": __name__, "ops": f"{__name__}._ops:ops", "classes": f"{__name__}._ops:classes"}
     | {name: f"{__name__}.serialization:{name}" for name in ("load", "save")}
     | {name: f"{__name__}.storage:{name}" for name in ("TypedStorage",)}
     | {name: f"{__name__}.functional:{name}" for name in ("cond", "vmap", "while_loop")}

@@ -106,6 +106,10 @@ _ABSENT = {
     "there is no TorchScript": "fork wait import_ir_module parse_ir parse_schema",
 }  # fmt: skip
 
+_FILES = {
+    name: kind(name, f"metatensor has no access to single records of a checkpoint; use metatensor.{instead}")
+    for name, instead in (("PyTorchFileReader", "load(path, mmap=True)"), ("PyTorchFileWriter", "save"))
+}
 _JIT = {name: kind(name, "there is no TorchScript") for name in (*_TYPES, "CompilationUnit", "ScriptFunction")}
 _GONE = {name: _removed(name, instead) for name, instead in _REMOVED.items()}
 _LACKING = {name: made for why, names in _ABSENT.items() for name, made in functions("", names, why).items()}
@@ -115,10 +119,10 @@ class JITException(RuntimeError):
     """What TorchScript raises; nothing here does."""
 
 
-globals().update({**_STORAGES, **_JIT, **_GONE, **_LACKING})
+globals().update({**_STORAGES, **_FILES, **_JIT, **_GONE, **_LACKING})
 
 __all__ = [
     "JITException", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_has_compatible_shallow_copy_type", "_softmax_backward_data",
     "_weight_norm", "dsmm", "frobenius_norm", "has_cuda", "has_lapack", "has_mkl", "has_mps", "has_openmp",
-    "has_spectral", "nuclear_norm", "spmm", *_STORAGES, *_JIT, *_GONE, *_LACKING,
+    "has_spectral", "nuclear_norm", "spmm", *_STORAGES, *_FILES, *_JIT, *_GONE, *_LACKING,
 ]  # fmt: skip

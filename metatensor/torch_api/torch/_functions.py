@@ -13,7 +13,7 @@ from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.deferred import has_values
 
 __all__ = [
-    "AcceleratorError", "DisableTorchFunctionSubclass", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async",
+    "AcceleratorError", "DisableTorchFunctionSubclass", "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async",
     "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with", "_check_type",
     "_check_value", "_check_with", "_is_all_true", "_shape_as_tensor", "compile", "get_device_module", "is_anomaly_enabled",
     "is_distributed", "is_vulkan_available", "legacy_contiguous_format", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
@@ -24,10 +24,6 @@ __all__ = [
 def _torch() -> Any:
     return import_module("metatensor.torch_api.torch")
 
-
-
-class OutOfMemoryError(RuntimeError):
-    """An allocation on a device failed."""
 
 
 AcceleratorError = RuntimeError
@@ -163,7 +159,17 @@ def typename(obj: Any, /) -> str:
 
 
 def compile(model: Any = None, **options: Any) -> Any:
-    """``model`` itself: there is nothing to compile. Without a model, a decorator."""
+    """Return ``model`` itself, which computes the same: there is no compiler. Without a model, return a decorator.
+
+    Raises
+    ------
+    NotImplementedError
+        For a ``backend`` that is a function: no graph is captured that it could be called with.
+    """
+    if callable(options.get("backend")):
+        raise NotImplementedError(
+            "torch.compile: metatensor captures no graph for torch.compile, so a backend that is a function would never be called"
+        )
     if model is None:
         return lambda model: compile(model, **options)
     if not callable(model):

@@ -5,72 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.op import Op, registry
+from metatensor._core.op import registry
 from metatensor.library import Namespace
+from metatensor.overloads import OpOverload, OpOverloadPacket, packet
 from metatensor.torch_api._extensions import known_schemas
 
 __all__ = ["OpOverload", "OpOverloadPacket", "Packet", "classes", "ops"]
 
-OpOverload = OpOverloadPacket = Op
-
-# Where an operator of ATen is called otherwise here.
-_ATEN = {
-    "convolution": "convolution", "_to_copy": "_to_copy", "gelu": "nn.functional.gelu", "silu": "nn.functional.silu",
-    "scaled_dot_product_attention": "nn.functional.scaled_dot_product_attention",
-    "_softmax": "softmax", "_log_softmax": "log_softmax", "linear": "nn.functional.linear", "leaky_relu": "nn.functional.leaky_relu",
-}  # fmt: skip
+Packet = OpOverloadPacket
 
 
 class _Aten:
-    """The operators of ATen, as far as they are functions of PyTorch's."""
+    """The operators of PyTorch's dispatcher, as far as metatensor has them."""
 
     __name__ = "torch.ops.aten"
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__"):
-            for candidate in (_ATEN.get(name), name, f"nn.functional.{name}", f"linalg.{name.removeprefix('linalg_')}",
-                              f"special.{name.removeprefix('special_')}", f"fft.{name.removeprefix('fft_')}"):  # fmt: skip
-                if candidate in registry:
-                    return Packet(registry[candidate], f"aten.{name}")
-        raise AttributeError(f"torch.ops.aten has no operator {name!r} (metatensor stands in the place of PyTorch)")
-
-
-class Packet:
-    """An operator with its overloads as attributes: they are one operator here, which tells them apart itself."""
-
-    def __init__(self, op: Any, name: str) -> None:
-        self._op = op
-        self._name = name
-
-    def __str__(self) -> str:
-        return self._name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._op(*args, **kwargs)
-
-    def overloads(self) -> list[str]:
-        """The names of the overloads that are declared here."""
-        return [overload.qualname[len(self._op.name) + 1 :] or "default" for overload in self._op.overloads]
-
-    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name not in _OVERLOADS and name not in self.overloads():
-            raise AttributeError(f"{self!r} has no overload {name!r}")
-        return self._op
-
-    def __repr__(self) -> str:
-        return f"<op {self._op.name}>"
-
-    def __hash__(self) -> int:
-        return hash(self._op)
-
-    def __eq__(self, other: object) -> bool:
-        return self._op is getattr(other, "_op", other)
-
-
-_OVERLOADS = {"default", "Tensor", "Scalar", "int", "dim", "dim_IntList", "out", "self", "Tensor_Scalar", "Tensor_Tensor", "Scalar_Tensor",
-              "ScalarList", "names", "dtype", "size", "vec", "float", "input", "correction", "binary_out"}  # fmt: skip
+        try:
+            return packet("aten", name)
+        except AttributeError:
+            raise AttributeError(f"torch.ops.aten has no operator {name!r} (metatensor stands in the place of PyTorch)") from None
 
 
 class _Ops:
@@ -121,7 +77,7 @@ class Space(Namespace):
         if name.startswith("__"):
             raise AttributeError(name)
         found = super().__getattr__(name)
-        return Packet(found, found.name.replace("::", "."))
+        return packet(*found.name.split("::"))
 
 
 class _Classes:

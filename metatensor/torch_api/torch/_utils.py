@@ -6,6 +6,22 @@ from collections.abc import Iterable
 from typing import Any
 
 import metatensor as mt
+from metatensor.checkpoint.rebuilding import (  # noqa: F401
+    _rebuild_device_tensor_from_cpu_tensor,
+    _rebuild_device_tensor_from_numpy,
+    _rebuild_meta_tensor_no_storage,
+    _rebuild_nested_tensor,
+    _rebuild_parameter,
+    _rebuild_parameter_with_state,
+    _rebuild_qtensor,
+    _rebuild_sparse_csr_tensor,
+    _rebuild_sparse_tensor,
+    _rebuild_tensor,
+    _rebuild_tensor_v2,
+    _rebuild_tensor_v3,
+    _rebuild_wrapper_subclass,
+    _set_obj_state,
+)
 
 __all__ = ["ExceptionWrapper"]
 
@@ -59,48 +75,6 @@ def _take_tensors(tensors: Iterable[Any], size_limit: int) -> Iterable[list]:
     for group, _ in groups.values():
         if group:
             yield group
-
-
-def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any, dtype: Any = None) -> Any:
-    """A tensor that views a storage."""
-    kind = getattr(storage, "dtype", dtype) or mt.get_default_dtype()
-    untyped = getattr(storage, "_untyped_storage", storage)
-    return mt.empty(0, dtype=kind, device=untyped.device).set_(untyped, storage_offset, tuple(size), tuple(stride))
-
-
-def _rebuild_tensor_v2(
-    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, metadata: Any = None
-) -> Any:
-    """A tensor that views a storage, with ``requires_grad``."""
-    return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
-
-
-def _rebuild_tensor_v3(
-    storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, dtype: Any,
-    metadata: Any = None,
-) -> Any:  # fmt: skip
-    """A tensor of a dtype that views a storage, with ``requires_grad``."""
-    untyped = getattr(storage, "_untyped_storage", storage)
-    made = mt.empty(0, dtype=dtype, device=untyped.device).set_(untyped, storage_offset, tuple(size), tuple(stride))
-    return made.requires_grad_(requires_grad)
-
-
-def _rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Any:
-    """A parameter."""
-    return mt.nn.Parameter(data, requires_grad)
-
-
-def _rebuild_parameter_with_state(data: Any, requires_grad: bool, backward_hooks: Any, state: Any) -> Any:
-    """A parameter with Python attributes."""
-    return _set_obj_state(mt.nn.Parameter(data, requires_grad), state)
-
-
-def _set_obj_state(obj: Any, state: Any) -> Any:
-    """Give an object its attributes, from a dict, or a dict and one for slots."""
-    attributes, slots = state if isinstance(state, tuple) else (state, None)
-    for name, value in {**(attributes or {}), **(slots or {})}.items():
-        setattr(obj, name, value)
-    return obj
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:

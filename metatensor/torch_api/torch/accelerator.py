@@ -14,7 +14,7 @@ __all__ = ["current_accelerator", "current_device_idx", "current_device_index", 
            "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream", "synchronize"]  # fmt: skip
 
 _KNOWN = ("cuda", "xpu", "mps", "mtia", "hpu", "npu", "privateuseone")
-"""The accelerators of PyTorch, in the order in which they are asked: other plugins' devices may be no place to compute."""
+"""The accelerators of PyTorch; the first that is here is used. Other plugins' devices may be no place to compute."""
 
 
 def _found() -> str | None:

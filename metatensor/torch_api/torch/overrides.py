@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.modes import DispatchMode
-from metatensor._core.op import registry
+from metatensor._core.modes import TorchFunctionMode as Mode
+from metatensor._core.op import Op, OpMethod, OpProperty, registry
+from metatensor._core.overrides import (
+    handle_torch_function,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+    overridable_attributes,
+)
 from metatensor._core.thread import DisableTorchFunctionSubclass
+from metatensor.overloads import OpOverload, OpOverloadPacket
 
 __all__ = [
     "BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_default_nowrap_functions",
@@ -19,21 +29,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class TorchFunctionMode(DispatchMode):
+class TorchFunctionMode(Mode):
     """A context manager inside which ``__torch_function__`` of the instance gets every call of a tensor function.
 
     Calls made within it go to the mode outside, or are carried out.
     """
 
-    sees_composites = True
-
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: define __torch_function__(self, func, types, args, kwargs)")
-
-    def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What the dispatcher calls."""
-        types = tuple({type(a) for a in (*args, *kwargs.values()) if _overrides(a)})
-        return self.__torch_function__(op, types, args, kwargs)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
@@ -41,45 +44,6 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         return func(*args, **(kwargs or {}))
-
-
-def _overrides(value: Any) -> bool:
-    if isinstance(value, mt.Tensor):
-        return bool(getattr(type(value), "_overrides_dispatch", False))
-    return hasattr(type(value), "__torch_function__")
-
-
-def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether one of the arguments overrides tensor functions, and overriding is not switched off."""
-    return any(map(_overrides, relevant_args))
-
-
-def has_torch_function_unary(arg: Any) -> bool:
-    """Whether the argument overrides tensor functions."""
-    return _overrides(arg)
-
-
-def has_torch_function_variadic(*args: Any) -> bool:
-    """Whether one of the arguments overrides tensor functions."""
-    return any(map(_overrides, args))
-
-
-def handle_torch_function(public_api: Any, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Ask the overriding arguments, subclasses first, to carry out a call. TypeError where none does."""
-    types: list[type] = []
-    asked: list[Any] = []
-    for value in relevant_args:
-        if not _overrides(value) or type(value) in types:
-            continue
-        place = next((i for i, t in enumerate(types) if issubclass(type(value), t)), len(types))
-        types.insert(place, type(value))
-        asked.insert(place, value)
-    for value in asked:
-        result = value.__torch_function__(public_api, tuple(types), args, kwargs)
-        if result is not NotImplemented:
-            return result
-    name = getattr(public_api, "__name__", public_api)
-    raise TypeError(f"{name}: no __torch_function__ of {', '.join(t.__name__ for t in types)} carries it out")
 
 
 def redispatch_torch_function(func: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -105,38 +69,96 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[C
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether it is a tensor, or has ``__torch_function__``."""
-    return isinstance(inp, mt.Tensor) or hasattr(inp, "__torch_function__")
+    """Return whether it is a tensor, or its class has ``__torch_function__``."""
+    return isinstance(inp, mt.Tensor) or hasattr(type(inp), "__torch_function__")
 
 
-def resolve_name(f: Any) -> str | None:
-    """The dotted name of an operator, "torch.Tensor.add" or "torch.nn.functional.relu"; None for anything else."""
-    name = getattr(f, "name", None)
-    if not isinstance(name, str) or name not in registry:
-        return None
-    if "::" in name:
-        return "torch.ops." + name.replace("::", ".")
-    if "." in name or hasattr(mt, name):
-        return f"torch.{name}"
-    return f"torch.Tensor.{name}"
-
-
-def is_tensor_method_or_property(func: Any) -> bool:
-    """Whether it is a method of Tensor."""
-    return any(func is value for value in vars(mt.Tensor).values())
-
-
-def get_overridable_functions() -> dict[Any, list[Any]]:
-    """All operators, under what they belong to."""
-    found: dict[Any, list[Any]] = {}
-    for name, op in registry.items():
-        found.setdefault(name.rpartition(".")[0] or "torch", []).append(op)
+def _tensor_attributes() -> dict[str, Any]:
+    """Return what of Tensor can be overridden, by name: methods, and ``__get__`` of properties."""
+    found: dict[str, Any] = {}
+    # Of several names of one operator the first: functions are called with that one.
+    attributes = {
+        name: value for name, value in vars(mt.Tensor).items() if isinstance(value, (OpMethod, OpProperty)) and value.op.__name__ == name
+    }
+    for name, value in {**attributes, **overridable_attributes()}.items():
+        if isinstance(value, OpProperty) or hasattr(type(value), "__set__"):
+            found[f"{name}.__get__"] = getattr(value, "__get__")  # noqa: B009
+        else:
+            found[name] = value
     return found
 
 
+@functools.cache
+def _methods() -> set[Any]:
+    return set(_tensor_attributes().values())
+
+
+def _takes_tensors(op: Any) -> bool:
+    return any("Tensor" in schema.partition("->")[0] for schema in op.schemas)
+
+
+@functools.cache
+def _names() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
+    """Return the functions that can be overridden by what they belong to, and the name of each."""
+    torch = import_module("metatensor.torch_api.torch")
+    torch_functional = import_module("metatensor.torch_api.torch.functional")
+    places: list[tuple[str, Any, Iterable[tuple[str, Any]]]] = [
+        ("torch.functional", torch_functional, [(name, getattr(torch_functional, name, None)) for name in torch_functional.__all__])
+    ]
+    for name in ("", "nn.functional", "linalg", "fft", "special"):
+        module = functools.reduce(getattr, filter(None, name.split(".")), torch)
+        public = [(n, getattr(module, n, None)) for n in dir(module) if not n.startswith("_") or n in ("_conj", "_neg_view")]
+        places.append((f"torch.{name}".rstrip("."), module, public))
+    functions: dict[Any, list[Any]] = {}
+    names: dict[Any, str] = {}
+    for prefix, module, public in places:
+        for name, value in public:  # of several names of one operator, its own
+            if isinstance(value, Op) and value not in names and _takes_tensors(value):
+                functions.setdefault(module, []).append(value)
+                names[value] = f"{prefix}.{name}" if prefix == "torch.functional" else f"torch.{value.name}"
+    for name, value in _tensor_attributes().items():
+        functions.setdefault(mt.Tensor, []).append(value)
+        names.setdefault(value, f"torch.Tensor.{name}")
+    return functions, names
+
+
+def resolve_name(f: Any) -> str | None:
+    """Return the dotted name of a function that can be overridden, such as "torch.Tensor.add"; None for anything else."""
+    if isinstance(f, (OpOverload, OpOverloadPacket)):
+        return str(f)
+    try:
+        found = _names()[1].get(f)
+    except TypeError:  # not hashable
+        return None
+    if found is None and isinstance(f, Op) and f.name in registry:
+        return "torch.ops." + f.name.replace("::", ".") if "::" in f.name else f"torch.{f.name}"
+    if found is None and getattr(f, "__name__", "") in ("__set__", "__delete__"):
+        owner = getattr(getattr(f, "__self__", None), "__name__", None)
+        return f"torch.Tensor.{owner}.{f.__name__}" if owner else None
+    return found
+
+
+def is_tensor_method_or_property(func: Any) -> bool:
+    """Return whether it is a method of Tensor, or ``__get__`` of a property."""
+    return getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") or func in _methods()
+
+
+def get_overridable_functions() -> dict[Any, list[Any]]:
+    """Return the functions that ``__torch_function__`` may be called with, by the module or class they belong to."""
+    return {owner: list(functions) for owner, functions in _names()[0].items()}
+
+
+@functools.cache
 def get_ignored_functions() -> set[Any]:
-    """Functions that cannot be overridden: those that take no tensors."""
-    return {mt.is_tensor, mt.is_storage, mt.set_default_dtype, mt.get_default_dtype, mt.set_default_device, mt.broadcast_shapes}
+    """Return the public functions that take no tensors, so that no argument can override them."""
+    torch = import_module("metatensor.torch_api.torch")
+    plain = (
+        "broadcast_shapes compile get_default_dtype get_default_device is_storage is_tensor load manual_seed save seed set_default_dtype "
+        "set_default_device set_printoptions typename get_rng_state set_rng_state initial_seed vmap"
+    ).split()
+    found = {getattr(torch, name) for name in plain if hasattr(torch, name)}
+    found |= {op for op in registry.values() if not op.schemas or not _takes_tensors(op)}
+    return found | {mt.Tensor.__new__, mt.Tensor.__init__, mt.Tensor.__hash__, mt.Tensor._make_subclass, mt.Tensor.as_subclass}
 
 
 def get_default_nowrap_functions() -> set[Any]:
@@ -144,13 +166,27 @@ def get_default_nowrap_functions() -> set[Any]:
     return {getattr(vars(mt.Tensor)[name], "__get__") for name in ("_base", "grad")}  # noqa: B009
 
 
+def _answer(function: Any) -> Callable[..., Any]:
+    def answer(*_: Any, **__: Any) -> int:
+        return -1
+
+    try:
+        answer.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        if getattr(function, "__name__", "") == "__get__":
+            answer.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+                [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)])  # fmt: skip
+    return answer
+
+
+@functools.cache
 def get_testing_overrides() -> dict[Any, Callable[..., Any]]:
-    """For each operator a function that takes anything and returns -1."""
-    return {op: lambda *args, **kwargs: -1 for op in registry.values()}
+    """Return for each function that can be overridden one of the same signature that returns -1."""
+    return {function: _answer(function) for function in _names()[1]}
 
 
 class enable_reentrant_dispatch:
-    """A context manager without effect: an operator may always be called within a mode."""
+    """A context manager without effect: ``__torch_dispatch__`` may always call operators of tensors that define it."""
 
     def __enter__(self) -> None:
         return None

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import os
+import pickle
+import warnings
 from collections.abc import Callable
+from tempfile import mkdtemp
 from typing import IO, Any, TypeAlias
 
 import metatensor as mt
+from metatensor.checkpoint.rebuilding import _get_layout  # noqa: F401
+from metatensor.checkpoint.saving import save_torch
+from metatensor.interchange.storages import as_bytes
 from metatensor.serialization import (
+    LoadEndianness,
     add_safe_globals,
     clear_safe_globals,
+    get_crc32_options,
+    get_default_load_endianness,
+    get_default_mmap_options,
     get_safe_globals,
     get_unsafe_globals_in_checkpoint,
+    location_tag,
+    register_package,
+    restored,
     safe_globals,
+    set_crc32_options,
+    set_default_load_endianness,
+    set_default_mmap_options,
+    skip_data,
 )
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
-           "location_tag", "normalize_storage_type", "safe_globals", "save"]  # fmt: skip
+__all__ = [
+    "LoadEndianness", "SourceChangeWarning", "StorageType", "add_safe_globals", "check_module_version_greater_or_equal",
+    "clear_safe_globals", "default_restore_location", "get_crc32_options", "get_default_load_endianness", "get_default_mmap_options",
+    "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "location_tag", "mkdtemp", "normalize_storage_type",
+    "register_package", "safe_globals", "save", "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options",
+    "skip_data", "storage_to_tensor_type", "validate_cuda_device", "validate_hpu_device",
+]  # fmt: skip
 
 # What PyTorch writes at the beginning of its older files, and how large C's integers are in them.
 DEFAULT_PROTOCOL, PROTOCOL_VERSION, MAGIC_NUMBER = 2, 1001, 0x1950A86A20F9469CFC6C
@@ -32,26 +54,103 @@ class SourceChangeWarning(Warning):
     """The source of a class is not what it was when it was saved; nothing here warns of it."""
 
 
+class StorageType:
+    """A class of storages that a file names: ``StorageType("FloatStorage").dtype`` is float32."""
+
+    def __init__(self, name: str) -> None:
+        self._dtype = dict(_storage_dtypes())[name]
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of its elements."""
+        return self._dtype
+
+    def __str__(self) -> str:
+        return f"StorageType(dtype={self.dtype})"
+
+
+def _storage_dtypes() -> Any:
+    from metatensor.torch_api.torch import _corners
+
+    return ((name, kind.dtype) for name, kind in _corners._STORAGES.items())
+
+
 def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,
          **pickle_load_args: Any) -> Any:  # fmt: skip
-    """What `metatensor.load` gives. Nothing in a file is ever executed, whatever ``weights_only`` says."""
-    return mt.load(f, map_location=map_location, mmap=mmap)
+    """Load what `metatensor.load` loads: nothing in a file is executed unless ``weights_only=False`` or a ``pickle_module`` is given.
+
+    No environment variable changes that.
+    """
+    if weights_only is None:
+        weights_only = pickle_module is None
+    elif weights_only and pickle_module is not None:
+        raise RuntimeError("torch.load: a pickle_module runs what the file says; it cannot be given with weights_only=True")
+    if mmap and not isinstance(f, (str, os.PathLike)):
+        raise ValueError(f"torch.load: mmap needs the path of a file, got {type(f).__name__}")
+    if weights_only:
+        if pickle_load_args:
+            warnings.warn("torch.load: pickle_load_args are for weights_only=False; they are not used", stacklevel=2)
+        return mt.load(f, map_location=map_location, mmap=mmap)
+    return mt.load(f, map_location=map_location, mmap=mmap, weights_only=False, pickle_module=pickle_module,
+                   **pickle_load_args)  # fmt: skip
 
 
-def save(obj: Any, f: str | os.PathLike[str] | Any, pickle_module: Any = None, pickle_protocol: int = 2,
+def save(obj: Any, f: str | os.PathLike[str] | Any, pickle_module: Any = pickle, pickle_protocol: int = DEFAULT_PROTOCOL,
          _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False) -> None:  # fmt: skip
-    """What `metatensor.save` writes: PyTorch's zip format. NotImplementedError for the format before 1.6."""
-    if not _use_new_zipfile_serialization:
-        raise NotImplementedError("torch.save: the format before PyTorch 1.6 is read, but not written")
-    mt.save(obj, f, format="torch")
+    """Save any object that can be pickled, as `metatensor.save` does in PyTorch's zip format, or in the format before PyTorch 1.6."""
+    save_torch(obj, f, pickle_module, pickle_protocol, not _use_new_zipfile_serialization, not _disable_byteorder_record)
 
 
-def location_tag(storage: Any) -> str:
-    """The device of a storage as text: "cpu", "cuda:0"."""
-    device = storage.device
-    return str(device.type) if device.index is None or device.type in ("cpu", "meta") else str(device)
+def default_restore_location(storage: Any, location: str) -> Any:
+    """Return a storage on the device that a file calls ``location``. RuntimeError where no device is known by that name."""
+    found = restored(storage, location)
+    if found is not None:
+        return found
+    try:
+        device = mt.device(location)
+        return storage if storage.device == device else as_bytes(storage).to(device).untyped_storage()
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise RuntimeError(f"default_restore_location: {location!r} is no device here: {error}") from None
 
 
 def normalize_storage_type(storage_type: Any) -> Any:
-    """The class itself."""
+    """Return the class itself."""
     return storage_type
+
+
+def storage_to_tensor_type(storage: Any) -> Any:
+    """Return the class of tensors with the dtype of a typed storage, such as `torch.FloatTensor`."""
+    from metatensor.torch_api.torch import _typed
+
+    return next(kind for kind in vars(_typed).values() if isinstance(kind, type) and getattr(kind, "dtype", None) is storage.dtype)
+
+
+def validate_cuda_device(location: str) -> int:
+    """Return the index of a CUDA device by its name. RuntimeError where there is none of that index."""
+    return _index(location, "cuda")
+
+
+def validate_hpu_device(location: str) -> int:
+    """Return the index of an HPU device by its name. RuntimeError where there is none of that index."""
+    return _index(location, "hpu")
+
+
+def _index(location: str, kind: str) -> int:
+    index = mt.device(location).index or 0
+    count = mt.plugins.backend(kind).device_count() if kind in mt.plugins.device_types() else 0
+    if index >= count:
+        raise RuntimeError(f"the file has a storage on {location!r}, and {count} {kind} devices are here; map_location says where it goes")
+    return int(index)
+
+
+def check_module_version_greater_or_equal(module: Any, req_version_tuple: tuple[Any, ...], error_if_malformed: bool = True) -> bool:
+    """Return whether the version of a module is at least this one. RuntimeError, or a warning and True, for one without numbers."""
+    try:
+        found = tuple(type(wanted)(part) for wanted, part in zip(req_version_tuple, module.__version__.partition("+")[0].split(".")))
+    except (AttributeError, ValueError) as error:
+        message = f"the version of {module.__name__} cannot be read: {getattr(module, '__version__', None)!r}"
+        if error_if_malformed:
+            raise RuntimeError(message) from error
+        warnings.warn(message, stacklevel=2)
+        return True
+    return found >= tuple(req_version_tuple)

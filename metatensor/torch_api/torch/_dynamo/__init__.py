@@ -18,7 +18,8 @@ __all__ = ["allow_in_graph", "assume_constant_result", "disable", "disallow_in_g
            "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "optimize", "reset",
            "substitute_in_graph"]  # fmt: skip
 
-__getattr__, __dir__ = attributes(__name__, ("_trace_wrapped_higher_order_op", "config", "eval_frame", "external_utils", "utils"))
+__getattr__, __dir__ = attributes(__name__, ("_trace_wrapped_higher_order_op", "config", "eval_frame", "external_utils", "utils"),
+                                    {"OptimizedModule": f"{__name__}.eval_frame:OptimizedModule"})  # fmt: skip
 
 
 def disallow_in_graph(fn: Any) -> Any:

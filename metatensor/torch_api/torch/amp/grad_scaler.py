@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 import metatensor as mt
-from metatensor.torch_api.torch.optim.optimizer import Optimizer, _get_value
+from metatensor.optim.optimizer import Optimizer, _get_value
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -25,8 +25,20 @@ def _fresh() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
+_SAVED = {
+    "scale": "_init_scale",
+    "growth_factor": "_growth_factor",
+    "backoff_factor": "_backoff_factor",
+    "growth_interval": "_growth_interval",
+    "_growth_tracker": "_init_growth_tracker",
+}
+"""Key of a state dict: the attribute that it is loaded into."""
+
+
 def _has_device(device: str) -> bool:
-    """Whether there is an accelerator of a type."""
+    """Return whether there is an accelerator of a type here."""
+    if device == "cpu":
+        return True
     from metatensor import plugins
 
     try:
@@ -36,46 +48,66 @@ def _has_device(device: str) -> bool:
 
 
 class GradScaler:
-    """Multiplies losses by a scale and divides gradients by it; steps whose gradients overflow are left out.
+    """Scale losses up and gradients down, so that gradients in float16 do not underflow.
 
-    It needs an accelerator, unless ``device`` is "cpu": without one it warns and is disabled, which means that `scale`
-    returns its argument and `step` only steps. Gradients without data count as finite.
+    A step whose gradients overflow is left out, and the scale is reduced. Gradients without data count as finite.
+
+    Parameters
+    ----------
+    device
+        The device type. If there is no such device here, the scaler warns and is disabled.
+    init_scale
+        The scale at first.
+    growth_factor, growth_interval
+        By what, above 1, the scale is multiplied after so many steps without an overflow.
+    backoff_factor
+        By what, below 1, the scale is multiplied after an overflow.
+    enabled
+        If false, `scale` returns its argument and `step` only calls the optimizer's.
     """
+
+    _init_scale: float
+    _growth_factor: float
+    _backoff_factor: float
+    _growth_interval: int
+    _init_growth_tracker: int
+    _scale: Any
+    _growth_tracker: Any
+    _per_optimizer_states: defaultdict[int, dict[str, Any]]
 
     def __init__(
         self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
         growth_interval: int = 2000, enabled: bool = True,
     ) -> None:  # fmt: skip
-        self._device = device
-        self._enabled = enabled
-        if enabled and device != "cpu" and not _has_device(device):
+        usable = not enabled or _has_device(device)
+        if not usable:
             warnings.warn(f"GradScaler: there is no {device} device here, it is disabled", stacklevel=2)
-            self._enabled = False
-        if not self._enabled:
-            return
-        if growth_factor <= 1.0:
-            raise AssertionError(f"GradScaler: growth_factor must be above 1, got {growth_factor}")
-        if backoff_factor >= 1.0:
-            raise AssertionError(f"GradScaler: backoff_factor must be below 1, got {backoff_factor}")
-        self._init_scale = init_scale
-        self._scale: Any = None
-        self._growth_factor = growth_factor
-        self._backoff_factor = backoff_factor
-        self._growth_interval = growth_interval
-        self._init_growth_tracker = 0
-        self._growth_tracker: Any = None
-        self._per_optimizer_states: defaultdict[int, dict[str, Any]] = defaultdict(_fresh)
+        self._device, self._enabled = device, enabled and usable
+        if self._enabled:
+            if not backoff_factor < 1.0 < growth_factor:
+                raise AssertionError(
+                    f"GradScaler: growth_factor must be above 1 and backoff_factor below, got {growth_factor} and {backoff_factor}"
+                )
+            self._load(init_scale, growth_factor, backoff_factor, growth_interval, 0)
+            self._scale = self._growth_tracker = None
+            self._per_optimizer_states = defaultdict(_fresh)
+
+    def _load(self, *values: Any) -> None:
+        """Set what a state dict holds, in the order of `_SAVED`."""
+        for attribute, value in zip(_SAVED.values(), values, strict=True):
+            setattr(self, attribute, value)
 
     def _lazy_init_scale_growth_tracker(self, dev: Any) -> None:
-        self._scale = mt.full((), self._init_scale, dtype=mt.float32, device=dev)
-        self._growth_tracker = mt.full((), self._init_growth_tracker, dtype=mt.int32, device=dev)
+        """Make the tensors, on the device of the first loss."""
+        first = {mt.float32: self._init_scale, mt.int32: self._init_growth_tracker}
+        self._scale, self._growth_tracker = (mt.tensor(value, dtype=dtype, device=dev) for dtype, value in first.items())
 
     def _started(self, what: str) -> None:
         if self._scale is None:
             raise AssertionError(f"GradScaler.{what}: no loss has been scaled yet")
 
     def scale(self, outputs: Any) -> Any:
-        """``outputs``, a tensor or an iterable of such, times the scale."""
+        """Return ``outputs``, a tensor or an iterable of tensors, times the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, mt.Tensor):
@@ -90,7 +122,7 @@ class GradScaler:
 
     @mt.no_grad()
     def _unscale_grads_(self, optimizer: Optimizer, inv_scale: Any, allow_fp16: bool = False) -> dict[Any, Any]:
-        """Divide the gradients by the scale; for each device, 1.0 where one of them is not finite, else 0.0."""
+        """Divide the gradients by the scale. Return for each device 1.0 if one of them is not finite, else 0.0."""
         found: dict[Any, Any] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -117,7 +149,7 @@ class GradScaler:
         state["stage"] = OptState.UNSCALED
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """Step an optimizer, unless a gradient of it is not finite; what its step returns, or None."""
+        """Step an optimizer if its gradients are finite. Return what its step returns, else None."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -140,7 +172,7 @@ class GradScaler:
         return any(flag.untyped_storage().data is not None and flag.item() for flag in flags)
 
     def update(self, new_scale: Any = None) -> None:
-        """Make the scale smaller after an overflow, larger after ``growth_interval`` steps without; or set it."""
+        """Reduce the scale after an overflow, raise it after ``growth_interval`` steps without one, or set it to ``new_scale``."""
         if not self._enabled:
             return
         self._started("update")
@@ -161,7 +193,7 @@ class GradScaler:
         self._per_optimizer_states = defaultdict(_fresh)
 
     def get_scale(self) -> float:
-        """The scale; 1.0 where disabled."""
+        """Return the scale, 1.0 if disabled."""
         if not self._enabled:
             return 1.0
         if self._scale is None or self._scale.untyped_storage().data is None:
@@ -176,56 +208,47 @@ class GradScaler:
         return int(self._growth_tracker.item())
 
     def get_growth_factor(self) -> float:
-        """By what the scale grows."""
+        """Return the factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set by what the scale grows."""
+        """Set the factor by which the scale grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """By what the scale shrinks."""
+        """Return the factor by which the scale shrinks."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set by what the scale shrinks."""
+        """Set the factor by which the scale shrinks."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many steps the scale grows."""
+        """Return the number of steps after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set after how many steps the scale grows."""
+        """Set the number of steps after which the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether it scales."""
+        """Return whether the scaler is enabled."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and what it changes by; empty where disabled."""
+        """Return the scale and what it changes by; an empty dict if disabled."""
         if not self._enabled:
             return {}
-        return {
-            "scale": self.get_scale(),
-            "growth_factor": self._growth_factor,
-            "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval,
-            "_growth_tracker": self._get_growth_tracker(),
-        }
+        kept = {key: getattr(self, attribute) for key, attribute in _SAVED.items()}
+        return kept | {"scale": self.get_scale(), "_growth_tracker": self._get_growth_tracker()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a `state_dict`. RuntimeError for that of a disabled scaler."""
+        """Load a `state_dict`. RuntimeError for that of a disabled scaler."""
         if not self._enabled:
             return
         if not state_dict:
             raise RuntimeError("GradScaler.load_state_dict: the state is empty, as that of a disabled scaler is")
-        self._init_scale = state_dict["scale"]
-        self._growth_factor = state_dict["growth_factor"]
-        self._backoff_factor = state_dict["backoff_factor"]
-        self._growth_interval = state_dict["growth_interval"]
-        self._init_growth_tracker = state_dict["_growth_tracker"]
+        self._load(*(state_dict[key] for key in _SAVED))
         if self._scale is not None:
             self._scale.fill_(self._init_scale)
             self._growth_tracker.fill_(self._init_growth_tracker)

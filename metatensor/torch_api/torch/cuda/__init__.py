@@ -129,21 +129,18 @@ def set_stream(stream: Stream | None) -> None:
         stream._use(stream._stream.index, stream._stream)
 
 
-_sync_debug_mode = 0
-
-
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Keep the mode: 0, 1, 2, or "default", "warn", "error"."""
-    global _sync_debug_mode
+    """Accept 0 or "default". NotImplementedError for the modes that warn or raise: transfers that wait are not watched."""
     modes = ("default", "warn", "error")
     if debug_mode not in modes and debug_mode not in (0, 1, 2):
         raise RuntimeError(f"torch.cuda.set_sync_debug_mode: expected one of {modes} or 0, 1, 2, got {debug_mode!r}")
-    _sync_debug_mode = modes.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if debug_mode not in (0, "default"):
+        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: transfers that wait are not watched: no mode {debug_mode!r}")
 
 
 def get_sync_debug_mode() -> int:
-    """What `set_sync_debug_mode` set."""
-    return _sync_debug_mode
+    """0: transfers that wait are not reported."""
+    return 0
 
 
 _WHY = "metatensor records no CUDA graphs"

@@ -1,11 +1,17 @@
-"""Profiling: contexts that measure nothing. `metatensor.analysis` has what there is to measure."""
+"""Profiling: the operators that run, and their times on the host. `metatensor.analysis` has FLOPs and memory by module."""
 
 from __future__ import annotations
 
 import enum
+import gzip
+import os
+import socket
+import time
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
+
+from metatensor.torch_api.torch.profiler._events import EventList, Recorder
 
 __all__ = ["DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
            "record_function", "schedule", "supported_activities", "tensorboard_trace_handler"]  # fmt: skip
@@ -63,64 +69,121 @@ def schedule(
 
 
 class profile:
-    """A context that records nothing. Its steps are counted; asking it for results raises."""
+    """A context manager that records the operators of this thread, with their times.
+
+    Parameters
+    ----------
+    activities : kept; operators of every device are recorded as the host sees them.
+    schedule : says what is done at each step, see `schedule`. Without one everything is recorded.
+    on_trace_ready : called with the profiler when a cycle of the schedule, or the whole, has been recorded.
+    record_shapes : whether events have ``input_shapes``.
+    profile_memory : whether events have ``cpu_memory_usage``, the bytes that they left allocated.
+
+    Raises
+    ------
+    NotImplementedError
+        For `with_stack`, `with_flops` and `with_modules`: `metatensor.analysis` reports FLOPs by module.
+    """
 
     def __init__(
         self, *, activities: Any = None, schedule: Callable[[int], ProfilerAction] | None = None,
         on_trace_ready: Callable[..., Any] | None = None, record_shapes: bool = False, profile_memory: bool = False,
         with_stack: bool = False, with_flops: bool = False, with_modules: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        self.schedule = schedule
+        for name, wanted in (("with_stack", with_stack), ("with_flops", with_flops), ("with_modules", with_modules)):
+            if wanted:
+                raise NotImplementedError(
+                    f"torch.profiler.profile: {name} is not supported; metatensor.analysis reports FLOPs and memory by module"
+                )
+        self.activities, self.schedule, self.on_trace_ready = activities, schedule, on_trace_ready
+        self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.step_num = 0
+        self.current_action = self._action()
+        self._recorder: Recorder | None = None
+        self._events: EventList | None = None
+
+    def _action(self) -> ProfilerAction:
+        return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin, at step 0 of the schedule."""
+        self.current_action = self._action()
+        self._record(self.current_action)
 
     def stop(self) -> None:
-        """End."""
+        """End; what has been recorded is handed to `on_trace_ready`."""
+        if self._recorder is not None:
+            self._finish()
+            self._ready()
 
     def step(self) -> None:
-        """Go on to the next step."""
+        """End a step of the schedule and begin the next one."""
+        before = self.current_action
         self.step_num += 1
+        self.current_action = self._action()
+        if before is ProfilerAction.RECORD_AND_SAVE and self._recorder is not None:
+            self._finish()
+            self._ready()
+        self._record(self.current_action)
+
+    def _record(self, action: ProfilerAction) -> None:
+        recording = action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        if recording and self._recorder is None:
+            self._recorder = Recorder(self.record_shapes, self.profile_memory)
+            self._recorder.__enter__()
+        elif not recording and self._recorder is not None:
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self._recorder is not None
+        self._recorder.__exit__(None, None, None)
+        self._events, self._recorder = self._recorder.events, None
+
+    def _ready(self) -> None:
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
 
     def __enter__(self) -> profile:
+        self.start()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        return None
+        self.stop()
 
-    def key_averages(self, *args: Any, **options: Any) -> Any:
-        """NotImplementedError: nothing was recorded."""
-        raise _nothing("key_averages")
+    def events(self) -> EventList:
+        """Return the events of the last recording. RuntimeError before there is one."""
+        if self._events is None:
+            raise RuntimeError("torch.profiler.profile: nothing has been recorded yet")
+        return self._events
 
-    def events(self) -> Any:
-        """NotImplementedError: nothing was recorded."""
-        raise _nothing("events")
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """Return the events of the last recording, those of one operator together."""
+        return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str) -> None:
-        """NotImplementedError: nothing was recorded."""
-        raise _nothing("export_chrome_trace")
+        """Write the last recording as a trace that chrome://tracing and Perfetto open."""
+        self.events().export_chrome_trace(path)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """NotImplementedError: nothing was recorded."""
-        raise _nothing("export_stacks")
-
-
-def _nothing(name: str) -> NotImplementedError:
-    return NotImplementedError(f"torch.profiler.profile.{name}: metatensor records no times; metatensor.analysis counts work and memory")
+        """NotImplementedError: call stacks are not recorded."""
+        raise NotImplementedError("torch.profiler.profile.export_stacks: metatensor records no call stacks")
 
 
 class record_function(ContextDecorator):
-    """A name for what runs within: a context manager, or a decorator, without effect."""
+    """A context manager, or a decorator, that records what runs within as one event of this name."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
+        self._open: list[tuple[Recorder, Any]] = []
 
     def __enter__(self) -> record_function:
+        self._open = [(recorder, recorder.begin(self.name)) for recorder in Recorder.active]
         return self
 
     def __exit__(self, *_: Any) -> None:
-        return None
+        for recorder, event in self._open:
+            recorder.end(event)
+        self._open = []
 
 
 class ExecutionTraceObserver:
@@ -131,15 +194,26 @@ class ExecutionTraceObserver:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """None."""
-    return set()
+    """Return what can be recorded: the operators as the host runs them."""
+    return {ProfilerActivity.CPU}
 
 
 def kineto_available() -> bool:
-    """False."""
+    """False: there is no tracing library of PyTorch's."""
     return False
 
 
 def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Callable[[Any], None]:
-    """A handler of traces, of which there are none."""
-    return lambda _: None
+    """Return a function for `on_trace_ready` that writes each recording into a folder, where TensorBoard's plugin finds it."""
+
+    def handler(profiler: profile) -> None:
+        os.makedirs(dir_name, exist_ok=True)
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        path = os.path.join(dir_name, f"{worker}.{time.time_ns()}.pt.trace.json")
+        profiler.export_chrome_trace(path)
+        if use_gzip:
+            with open(path, "rb") as plain, gzip.open(path + ".gz", "wb") as packed:
+                packed.write(plain.read())
+            os.remove(path)
+
+    return handler

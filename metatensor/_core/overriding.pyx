@@ -1,0 +1,235 @@
+"""``__torch_function__`` and ``__torch_dispatch__``: calls that the classes of their arguments carry out."""
+from metatensor._core.op cimport (
+    FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, METHOD_ONLY, NO_GRAD, PROPERTY, WITH_OUT,
+    Call, Op, OpMethod, Overload,
+)
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.types cimport (
+    KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
+)
+from metatensor._core.late import later
+from metatensor._core.tensor import _disabled_torch_function_impl
+from metatensor._core import errors
+
+ABSENT = object()
+
+
+cdef tuple python_call(Call* c):
+    """Return the (args, kwargs) with which the op can be called again; trailing arguments that are defaults are left out."""
+    cdef Overload ov = <Overload>c.overload
+    cdef int i, last = -1
+    kwargs = {}
+    for i in range(ov.nslots):
+        if ov.slots[i].default == NULL or c.args[i] != ov.slots[i].default:
+            if i < ov.npos:
+                last = i
+            else:
+                kwargs[<object>ov.slots[i].name] = <object>c.args[i]
+    if c.out != NULL:
+        kwargs["out"] = <object>c.out
+    return tuple([<object>c.args[i] for i in range(last + 1)]), kwargs
+
+
+cdef object public_function(Call* c):
+    """Return what the user called: the op, the method of Tensor, or ``__get__`` of the property."""
+    cdef Op op = <Op>c.op
+    if op.flags & PROPERTY:
+        return getattr(vars(Tensor)[op.__name__], "__get__")
+    if c.flags & CALLED_AS_METHOD or op.flags & METHOD_ONLY:
+        method = vars(Tensor).get(op.__name__)
+        if isinstance(method, OpMethod):
+            return method
+    return op
+
+
+# Who overrides --------------------------------------------------------------------------------
+
+cdef bint _overrides_function(object value) except -1:
+    cls = type(value)
+    if cls is Tensor:
+        return False
+    if isinstance(value, Tensor):
+        return (<Tensor>value).flags & T_OVERRIDES and cls._overrides_function
+    found = getattr(cls, "__torch_function__", None)
+    return found is not None and getattr(found, "__func__", found) is not _disabled_torch_function_impl
+
+
+cdef int _insert(list asked, object value) except -1:
+    """Add a value unless one of its class is there, subclasses before their bases."""
+    cdef Py_ssize_t i
+    cls = type(value)
+    for other in asked:
+        if type(other) is cls:
+            return 0
+    for i in range(len(asked)):
+        if issubclass(cls, type(asked[i])):
+            asked.insert(i, value)
+            return 0
+    asked.append(value)
+    return 0
+
+
+cdef int _collect(object value, list asked) except -1:
+    if isinstance(value, (list, tuple)) and not hasattr(type(value), "__torch_function__"):
+        for v in value:
+            if _overrides_function(v):
+                _insert(asked, v)
+    elif _overrides_function(value):
+        _insert(asked, value)
+    return 0
+
+
+cdef list overriding_values(object values):
+    """Return the first value of each class that overrides functions, subclasses first; lists are searched one level deep."""
+    asked = []
+    if not thread_state().overrides_disabled:
+        for value in values:
+            _collect(value, asked)
+    return asked
+
+
+cdef list overriding_functions(Call* c):
+    """Return the arguments of a bound call that override functions, as `overriding_values` does."""
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    asked = []
+    if c.flags & T_OVERRIDES and not thread_state().overrides_disabled:
+        for i in range(ov.nslots):
+            if ov.slots[i].kind in (K_TENSOR, K_OPERAND, K_TENSORS):
+                _collect(<object>c.args[i], asked)
+        if c.out != NULL:
+            _collect(<object>c.out, asked)
+    return asked
+
+
+cdef object ask_functions(object func, list asked, tuple args, dict kwargs):
+    """Call ``__torch_function__`` of each until one carries out the call. ABSENT where nobody was asked, TypeError where none does."""
+    types = tuple([type(value) for value in asked])
+    for value in asked:
+        result = value.__torch_function__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    if not asked:
+        return ABSENT
+    raise TypeError(f"{getattr(func, '__name__', func)}(): __torch_function__ of {', '.join([t.__name__ for t in types])} "
+                    "returned NotImplemented")
+
+
+# Below gradients: __torch_dispatch__ -------------------------------------------------------------
+
+cdef int _collect_dispatch(object value, list asked) except -1:
+    if isinstance(value, Tensor):
+        if (<Tensor>value).flags & T_OVERRIDES and type(value)._overrides_torch_dispatch:
+            _insert(asked, value)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            _collect_dispatch(v, asked)
+    return 0
+
+
+cdef list _dispatching(Call* c):
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    asked = []
+    if c.flags & T_OVERRIDES:
+        for i in range(ov.nslots):
+            _collect_dispatch(<object>c.args[i], asked)
+        if c.out != NULL:
+            _collect_dispatch(<object>c.out, asked)
+    return asked
+
+
+cdef tuple _overload_call(Call* c):
+    """Return the operator overload, positional and keyword arguments that ``__torch_dispatch__`` is called with."""
+    cdef Overload ov = <Overload>c.overload
+    cdef int i
+    values = {}
+    given = set()
+    for i in range(ov.nslots):
+        values[<object>ov.slots[i].name] = <object>c.args[i]
+        if ov.slots[i].default == NULL or c.args[i] != ov.slots[i].default:
+            given.add(<object>ov.slots[i].name)
+    if ov.device_slot >= 0 and c.device != NULL:
+        values["device"] = <object>c.device
+    return later("overload_call")(<object>c.op, ov, c.variant, values, given, <object>c.out if c.out != NULL else None)
+
+
+cdef bint answers_itself(Call* c) except -1:
+    """Whether a call only asks for metadata, such as `numel`: ``__torch_dispatch__`` does not see it. It sees `item`."""
+    return (<Overload>c.overload).flags & HOST != 0 and (<Op>c.op).name != "item"
+
+
+cdef object run_parts(Call* c):
+    """Carry out by its parts a call that PyTorch's dispatcher takes apart. ABSENT for any other."""
+    body = later("PARTS").get((<Op>c.op).name)
+    if body is None or c.variant != FUNCTIONAL:
+        return ABSENT
+    args, kwargs = python_call(c)
+    result = body(*args, **kwargs)
+    return ABSENT if result is NotImplemented else result
+
+
+cdef object ask_dispatch(Call* c):
+    """Call ``__torch_dispatch__`` of the arguments' classes. ABSENT where there is none."""
+    asked = _dispatching(c)
+    if not asked:
+        return ABSENT
+    result = run_parts(c)
+    if result is not ABSENT:
+        return result
+    return _below_gradients(c, None, asked)
+
+
+cdef object _below_gradients(Call* c, object mode, list asked):
+    """Call a mode, or the classes of `asked`, with gradient recording off; then do what recording would have done."""
+    cdef Overload ov = <Overload>c.overload
+    cdef ThreadState state = thread_state()
+    cdef bint recording = state.grad_enabled
+    cdef Tensor target
+    if recording and c.variant == IN_PLACE and isinstance(<object>c.args[0], Tensor):
+        target = <Tensor>c.args[0]
+        if target.flags & T_REQUIRES_GRAD and not target.flags & T_NONLEAF:
+            raise errors.leaf_inplace((<Op>c.op).name)
+    types = tuple([type(value) for value in asked])
+    func, args, kwargs = _overload_call(c)
+    state.grad_enabled = False
+    try:
+        if mode is not None:
+            result = mode.__torch_dispatch__(func, types, args, kwargs)
+        else:
+            for value in asked:
+                result = value.__torch_dispatch__(func, types, args, kwargs)
+                if result is not NotImplemented:
+                    break
+    finally:
+        state.grad_enabled = recording
+    if result is NotImplemented:
+        raise TypeError(f"{func}: __torch_dispatch__ of {', '.join([t.__name__ for t in types]) or type(mode).__name__} "
+                        "returned NotImplemented")
+    if c.variant == IN_PLACE:
+        result = <object>c.args[0]
+        (<Tensor>result).storage.version += 1
+    elif c.variant == WITH_OUT:
+        return <object>c.out
+    if recording and c.flags & T_REQUIRES_GRAD and not ov.flags & (NO_GRAD | HOST):
+        _mark(result)
+    return result
+
+
+cdef int _mark(object result) except -1:
+    """Floating-point results require grad and are no leaves, as `finish` makes them."""
+    cdef Tensor t
+    if isinstance(result, Tensor):
+        t = <Tensor>result
+        if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
+            t.flags |= T_REQUIRES_GRAD | T_NONLEAF
+    elif isinstance(result, (list, tuple)):
+        for r in result:
+            _mark(r)
+    return 0
+
+
+cdef object ask_mode(Call* c, object mode):
+    """Let a mode's ``__torch_dispatch__`` carry out a call."""
+    return _below_gradients(c, mode, _dispatching(c))

@@ -1,0 +1,111 @@
+"""Kernels of the cpu for other devices: values are copied to the host, computed there, and copied back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metatensor._core.device import Device, backend_for
+from metatensor._core.op import registry
+from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage import make_storage
+from metatensor._core.tensor import Tensor
+
+__all__ = ["host_kernel"]
+
+
+def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any] | None:
+    """The kernel that the cpu has for the operator `name`, as a kernel of the device of `backend`, or None where it has none.
+
+    `host` is the backend to compute with; by default that of the cpu device. Arguments are copied before anything is
+    written, so results and arguments may share memory. What the schema marks as written is copied back, like the results.
+    """
+    from metatensor.library import find_kernel
+
+    host = backend_for("cpu") if host is None else host
+    found = find_kernel(name, "cpu", host)
+    if found is None:
+        return None
+    written = _written(name)
+
+    def fallback(out: Any, *args: Any) -> Any:
+        brought = [_bring(value, host) for value in args]
+        outs = _like(out, host)
+        result = found(outs, *brought)
+        if out is None:
+            # Of an operator whose results' shapes depend on the data, or of one that writes to its arguments alone.
+            result = _send(result, backend, _index(args))
+        else:
+            for target, source in zip(_tensors(out), _tensors(outs if result is None else result), strict=True):
+                _store(target, source, backend, host)
+            result = None
+        for place in written:
+            for target, source in zip(_tensors(args[place]), _tensors(brought[place]), strict=True):
+                if not any(target is result for result in _tensors(out)):
+                    _store(target, source, backend, host)
+        return result
+
+    return fallback
+
+
+def _written(name: str) -> list[int]:
+    """The places of the arguments that the operator's schema marks as written."""
+    from metatensor._core.schema import parse
+
+    op = registry.get(name) or registry[name.rpartition(".")[0]]
+    text = next(overload.text for overload in op.functional.overloads if overload.qualname == name)
+    return [place for place, argument in enumerate(parse(text).arguments) if argument.mutated]
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in a tensor, a list of tensors or anything else."""
+    if isinstance(value, Tensor):
+        return [value]
+    return [item for item in value if isinstance(item, Tensor)] if isinstance(value, (tuple, list)) else []
+
+
+def _index(args: Any) -> int:
+    """The number of the device that the arguments are on."""
+    return next((t.device.index or 0 for value in args for t in _tensors(value)), 0)
+
+
+def _fresh(like: Tensor, backend: Any, device: str, index: int = 0) -> Tensor:
+    """A tensor of the layout of `like`, with memory of its own on `device`."""
+    reach = sum((extent - 1) * step for extent, step in zip(like.shape, like.stride(), strict=True)) + 1
+    nbytes = reach * like.itemsize if like.numel() else 0
+    return tensor_from_storage(make_storage(device, nbytes, backend.allocate(nbytes, index)), like.dtype, like.shape, like.stride(), 0)
+
+
+def _bring(value: Any, host: Any) -> Any:
+    if isinstance(value, Tensor):
+        if value.device.type == "cpu":
+            return value
+        moved = _fresh(value, host, "cpu")
+        if value.numel():
+            host.from_host(moved, bytes(backend_for(value.device.type).to_host(value)))
+        return moved
+    if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
+        return type(value)(_bring(item, host) for item in value)
+    return Device("cpu") if isinstance(value, Device) else value
+
+
+def _like(out: Any, host: Any) -> Any:
+    if isinstance(out, (tuple, list)):
+        return tuple(_like(item, host) for item in out)
+    return _fresh(out, host, "cpu") if isinstance(out, Tensor) else out
+
+
+def _store(target: Tensor, source: Tensor, backend: Any, host: Any) -> None:
+    if target.numel():
+        backend.from_host(target, bytes(host.to_host(source)))
+
+
+def _send(result: Any, backend: Any, index: int) -> Any:
+    if isinstance(result, (tuple, list)):
+        return tuple(_send(item, backend, index) for item in result)
+    if not isinstance(result, Tensor):
+        return result
+    moved = _fresh(result, backend, backend.type, index)
+    if result.numel():
+        backend.from_host(moved, bytes(backend_for("cpu").to_host(result)))
+    return moved

@@ -1,0 +1,223 @@
+"""Transforms of each element by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import metatensor as mt
+from metatensor.distributions import constraints
+from metatensor.distributions._transform import Transform, widened
+from metatensor.distributions.utils import _sum_rightmost, softplus
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "CumulativeDistributionTransform", "ExpTransform", "PowerTransform", "SigmoidTransform",
+    "SoftplusTransform", "TanhTransform",
+]  # fmt: skip
+
+
+class _Increasing(Transform):
+    """Base class of increasing bijections of numbers without parameters."""
+
+    domain, bijective, sign, _compared = constraints.real, True, +1, ()  # type: ignore[assignment]
+
+
+class ExpTransform(_Increasing):
+    """Map real numbers to positive ones by y = exp(x)."""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Any) -> Any:
+        return x.exp()
+
+    def _inverse(self, y: Any) -> Any:
+        return y.log()
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return x
+
+
+class SigmoidTransform(_Increasing):
+    """Map real numbers into (0, 1) by y = 1 / (1 + exp(-x)); results stay off 0 and 1."""
+
+    codomain = constraints.unit_interval
+
+    @staticmethod
+    def _inside(y: Any) -> Any:
+        return y.clamp(mt.finfo(y.dtype).tiny, 1 - mt.finfo(y.dtype).eps)
+
+    def _call(self, x: Any) -> Any:
+        return self._inside(x.sigmoid())
+
+    def _inverse(self, y: Any) -> Any:
+        return self._inside(y).logit()
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return -softplus(x) - softplus(-x)
+
+
+class SoftplusTransform(_Increasing):
+    """Map real numbers to positive ones by y = log(1 + exp(x))."""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Any) -> Any:
+        return softplus(x)
+
+    def _inverse(self, y: Any) -> Any:
+        return y + (-(-y).expm1()).log()
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return -softplus(-x)
+
+
+class TanhTransform(_Increasing):
+    """Map real numbers into (-1, 1) by y = tanh(x)."""
+
+    codomain = constraints.interval(-1.0, 1.0)
+
+    def _call(self, x: Any) -> Any:
+        return x.tanh()
+
+    def _inverse(self, y: Any) -> Any:
+        return y.atanh()
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return log_sech_squared(x)
+
+
+def log_sech_squared(x: Any) -> Any:
+    """Return log(1 - tanh(x)**2) without cancellation."""
+    size = x.abs()
+    return 2 * (math.log(2.0) - size - (-2 * size).exp().log1p())
+
+
+class AbsTransform(Transform):
+    """Map numbers to their size; the inverse chooses the one that is not negative."""
+
+    domain, codomain, _compared = constraints.real, constraints.positive, ()
+
+    def _call(self, x: Any) -> Any:
+        return x.abs()
+
+    def _inverse(self, y: Any) -> Any:
+        return y
+
+
+class _WithParameters(Transform):
+    """Base class of bijections that broadcast their input with parameters, whose names are in `_compared`."""
+
+    bijective = True
+
+    def _parameter_shapes(self) -> list[Any]:
+        return [getattr(getattr(self, name), "shape", ()) for name in self._compared or ()]
+
+    def forward_shape(self, shape: Sequence[int]) -> Any:
+        return mt.broadcast_shapes(shape, *self._parameter_shapes())
+
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
+        return self.forward_shape(shape)
+
+
+class PowerTransform(_WithParameters):
+    """Map positive numbers by y = x ** exponent.
+
+    Parameters
+    ----------
+    exponent
+        Number or tensor, not 0.
+    """
+
+    domain = codomain = constraints.positive
+    _compared = ("exponent",)
+
+    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.exponent = exponent if isinstance(exponent, mt.Tensor) else mt.tensor(exponent)
+
+    @property
+    def sign(self) -> Any:
+        return self.exponent.sign()
+
+    def _call(self, x: Any) -> Any:
+        return x.pow(self.exponent)
+
+    def _inverse(self, y: Any) -> Any:
+        return y.pow(1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return (self.exponent * y / x).abs().log()
+
+
+class AffineTransform(_WithParameters):
+    """Map numbers by y = loc + scale * x.
+
+    Parameters
+    ----------
+    loc, scale
+        Numbers or tensors; no scale is 0.
+    event_dim
+        How many dimensions belong to one value: 0 for numbers, 1 for vectors, ...
+    """
+
+    _compared = ("loc", "scale", "event_dim")
+
+    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.loc, self.scale, self._event_dim = loc, scale, event_dim
+
+    @property
+    def event_dim(self) -> int:
+        return self._event_dim
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self) -> Any:  # type: ignore[override]
+        return widened(constraints.real, self._event_dim)
+
+    codomain = domain
+
+    @property
+    def sign(self) -> Any:
+        return self.scale.sign() if isinstance(self.scale, mt.Tensor) else (self.scale > 0) - (self.scale < 0)
+
+    def _call(self, x: Any) -> Any:
+        return x * self.scale + self.loc
+
+    def _inverse(self, y: Any) -> Any:
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        scale = self.scale if isinstance(self.scale, mt.Tensor) else mt.full_like(x, self.scale)
+        shape = mt.broadcast_shapes(x.shape, scale.shape)
+        return _sum_rightmost(scale.abs().log().expand(shape), self._event_dim)
+
+
+class CumulativeDistributionTransform(Transform):
+    """Map values of a continuous distribution to [0, 1] by its distribution function.
+
+    Parameters
+    ----------
+    distribution
+        A distribution of numbers with `cdf` and `icdf`.
+    """
+
+    bijective, codomain, sign = True, constraints.unit_interval, +1  # type: ignore[assignment]
+    _compared = ("distribution",)
+
+    def __init__(self, distribution: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.distribution = distribution
+
+    @property
+    def domain(self) -> Any:  # type: ignore[override]
+        return self.distribution.support
+
+    def _call(self, x: Any) -> Any:
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y: Any) -> Any:
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return self.distribution.log_prob(x)

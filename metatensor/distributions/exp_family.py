@@ -1,0 +1,66 @@
+"""Exponential families: densities h(x) exp(<eta, T(x)> - A(eta))."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor.distributions.distribution import Distribution
+
+__all__ = ["ExponentialFamily"]
+
+
+class ExponentialFamily(Distribution):
+    """Base class of exponential families.
+
+    A family gives its natural parameters eta (`_natural_params`, a tuple of tensors), its log normalizer A
+    (`_log_normalizer(*eta)`), and `_mean_carrier_measure`, the mean of log h. From them follow the entropy and the divergence
+    between two members. The means of the sufficient statistics T are the gradient of A; a family that knows them in closed form
+    gives them as `_mean_statistics`, and needs no gradient.
+    """
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        raise NotImplementedError(f"{type(self).__name__} does not define _natural_params")
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not define _log_normalizer()")
+
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not define _mean_carrier_measure")
+
+    @property
+    def _mean_statistics(self) -> tuple[Any, ...]:
+        """The mean of each sufficient statistic: the gradient of the log normalizer."""
+        eta = [p.detach().requires_grad_() for p in self._natural_params]
+        with mt.enable_grad():
+            total = self._log_normalizer(*eta).sum()
+        try:
+            return tuple(mt.autograd.grad(total, eta, create_graph=True))
+        except NotImplementedError as error:
+            raise NotImplementedError(
+                f"{type(self).__name__}: entropy and divergence of this family need the gradient of its log normalizer "
+                f"({error}); define _mean_statistics, or entropy()"
+            ) from error
+
+    def _pairing(self, eta: tuple[Any, ...], statistics: tuple[Any, ...]) -> Any:
+        """Return the sum over all parameters of eta times T, of the batch's shape; 0 where eta is 0, whatever T is."""
+        batch_dims, total = len(self.batch_shape), None
+        for e, t in zip(eta, statistics, strict=True):
+            term = mt.where(e == 0, 0.0, e * t)
+            term = term if term.ndim == batch_dims else term.flatten(batch_dims).sum(-1)
+            total = term if total is None else total + term
+        return total
+
+    def entropy(self) -> Any:
+        """Return the entropy: A(eta) - <eta, E[T]> - E[log h]."""
+        eta = self._natural_params
+        return self._log_normalizer(*eta) - self._pairing(eta, self._mean_statistics) - self._mean_carrier_measure
+
+
+def bregman(p: ExponentialFamily, q: ExponentialFamily) -> Any:
+    """Return KL(p || q) of two members of one family: A(eta_q) - A(eta_p) - <eta_q - eta_p, E_p[T]>."""
+    at_p, at_q = p._natural_params, q._natural_params
+    between = p._pairing(tuple(b - a for a, b in zip(at_p, at_q, strict=True)), p._mean_statistics)
+    return q._log_normalizer(*at_q) - p._log_normalizer(*at_p) - between

@@ -1,0 +1,95 @@
+"""Schedules made of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from metatensor.optim._plateau import ReduceLROnPlateau
+from metatensor.optim._schedule import LRScheduler, group_values, update_group
+
+__all__ = ["ChainedScheduler", "SequentialLR"]
+
+
+class _Composed(LRScheduler):
+    """A schedule that has others, all for one optimizer. Its state dict contains theirs."""
+
+    _schedulers: list[Any]
+
+    def _take(self, schedulers: Sequence[Any], optimizer: Any) -> None:
+        """Check the schedules, and keep them."""
+        name = type(self).__name__
+        if not schedulers:
+            raise ValueError(f"{name}: there must be at least one schedule")
+        for i, scheduler in enumerate(schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise TypeError(f"{name}: schedule {i} has no optimizer")
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(f"{name}: schedule {i} is a ReduceLROnPlateau, which needs a metric at each step")
+        self.optimizer = optimizer or schedulers[0].optimizer
+        for i, scheduler in enumerate(schedulers):
+            if scheduler.optimizer is not self.optimizer:
+                raise ValueError(f"{name}: schedule {i} has another optimizer")
+        self._schedulers = list(schedulers)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for scheduler, kept in zip(self._schedulers, state_dict["_schedulers"], strict=False):
+            scheduler.load_state_dict(kept)
+        super().load_state_dict({**state_dict, "_schedulers": self._schedulers})
+
+
+class SequentialLR(_Composed):
+    """Run schedules one after the other.
+
+    Parameters
+    ----------
+    milestones
+        The epochs, ascending, at which the second and further schedules begin.
+    """
+
+    def __init__(self, optimizer: Any, schedulers: list[Any], milestones: list[int], last_epoch: int = -1) -> None:
+        self._take(schedulers, optimizer)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(f"SequentialLR: {len(schedulers)} schedules need {len(schedulers) - 1} milestones, got {len(milestones)}")
+        self._milestones = milestones
+        self.last_epoch = last_epoch + 1
+        for group in optimizer.param_groups:
+            update_group(group, "lr", group["initial_lr"])
+        self.recursive_undo()
+        self._schedulers[0]._initial_step()
+        self._last_lr = self._schedulers[0].get_last_lr()
+
+    def recursive_undo(self, sched: Any = None) -> None:
+        """Take the first step of all schedules in ``sched``, by default this one, back: only the first has begun."""
+        for scheduler in (self if sched is None else sched)._schedulers:
+            if hasattr(scheduler, "_schedulers"):
+                self.recursive_undo(scheduler)
+            if hasattr(scheduler, "last_epoch"):
+                scheduler.last_epoch -= 1
+
+    def step(self) -> None:  # type: ignore[override]
+        """Go to the next epoch and set the rates."""
+        self.last_epoch += 1
+        current = self._schedulers[sum(milestone <= self.last_epoch for milestone in self._milestones)]
+        if self.last_epoch in self._milestones:
+            current._update_lr(0)
+        else:
+            current.step()
+        self._last_lr = current.get_last_lr()
+
+
+class ChainedScheduler(_Composed):
+    """Step several schedules at once; each changes the rate that the one before it has set."""
+
+    def __init__(self, schedulers: Sequence[Any], optimizer: Any = None) -> None:
+        self._take(schedulers, optimizer)
+        self._last_lr = group_values(self.optimizer, "lr")
+
+    def step(self) -> None:  # type: ignore[override]
+        """Step each of the schedules."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = group_values(self.optimizer, "lr")

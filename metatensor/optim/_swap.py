@@ -1,0 +1,43 @@
+"""Stepping an optimizer with other parameters and another state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import metatensor as mt
+from metatensor.optim.optimizer import Optimizer
+
+__all__ = ["swap_in_optimizer_params_and_state"]
+
+
+@contextmanager
+def swap_in_optimizer_params_and_state(
+    optimizer: Optimizer, swapin_parameters: dict[str, mt.Tensor], swapin_optim_state: dict[str, Any]
+) -> Iterator[None]:
+    """Give an optimizer other parameters and another state inside a ``with`` block.
+
+    Parameters
+    ----------
+    swapin_parameters
+        The parameters by name, in the order in which the optimizer has its own.
+    swapin_optim_state
+        A `state_dict` for them. Its tensors are used and not copied, so that a step in the block changes them.
+    """
+    groups, state = optimizer.param_groups, optimizer.state
+    replacements = list(swapin_parameters.values())
+    count = sum(len(group["params"]) for group in groups)
+    if len(replacements) != count:
+        raise ValueError(f"swap_in_optimizer_params_and_state: {len(replacements)} parameters for the {count} of the optimizer")
+    swapped: defaultdict[Any, Any] = defaultdict(dict)
+    swapped.update({replacements[i]: dict(kept) for i, kept in swapin_optim_state["state"].items()})
+    optimizer.state = swapped
+    optimizer.param_groups = [
+        {**group, "params": [replacements[i] for i in group["params"]]} for group in swapin_optim_state["param_groups"]
+    ]
+    try:
+        yield
+    finally:
+        optimizer.param_groups, optimizer.state = groups, state

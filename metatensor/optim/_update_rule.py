@@ -1,0 +1,205 @@
+"""Optimizers that are declared: hyperparameters with ranges, state tensors, and a formula for one parameter.
+
+`UpdateRule` does the rest for all of them: it checks, makes the state at a parameter's first step, negates the gradient where
+it maximizes, applies weight decay, and updates complex parameters as pairs of real numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, ClassVar, TypeAlias
+
+import metatensor as mt
+from metatensor.optim._ranges import NON_NEGATIVE, check_range, check_scalar
+from metatensor.optim._third_party import _get_scalar_dtype, has_data
+from metatensor.optim.optimizer import Optimizer
+
+__all__ = ["UpdateRule", "average", "average_square", "counter", "filled", "number", "only_with", "zeros"]
+
+Group: TypeAlias = Mapping[str, Any]
+Maker: TypeAlias = Callable[[Any, Group], Any]
+"""Makes a state tensor from a parameter and the hyperparameters of its group; None where there is to be none."""
+
+_UNKNOWN = 0.5
+"""Stands for a hyperparameter that is a tensor without data. Every formula is defined there, and no result has data."""
+
+
+def number(value: Any, p: Any) -> Any:
+    """Return a hyperparameter, for an update of ``p``, as a number.
+
+    Raises RuntimeError if it is a tensor without data and ``p`` has data.
+    """
+    if not isinstance(value, mt.Tensor):
+        return value
+    if has_data(value):
+        return value.item()
+    if has_data(p):
+        raise RuntimeError(f"a hyperparameter on {value.device} has no data, the parameter of shape {tuple(p.shape)} has")
+    return _UNKNOWN
+
+
+def counter(p: Any, group: Group, start: float = 0.0) -> Any:
+    """Make a counter: on the cpu, or beside the parameter in groups that are capturable or fused."""
+    fused = bool(group.get("fused"))
+    device = p.device if group.get("capturable") or fused else "cpu"
+    return mt.tensor(start, dtype=_get_scalar_dtype(is_fused=fused), device=device)
+
+
+def zeros(p: Any, group: Group) -> Any:
+    """Make zeros in the shape, dtype, device and order of dimensions of ``p``."""
+    return mt.zeros_like(p, memory_format=mt.preserve_format)
+
+
+def filled(option: str) -> Maker:
+    """Return a maker of tensors like the parameter, filled with a hyperparameter (in both parts if they are complex)."""
+
+    def make(p: Any, group: Group) -> Any:
+        value = number(group[option], p)
+        return mt.full_like(p, complex(value, value) if p.is_complex() else value, memory_format=mt.preserve_format)
+
+    return make
+
+
+def only_with(option: str, make: Maker) -> Maker:
+    """Return ``make`` for groups whose ``option`` is not zero, false or None."""
+    return lambda p, group: make(p, group) if group[option] else None
+
+
+def average(mean: Any, value: Any, decay: float) -> Any:
+    """Update an exponential moving average in place: ``decay * mean + (1 - decay) * value``."""
+    return mean.lerp_(value, 1 - decay)
+
+
+def average_square(mean: Any, value: Any, decay: float) -> Any:
+    """Update an exponential moving average of squares in place: ``decay * mean + (1 - decay) * value**2``."""
+    return mean.mul_(decay).addcmul_(value, value, value=1 - decay)
+
+
+class UpdateRule(Optimizer):
+    """An optimizer that updates each parameter by the same formula.
+
+    A subclass has a constructor that passes its arguments on (``super().__init__(params, vars())``), and declares `ranges`,
+    `state_tensors` and `update`. ``foreach`` and ``fused`` select among implementations in PyTorch; here there is one.
+    """
+
+    ranges: ClassVar[dict[str, str | tuple[str, ...]]] = {}
+    """Hyperparameter: the interval it must lie in; for a tuple, one interval for all elements or one for each."""
+
+    state_tensors: ClassVar[dict[str, Maker]] = {}
+    """State tensor: how it is made at the first step of a parameter."""
+
+    decays_weights = True
+    """Whether the base applies ``weight_decay``: to the parameter if ``decoupled_weight_decay``, else to the gradient."""
+
+    complex_as_real = True
+    """Whether a complex parameter is updated as a real tensor with one more dimension, of size 2."""
+
+    sparse = False
+    """Whether gradients must be sparse. If false, they must not be."""
+
+    def __init__(self, params: Any, arguments: Mapping[str, Any]) -> None:
+        options = {key: value for key, value in arguments.items() if key not in ("self", "params", "__class__")}
+        for name, interval in {"lr": NON_NEGATIVE, "weight_decay": NON_NEGATIVE, **self.ranges}.items():
+            check_range(self, name, options.get(name), interval)
+        check_scalar(self, "lr", options["lr"])
+        if options.get("fused") and (options.get("foreach") or options.get("differentiable")):
+            raise RuntimeError(f"{type(self).__name__}: fused excludes foreach and differentiable")
+        self.check(SimpleNamespace(**options))
+        super().__init__(params, options)
+
+    def check(self, option: SimpleNamespace) -> None:
+        """Raise ValueError for hyperparameters that do not go together."""
+
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+        """Update ``p`` in place.
+
+        ``option`` has the hyperparameters of the group as numbers, and the number of this step, from 1, as ``option.step``.
+        """
+        raise NotImplementedError
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for key, value in self.defaults.items():
+                group.setdefault(key, value)
+            for p in group["params"]:
+                kept = self.state.get(p, {})
+                if not self.sparse and isinstance(kept.get("step"), (int, float)):
+                    kept["step"] = counter(p, group, float(kept["step"]))
+
+    def step(self, closure: Any = None) -> Any:
+        """Update the parameters that have a gradient.
+
+        Parameters
+        ----------
+        closure
+            A function that computes the gradients again; it is called first.
+
+        Returns
+        -------
+        object
+            What ``closure`` returned, or None.
+        """
+        loss = None
+        if closure is not None:
+            with mt.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            with mt.set_grad_enabled(bool(group.get("differentiable"))):
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self._step_one(p, p.grad, group)
+        return loss
+
+    def begin(self, p: Any, group: Group) -> dict[str, Any]:
+        """Return the state of a parameter before its first step."""
+        made = {name: make(p, group) for name, make in self.state_tensors.items()}
+        return {name: tensor for name, tensor in made.items() if tensor is not None}
+
+    def _step_one(self, p: Any, grad: Any, group: Group) -> None:
+        name = type(self).__name__
+        if grad.is_sparse != self.sparse:
+            need, have = ("a sparse", "a dense") if self.sparse else ("a dense", "a sparse")
+            raise RuntimeError(f"{name}: {need} gradient is needed, the parameter of shape {tuple(p.shape)} has {have} one")
+        if group.get("capturable") and p.device.type == "cpu":
+            raise AssertionError(f"{name}: capturable is for parameters on an accelerator, got one on cpu")
+        state = self.state.get(p) or self.begin(p, group)
+        option = SimpleNamespace(**{key: self._value(value, p) for key, value in group.items() if key not in ("params", "step")})
+        if "step" in state:
+            state["step"] += 1
+            option.step = _count(state["step"])
+        if group.get("maximize") and not self.sparse:
+            grad = -grad
+        if p.is_complex() and self.complex_as_real:
+            real = {key: _as_real(value) for key, value in state.items()}
+            self._apply(_as_real(p), _as_real(grad), real, option)
+            state.update({key: mt.view_as_complex(value) for key, value in real.items() if key not in state})
+        else:
+            self._apply(p, grad, state, option)
+        if state:
+            self.state[p] = state
+
+    @staticmethod
+    def _value(value: Any, p: Any) -> Any:
+        return tuple(number(item, p) for item in value) if isinstance(value, tuple) else number(value, p)
+
+    def _apply(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+        decay = getattr(option, "weight_decay", 0) if self.decays_weights else 0
+        if decay != 0 and getattr(option, "decoupled_weight_decay", False):
+            p.mul_(1 - option.lr * decay)
+        elif decay != 0:
+            grad = grad.add(p, alpha=decay)
+        self.update(p, grad, state, option)
+
+
+def _count(step: Any) -> float:
+    """Return the value of a step counter, 1.0 if it has no data."""
+    if isinstance(step, mt.Tensor):
+        return float(step.item()) if has_data(step) else 1.0
+    return float(step)
+
+
+def _as_real(value: Any) -> Any:
+    """Return a view of complex tensors as real ones, and anything else unchanged."""
+    return mt.view_as_real(value) if isinstance(value, mt.Tensor) and value.is_complex() else value

@@ -1,0 +1,49 @@
+"""Adam (Kingma and Ba, 2014, arXiv:1412.6980), with AMSGrad (Reddi et al., 2018) and decoupled weight decay."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import metatensor as mt
+from metatensor.optim._ranges import NON_NEGATIVE
+from metatensor.optim._update_rule import UpdateRule, average, average_square, counter, only_with, zeros
+
+__all__ = ["Adam"]
+
+
+class Adam(UpdateRule):
+    """Adam: scale the average gradient by the root of the average squared gradient.
+
+    m <- b1 m + (1 - b1) g and v <- b2 v + (1 - b2) g**2 are corrected for their start at zero at step t, so that
+    p <- p - lr (m / (1 - b1**t)) / (sqrt(v / (1 - b2**t)) + eps). AMSGrad uses the largest v so far.
+    """
+
+    ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}
+    state_tensors = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros, "max_exp_avg_sq": only_with("amsgrad", zeros)}
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
+        capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, vars())
+
+    def check(self, option: SimpleNamespace) -> None:
+        tensors = [isinstance(beta, mt.Tensor) for beta in option.betas]
+        if any(tensors) and not all(tensors):
+            raise ValueError(f"{type(self).__name__}: betas must both be numbers or both tensors")
+        if option.foreach and not option.capturable and (any(tensors) or isinstance(option.lr, mt.Tensor)):
+            raise ValueError(f"{type(self).__name__}: tensors as lr or betas with foreach=True need capturable=True")
+
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+        decay1, decay2 = option.betas
+        mean = average(state["exp_avg"], grad, decay1)
+        square = average_square(state["exp_avg_sq"], grad, decay2)
+        if option.amsgrad:
+            largest = state["max_exp_avg_sq"]
+            square = largest.copy_(mt.maximum(largest, square))
+        root = square.sqrt().div_(math.sqrt(1 - decay2**option.step)).add_(option.eps)
+        p.addcdiv_(mean, root, value=-option.lr / (1 - decay1**option.step))

@@ -1,0 +1,47 @@
+"""RAdam (Liu et al., 2019, arXiv:1908.03265)."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+from metatensor.optim._ranges import NON_NEGATIVE
+from metatensor.optim._update_rule import UpdateRule, average, average_square, counter, zeros
+
+__all__ = ["RAdam"]
+
+
+def _rectification(step: float, decay: float) -> float:
+    """Return the variance rectification r(t) of the paper's algorithm 2, or 0 where the variance is intractable."""
+    limit = 2 / (1 - decay) - 1
+    length = limit - 2 * step * decay**step / (1 - decay**step)
+    if length <= 5:
+        return 0.0
+    return math.sqrt((length - 4) / (limit - 4) * (length - 2) / (limit - 2) * limit / length)
+
+
+class RAdam(UpdateRule):
+    """Adam whose adaptive step is rectified while few gradients have been averaged; at first it is momentum alone."""
+
+    ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}
+    state_tensors = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
+        maximize: bool = False, capturable: bool = False, differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, vars())
+
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+        decay1, decay2 = option.betas
+        mean = average(state["exp_avg"], grad, decay1)
+        square = average_square(state["exp_avg_sq"], grad, decay2)
+        length = option.lr / (1 - decay1**option.step)
+        rectification = _rectification(option.step, decay2)
+        if rectification:
+            scale = rectification * math.sqrt(1 - decay2**option.step)
+            p.addcdiv_(mean, square.sqrt().add_(option.eps), value=-length * scale)
+        else:
+            p.add_(mean, alpha=-length)

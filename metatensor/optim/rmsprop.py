@@ -1,0 +1,41 @@
+"""RMSprop (Hinton, 2012, lecture 6 of "Neural Networks for Machine Learning"), plain and centred (Graves, 2013, arXiv:1308.0850)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from metatensor.optim._ranges import NON_NEGATIVE
+from metatensor.optim._update_rule import UpdateRule, average, average_square, counter, only_with, zeros
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(UpdateRule):
+    """Divide the gradient by the root of the average squared gradient, or of the gradient's variance if ``centered``."""
+
+    ranges = {"alpha": NON_NEGATIVE, "eps": NON_NEGATIVE, "momentum": NON_NEGATIVE}
+    state_tensors = {
+        "step": counter,
+        "square_avg": zeros,
+        "momentum_buffer": only_with("momentum", zeros),
+        "grad_avg": only_with("centered", zeros),
+    }
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
+        momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
+        maximize: bool = False, differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, vars())
+
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+        variance = average_square(state["square_avg"], grad, option.alpha)
+        if option.centered:
+            mean = average(state["grad_avg"], grad, option.alpha)
+            variance = variance.addcmul(mean, mean, value=-1)
+        root = variance.sqrt().add_(option.eps)
+        if option.momentum > 0:
+            p.add_(state["momentum_buffer"].mul_(option.momentum).addcdiv_(grad, root), alpha=-option.lr)
+        else:
+            p.addcdiv_(grad, root, value=-option.lr)

@@ -1,0 +1,26 @@
+"""The core operators: those that the decompositions of the others end in.
+
+A device with kernels for these computes every operator that has a decomposition (`metatensor devices --ops NAME` lists
+which have). Views need no kernels, and `metatensor.devices.basics` makes, fills and draws tensors by the methods that every
+device has.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CORE"]
+
+CORE: frozenset[str] = frozenset("""
+    abs neg exp log sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfinv expm1 log1p lgamma digamma
+    floor ceil round trunc sign reciprocal isnan logical_not bitwise_not
+    add sub mul div pow atan2 fmod remainder maximum minimum nextafter
+    eq ne lt le gt ge
+    bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift
+    where
+    sum prod amax amin argmax argmin any
+    cumsum cumprod cummax cummin sort.stable
+    mm bmm
+    flip arange gather scatter scatter_add scatter_reduce index_select _index _index_put_ nonzero
+    complex _fft_c2c
+    linalg.cholesky_ex linalg.lu_factor_ex linalg.qr linalg.eigh linalg.eig linalg.svd linalg.solve_triangular
+""".split())
+"""Their qualified names."""

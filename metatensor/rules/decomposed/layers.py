@@ -1,0 +1,188 @@
+"""Normalisation and recurrent networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor.rules.decompositions import decomposition, numeric
+
+
+def _normalized(x: Any, dims: Any, eps: float) -> tuple[Any, Any, Any]:
+    """The input with mean 0 and variance 1 along dimensions, the mean, and the reciprocal of the deviation."""
+    if not dims:
+        return (x - x) * mt.full_like(x, eps).rsqrt(), x, mt.full_like(x, eps).rsqrt()
+    middle = x.mean(dims, True)
+    centred = x - middle
+    scale = ((centred * centred).mean(dims, True) + eps).rsqrt()
+    return centred * scale, middle, scale
+
+
+def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+def _channels(value: Any, x: Any) -> Any:
+    """One number for each channel, to be broadcast over images."""
+    return None if value is None else value.reshape(-1, *(1,) * (x.dim() - 2))
+
+
+@numeric("nn.functional.layer_norm")
+def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _affine(_normalized(x, tuple(range(-len(shape), 0)), eps)[0], weight, bias)
+
+
+@decomposition("native_layer_norm")
+def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """The mean and the deviation of half precision are float32."""
+    wide = x.to(mt.float32) if x.itemsize == 2 else x
+    out, middle, scale = _normalized(wide, tuple(range(-len(shape), 0)), eps)
+    return _affine(out, weight, bias).to(x.dtype), middle, scale
+
+
+@numeric("nn.functional.rms_norm")
+def rms_norm(x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+    eps = mt.finfo(x.dtype).eps if eps is None else eps
+    return _affine(x * ((x * x).mean(tuple(range(-len(shape), 0)), True) + eps).rsqrt(), weight, None)
+
+
+@numeric("nn.functional.group_norm")
+def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    out = _normalized(x.reshape(x.shape[0], groups, x.shape[1:].numel() // groups), (2,), eps)[0].reshape(x.shape)
+    return _affine(out, _channels(weight, x), _channels(bias, x))
+
+
+def _batch_dims(x: Any) -> tuple[int, ...]:
+    return (0, *range(2, x.dim()))
+
+
+@numeric("nn.functional._batch_norm_eval")
+def batch_norm_eval(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _affine((x - _channels(mean, x)) * (_channels(variance, x) + eps).rsqrt(), _channels(weight, x), _channels(bias, x))
+
+
+@numeric("nn.functional._batch_norm_stats")
+def batch_norm_stats(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _affine(_normalized(x, _batch_dims(x), eps)[0], _channels(weight, x), _channels(bias, x))
+
+
+@numeric("nn.functional._instance_norm")
+def instance_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _affine(_normalized(x, tuple(range(2, x.dim())), eps)[0], _channels(weight, x), _channels(bias, x))
+
+
+@numeric("nn.functional._instance_norm_eval")
+def instance_norm_eval(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _affine((x - _channels(mean, x)) * (_channels(variance, x) + eps).rsqrt(), _channels(weight, x), _channels(bias, x))
+
+
+# Dropout -----------------------------------------------------------------------------------------------------
+
+
+def _dropout(name: str, places: tuple[int, int, int]) -> None:
+    """What the host makes of ones, which is 0 or 1 / (1 - p), times the input."""
+    p_at, train_at, ticket_at = places
+
+    @decomposition(name)
+    def dropout(*args: Any) -> Any:
+        from metatensor._core.device import backend_for
+        from metatensor.devices.basics import host
+        from metatensor.devices.fallback import host_kernel
+
+        x = args[0]
+        if not args[train_at] or args[p_at] == 0:
+            return x.clone()
+        if args[p_at] == 1:
+            return x * 0
+        factor = mt.ones_like(x)
+        kernel = host_kernel(name, backend_for(x.device.type), host())
+        if kernel is None:
+            raise NotImplementedError(f"{name}: the host has no kernel for it either")
+        kernel(factor, factor, *args[1:])
+        return mt.where(factor == 0, mt.zeros_like(x), x * factor)
+
+
+for _name in ("dropout", "feature_dropout"):
+    _dropout(_name, (1, 2, 3))
+for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
+    _dropout(f"nn.functional.{_name}", (1, 2, 4))
+
+
+# Recurrent cells -------------------------------------------------------------------------------------------
+
+
+def _gates(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[Any, Any]:
+    return mt.nn.functional.linear(x, w_ih, b_ih), mt.nn.functional.linear(h, w_hh, b_hh)
+
+
+@numeric("rnn_tanh_cell", complex=True)
+def rnn_tanh_cell(x: Any, h: Any, *weights: Any) -> Any:
+    a, b = _gates(x, h, *weights)
+    return (a + b).tanh()
+
+
+@numeric("rnn_relu_cell")
+def rnn_relu_cell(x: Any, h: Any, *weights: Any) -> Any:
+    a, b = _gates(x, h, *weights)
+    return (a + b).relu()
+
+
+@numeric("gru_cell", complex=True)
+def gru_cell(x: Any, h: Any, *weights: Any) -> Any:
+    ours, theirs = (gates.chunk(3, -1) for gates in _gates(x, h, *weights))
+    reset, update = ((ours[i] + theirs[i]).sigmoid() for i in (0, 1))
+    new = (ours[2] + reset * theirs[2]).tanh()
+    return new + update * (h - new)
+
+
+@numeric("lstm_cell", complex=True)
+def lstm_cell(x: Any, state: Any, *weights: Any) -> Any:
+    h, c = state
+    a, b = _gates(x, h, *weights)
+    into, forget, cell, out = (a + b).chunk(4, -1)
+    c = forget.sigmoid() * c + into.sigmoid() * cell.tanh()
+    return out.sigmoid() * c.tanh(), c
+
+
+def _recurrence(cell: Any, pair: bool) -> Any:
+    def run(x: Any, hx: Any, params: Any, has_biases: bool, layers: int, dropout: float, train: bool, both: bool, batch_first: bool,
+            generator: Any) -> Any:  # fmt: skip
+        if train and dropout > 0:
+            raise NotImplementedError("without a kernel of the device there is no dropout between recurrent layers")
+        x = x.transpose(0, 1) if batch_first else x
+        ways, each = 2 if both else 1, 4 if has_biases else 2
+        last = []
+        for layer in range(layers):
+            outputs = []
+            for way in range(ways):
+                number = layer * ways + way
+                weights = params[number * each : (number + 1) * each]
+                weights = weights if has_biases else [*weights, None, None]
+                state = (hx[0][number], hx[1][number]) if pair else hx[number]
+                steps: list[Any] = [None] * len(x)
+                for step in reversed(range(len(x))) if way else range(len(x)):
+                    state = cell(x[step], state, *weights)
+                    steps[step] = state[0] if pair else state
+                outputs.append(mt.stack(steps))
+                last.append(state)
+            x = mt.cat(outputs, -1) if both else outputs[0]
+        x = x.transpose(0, 1) if batch_first else x
+        if pair:
+            return x, mt.stack([h for h, _ in last]), mt.stack([c for _, c in last])
+        return x, mt.stack(last)
+
+    return run
+
+
+for _name, _cell in (("rnn_tanh", "rnn_tanh_cell"), ("rnn_relu", "rnn_relu_cell"), ("gru", "gru_cell"), ("lstm", "lstm_cell")):
+    numeric(_name, complex=True)(_recurrence(lambda x, state, *weights, _cell=_cell: getattr(mt, _cell)(x, state, *weights), _name == "lstm"))
+
+
+@decomposition("conv_tbc")
+def conv_tbc(x: Any, weight: Any, bias: Any, pad: int) -> Any:
+    """Windows of time, each a row of a matrix."""
+    size, inputs, outputs = weight.shape
+    windows = mt.constant_pad_nd(x, (0, 0, 0, 0, pad, pad)).unfold(0, size, 1).transpose(2, 3)
+    rows = windows.reshape(windows.shape[0] * windows.shape[1], size * inputs)
+    return mt.mm(rows, weight.reshape(size * inputs, outputs)).reshape(*windows.shape[:2], outputs) + bias

@@ -1,0 +1,69 @@
+"""Linear algebra and Fourier transforms, by factorisations and the complex transform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor.rules.decompositions import decomposition
+
+
+@decomposition("linalg.det", "det")
+def det(a: Any) -> Any:
+    """The product of the diagonal of LU, negative for an odd number of exchanges of rows."""
+    factors, pivots = mt.linalg.lu_factor_ex(a)[:2]
+    return factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _parity(pivots, factors.dtype)
+
+
+def _parity(pivots: Any, dtype: Any) -> Any:
+    moved = pivots != mt.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype, device=pivots.device)
+    return (1 - 2 * (moved.sum(-1) % 2)).to(dtype)
+
+
+@decomposition("linalg.slogdet", "slogdet")
+def slogdet(a: Any) -> Any:
+    factors, pivots = mt.linalg.lu_factor_ex(a)[:2]
+    diagonal = factors.diagonal(dim1=-2, dim2=-1)
+    return diagonal.sgn().prod(-1) * _parity(pivots, factors.dtype), diagonal.abs().log().sum(-1)
+
+
+@decomposition("logdet")
+def logdet(a: Any) -> Any:
+    sign, log = mt.linalg.slogdet(a)
+    return log + sign.log()
+
+
+@decomposition("cholesky")
+def cholesky(a: Any, upper: bool) -> Any:
+    factor, info = mt.linalg.cholesky_ex(a, upper=upper)
+    if info.numel() and bool((info != 0).any().item()):
+        raise mt.linalg.LinAlgError("cholesky: the input is not positive definite")
+    return factor
+
+
+@decomposition("linalg.eigvals")
+def eigvals(a: Any) -> Any:
+    return mt.linalg.eig(a)[0]
+
+
+@decomposition("linalg.eigvalsh")
+def eigvalsh(a: Any, uplo: str) -> Any:
+    return mt.linalg.eigh(a, uplo)[0]
+
+
+@decomposition("linalg.svdvals")
+def svdvals(a: Any, driver: Any) -> Any:
+    return mt.linalg.svd(a, False)[1]
+
+
+@decomposition("cholesky_solve")
+def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
+    first = factor.mH if upper else factor
+    half = mt.linalg.solve_triangular(first, b, upper=False)
+    return mt.linalg.solve_triangular(first.mH, half, upper=True)
+
+
+@decomposition("_fft_r2c")
+def r2c(x: Any, dim: Any, normalization: int, onesided: bool) -> Any:
+    out = mt._fft_c2c(mt.complex(x, mt.zeros_like(x)), dim, normalization, True)
+    return out.narrow(dim[-1], 0, x.shape[dim[-1]] // 2 + 1) if onesided else out

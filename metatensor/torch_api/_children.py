@@ -1,0 +1,91 @@
+"""Processes that this one starts know the name torch too: `install` is called in them before they import the main script.
+
+`multiprocessing` sends a child, before anything else, a dict that says how to find the main script. While metatensor is
+installed as torch, an object goes with it whose unpickling calls `install`. The server of the "forkserver" method imports
+`metatensor.torch_api._installed` instead of the main script.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+__all__ = ["MODULES", "find", "prepare"]
+
+MODULES = ("multiprocessing.spawn", "multiprocessing.forkserver")
+
+
+def _install() -> bool:
+    """Install metatensor as torch in a child."""
+    from metatensor.torch_api import install
+
+    install()
+    return True
+
+
+class _Installing:
+    """Unpickling it installs metatensor as torch."""
+
+    def __reduce__(self) -> tuple[Any, tuple]:
+        return _install, ()
+
+
+def _with_install(module: ModuleType) -> None:
+    original = module.get_preparation_data  # type: ignore[attr-defined]
+    if hasattr(original, "_metatensor"):
+        return
+
+    @wraps(original)
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        from metatensor.torch_api import is_installed
+
+        data: dict[str, Any] = original(name)
+        return {"metatensor": _Installing(), **data} if is_installed() else data
+
+    get_preparation_data._metatensor = True  # type: ignore[attr-defined]
+    module.get_preparation_data = get_preparation_data  # type: ignore[attr-defined]
+
+
+def _with_preload(module: ModuleType) -> None:
+    server = module._forkserver  # type: ignore[attr-defined]
+    if server._preload_modules == ["__main__"]:
+        server.set_forkserver_preload(["metatensor.torch_api._installed"])
+
+
+def _patch(module: ModuleType) -> None:
+    (_with_install if module.__name__ == "multiprocessing.spawn" else _with_preload)(module)
+
+
+def prepare() -> None:
+    """Change the modules of `multiprocessing` that are imported already; `find` changes the others when they are."""
+    for name in MODULES:
+        if name in sys.modules:
+            _patch(sys.modules[name])
+
+
+class _Loader:
+    """Loads a module of `multiprocessing` and changes it."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        _patch(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+
+def find(name: str, path: Any) -> ModuleSpec | None:
+    """Return the spec of one of `MODULES`, with a loader that changes it."""
+    spec = PathFinder.find_spec(name, path)
+    if spec is not None:
+        spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+    return spec

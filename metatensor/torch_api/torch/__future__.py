@@ -1,0 +1,33 @@
+"""Switches for how `Module.to` and `Module.load_state_dict` replace parameters. Both are off and cannot be switched on."""
+
+from __future__ import annotations
+
+__all__ = [
+    "get_overwrite_module_params_on_conversion", "get_swap_module_params_on_conversion",
+    "set_overwrite_module_params_on_conversion", "set_swap_module_params_on_conversion",
+]  # fmt: skip
+
+
+def get_overwrite_module_params_on_conversion() -> bool:
+    """False: converting a module keeps its parameters and changes their data."""
+    return False
+
+
+def set_overwrite_module_params_on_conversion(value: bool) -> None:
+    """Accept False. NotImplementedError for True."""
+    _only_off("set_overwrite_module_params_on_conversion", value)
+
+
+def get_swap_module_params_on_conversion() -> bool:
+    """False: converting and loading change the data of parameters; their objects are not swapped."""
+    return False
+
+
+def set_swap_module_params_on_conversion(value: bool) -> None:
+    """Accept False. NotImplementedError for True; `torch.utils.swap_tensors` swaps two tensors."""
+    _only_off("set_swap_module_params_on_conversion", value)
+
+
+def _only_off(name: str, value: bool) -> None:
+    if value:
+        raise NotImplementedError(f"torch.__future__.{name}: modules always keep their parameters and change the data of these")

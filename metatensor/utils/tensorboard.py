@@ -1,0 +1,13 @@
+"""Logs for TensorBoard, written with the package `tensorboardX`, which needs no PyTorch.
+
+Importing this module raises ImportError where tensorboardX is not installed.
+"""
+
+try:
+    from tensorboardX import FileWriter, SummaryWriter
+except ImportError as error:
+    raise ImportError(
+        "torch.utils.tensorboard: metatensor writes logs for TensorBoard with the package tensorboardX; pip install tensorboardX"
+    ) from error
+
+__all__ = ["FileWriter", "SummaryWriter"]

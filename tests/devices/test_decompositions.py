@@ -1,0 +1,87 @@
+"""Every decomposition against the cpu's kernel, on a device that has the core operators alone."""
+
+import numpy as np
+import pytest
+
+from metatensor import plugins
+from metatensor._core.op import registry
+from metatensor.rules.core import CORE
+from metatensor.rules.decompositions import decompositions
+from metatensor.testing import device_kernels
+
+pytest.importorskip("metatensor_cpu")
+TABLE = decompositions()
+# They move memory: `check_device` looks at them.
+BASIC = {"clone", "_to_copy", "_to_copy.move", "copy_"}
+KNOWN = {overload.qualname for op in list(registry.values()) for overload in op.functional.overloads}
+# Sums of products in another order, or in other pairs: infinities meet zeros elsewhere.
+ORDER = {"nn.functional.bilinear"}
+SAMPLES = 15
+
+
+@pytest.fixture(scope="module")
+def core():
+    from metatensor_cpu.backend import SMALL_FLOATS, CpuBackend
+    from metatensor_cpu.kernels import TABLE as KERNELS
+
+    from metatensor.devices.array_kit import ArrayBackend
+
+    class Core(CpuBackend):
+        def __init__(self):
+            ArrayBackend.__init__(self, "core", np, dtypes=SMALL_FLOATS, special="scipy.special", table=KERNELS)
+
+        def kernel(self, name):
+            return super().kernel(name) if name in CORE else None
+
+    try:
+        return plugins.backend("core").type
+    except RuntimeError:
+        plugins.register_backend(Core())
+        return "core"
+
+
+def test_core_operators_exist_and_have_no_decomposition():
+    assert CORE <= KNOWN and not CORE & TABLE.keys()
+    assert {name for name in TABLE if "::" not in name} <= KNOWN
+
+
+def _samples(name):
+    op = registry.get(name) or registry[name.rpartition(".")[0]]
+    overload = next(o for o in op.functional.overloads if o.qualname == name)
+    found = device_kernels._samples(op.functional, overload, device_kernels.DTYPES, "cpu")
+    kept = [sample for sample in found if not any(_beyond(name, spec) for _, spec in sample.specs())]
+    step = max(1, len(kept) // SAMPLES)
+    return op.functional, kept[::step]
+
+
+def _beyond(name, spec):
+    """What formulas in several steps do not promise: numbers near overflow, complex ones that are not finite."""
+    floating = not spec.dtype.startswith(("int", "uint", "bool"))
+    return (spec.role == "extreme" and (floating or "avg_pool" in name)) or (
+        spec.role in ("special", "nans", "infinite") and (spec.dtype.startswith("complex") or name in ORDER)
+    )
+
+
+@pytest.mark.parametrize("name", sorted(name for name in TABLE if name not in BASIC and "::" not in name))
+def test_a_decomposition_gives_the_values_of_the_kernel(core, name):
+    op, samples = _samples(name)
+    if name == "nn.functional.nll_loss":  # where there is neither a class nor a row, the cpu's kernel fails
+        samples = [sample for sample in samples if sample.arguments["input"].shape != (0, 0)]
+    # Those that hold for real numbers alone say so.
+    samples = [s for s in samples if not isinstance(device_kernels._call(op, s, core, True), NotImplementedError)]
+    assert len(samples) > 1 or name == "_grouped_mm"
+    if samples:
+        device_kernels._compare(op, samples, core, "cpu")
+
+
+def test_complex_numbers_are_refused_or_computed_by_the_cpu(core):
+    import metatensor as mt
+
+    x = mt.tensor([1 + 2j, 3j]).to(core)
+    with pytest.raises(NotImplementedError, match="hardswish|logaddexp"):
+        mt.logaddexp(x, x)
+    plugins.backend(core).fallback = "cpu"
+    try:
+        assert mt.logaddexp(x, x).tolist() == mt.logaddexp(x.cpu(), x.cpu()).tolist()
+    finally:
+        plugins.backend(core).fallback = None
