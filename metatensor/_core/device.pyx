@@ -13,7 +13,10 @@ from metatensor._core.slots cimport set_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.late import later
 
-cdef object _FORM = re.compile(r"([a-z_][a-z0-9_]*)(?::(0|[1-9][0-9]{0,4}))?")
+cdef object _FORM = re.compile(r"([a-z_][a-z0-9_]{0,63})(?::(0|[1-9][0-9]{0,4}))?")
+MAX_TYPES = 4096
+"""How many types may be named in a process, whether or not there are such devices."""
+
 cdef dict _interned = {}        # (type, number) -> Device
 cdef dict _kinds = {}           # type -> id
 cdef list _backends = []        # id -> backend, or None while not loaded
@@ -89,6 +92,8 @@ cdef Device _intern(str type, int number):
     d.type = type
     d.number = number
     if type not in _kinds:
+        if len(_kinds) >= MAX_TYPES:
+            raise RuntimeError(f"device: {MAX_TYPES:,} types have been named, and names are kept: {type!r} would be one more")
         _kinds[type] = len(_backends)
         _backends.append(None)
     d.kind = _kinds[type]

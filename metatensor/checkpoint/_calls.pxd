@@ -1,3 +1,4 @@
+from metatensor.checkpoint._keys cimport Crowd
 from metatensor.checkpoint._stack cimport Stack
 from metatensor.checkpoint._values cimport Inert, Known, Marker
 
@@ -11,15 +12,17 @@ cdef class Calls(Stack):
     cdef object persist                 # callable(machine, id) -> value, or None
     cdef readonly dict unknown          # name -> where it is first named
     cdef readonly bint tolerant         # whether unknown names are no error
-    cdef dict hashes                    # id of a large container -> hash -> how many keys have it
+    cdef dict crowds                    # id of a container -> its Crowd
+    cdef Crowd latest                   # the one that was asked for last
 
     cdef object quick(self, Known known, tuple args)
     cdef object persistent(self, object id)
     cdef object value_of(self, Marker marker)
     cdef object call(self, object function, object args, bint new)
     cdef int put(self, object mapping, object key, object value) except -1
-    cdef int check_key(self, object key) except -1
-    cdef int crowd(self, object container, object key) except -1
+    cdef Crowd crowd(self, object container, object key)
+    cdef int add(self, object target, object key) except -1
+    cdef int attribute(self, object cls, object name) except -1
     cdef object named(self, bytes key)
     cdef object global_(self)
     cdef object stack_global(self)

@@ -5,10 +5,18 @@ from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.string cimport memchr
+from metatensor.checkpoint._keys cimport Crowd, is_number, key_cost
 from metatensor.checkpoint._stack cimport Stack, charge
-from metatensor.checkpoint._values cimport Empty, Inert, Kept, Known, Marker, describe, is_plain_key, key_problem, replaced, survey
+from metatensor.checkpoint._values cimport Empty, Inert, Kept, Known, Marker, describe, replaced, survey
+from metatensor.checkpoint._keys import NoKey
 from metatensor.checkpoint.errors import CheckpointError
 
+cdef enum:
+    FEW = 8                             # so many keys may all be compared
+    PLAIN = 256                         # so many numbers may all be tried
+
+MAX_ATTRIBUTE = 1000
+"""Longest name of an attribute."""
 MAX_NAMES = 1000
 """How many unknown names a pickle may have before it is given up."""
 
@@ -44,7 +52,7 @@ cdef class Calls(Stack):
         self.source = source
         self.callables = set()
         self.unknown = {}
-        self.hashes = {}
+        self.crowds = {}
 
     # For handlers -------------------------------------------------------------
 
@@ -59,6 +67,10 @@ cdef class Calls(Stack):
     def set_item(self, mapping, key, value):
         """``mapping[key] = value`` with the checks of keys."""
         self.put(mapping, key, value)
+
+    def add_item(self, set target not None, key):
+        """``target.add(key)`` with the checks of keys."""
+        self.add(target, key)
 
     def meaning(self, Marker marker not None):
         """What a marker among the values of a result stands for."""
@@ -131,6 +143,7 @@ cdef class Calls(Stack):
         if found != NULL:
             self.callables.add(<size_t>found)
             return <object>found
+        self.spend(256 + 8 * len(key))
         name = key.decode("utf-8", "replace")
         value = self.name_of(*name.split("\n"))
         if value is not None:
@@ -141,7 +154,6 @@ cdef class Calls(Stack):
             if len(self.unknown) >= MAX_NAMES:
                 raise self.wrong(f"it names more than {MAX_NAMES:,} things that tensors do not need")
             self.unknown[name] = self.here
-        self.spend(200)
         return Inert(name)
 
     cdef object global_(self):
@@ -273,39 +285,88 @@ cdef class Calls(Stack):
         cls = type(mapping)
         if type(state) is not dict:
             raise self.wrong(f"the state of {describe(mapping)} must be a dict, got {describe(state)}")
+        self.spend(128 * len(state))
         for key in state:
-            if type(key) is not str or hasattr(cls, key) or key.startswith("__"):
-                raise self.wrong(f"{describe(key)} cannot be an attribute of {describe(mapping)}")
-        self.spend(64 * len(state))
+            self.attribute(cls, key)
         mapping.__dict__.update(state)
         return 0
 
+    cdef int attribute(self, object cls, object name) except -1:
+        """Raise where instances of a class cannot be given an attribute of a name."""
+        if type(name) is not str or len(name) > MAX_ATTRIBUTE or name.startswith("__") or hasattr(cls, name):
+            raise self.wrong(f"{describe(name)} cannot be an attribute that a checkpoint gives an instance of {cls.__name__}")
+        return 0
+
+    def check_attribute(self, cls, name):
+        """Raise where instances of ``cls`` cannot be given an attribute ``name``."""
+        self.attribute(cls, name)
+
     # Keys ----------------------------------------------------------------------
 
-    cdef int check_key(self, object key) except -1:
-        problem = key_problem(key)
-        if problem is not None:
-            raise self.wrong(f"{describe(key)} as a key: {problem}")
-        return 0
-
-    cdef int crowd(self, object container, object key) except -1:
-        """Count keys of one hash in large containers: they could be chosen to make each other slow."""
-        if len(container) < 1024:
-            return 0
-        counts = self.hashes.setdefault(id(container), {})
-        value = hash(key)
-        counts[value] = counts.get(value, 0) + 1
-        self.spend(100)
-        if counts[value] > 256:
+    cdef Crowd crowd(self, object container, object key):
+        """Charge what it takes to look for a key that is neither text nor bytes; the crowd that is to hear when it is in, or None."""
+        cdef Crowd crowd
+        cdef long long cost = 32
+        cdef Py_ssize_t steps
+        cdef Py_ssize_t count = len(container)
+        if is_number(key):
+            if count < PLAIN:
+                return None
+        else:
+            try:
+                cost = key_cost(key)
+                self.spend(cost)
+                hash(key)
+            except CheckpointError:
+                raise
+            except NoKey as error:
+                raise self.wrong(f"{describe(key)} as a key: {error}") from None
+            except Exception:
+                raise self.wrong(f"{describe(key)} as a key: it cannot be hashed") from None
+        if count < FEW:
+            self.spend(cost * count)
+            return None
+        crowd = self.latest
+        if crowd is None or crowd.container is not container:
+            crowd = self.latest = self.crowds.get(id(container))
+        if crowd is None:
+            self.spend(300)
+            crowd = self.latest = self.crowds[id(container)] = Crowd(container)
+        elif crowd.count != count:
+            crowd.rebuild(count)
+        steps = crowd.steps(key)
+        if crowd.alike > 256:
             raise self.wrong("more than 256 keys with one and the same hash")
-        return 0
+        self.spend(16 * steps + cost * crowd.alike)
+        return crowd
 
     cdef int put(self, object mapping, object key, object value) except -1:
-        if not is_plain_key(key):
-            self.check_key(key)
-            self.crowd(mapping, key)
-        charge(self, 64)
+        cdef Crowd crowd = None
+        if type(key) is str or type(key) is bytes:
+            if len(key) > 256:
+                charge(self, len(key))          # for comparing it with one that is equal
+        elif key is not None:
+            crowd = self.crowd(mapping, key)
         if type(mapping) is dict:
-            return PyDict_SetItem(mapping, key, value)
-        mapping[key] = value
+            charge(self, 64)
+            PyDict_SetItem(mapping, key, value)
+        else:
+            charge(self, 150)
+            mapping[key] = value
+        if crowd is not None:
+            crowd.settle()
+        return 0
+
+    cdef int add(self, object target, object key) except -1:
+        """Put a key into a set."""
+        cdef Crowd crowd = None
+        if type(key) is str or type(key) is bytes:
+            if len(key) > 256:
+                charge(self, len(key))
+        elif key is not None:
+            crowd = self.crowd(target, key)
+        charge(self, 128)
+        (<set>target).add(key)
+        if crowd is not None:
+            crowd.settle()
         return 0

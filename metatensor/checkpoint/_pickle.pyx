@@ -13,16 +13,17 @@ from metatensor.checkpoint._calls cimport Calls
 from metatensor.checkpoint._stack cimport byte, charge, push, recall, remember, word
 from metatensor.checkpoint._values cimport Inert, Known, describe, replaced, survey
 from metatensor.checkpoint._stack import MAX_DIGITS, Again
+from metatensor.checkpoint.budget import current
 from metatensor.checkpoint.errors import CheckpointError
 
 cdef extern from "Python.h":
     int PyGC_Enable()
     int PyGC_Disable()
 
-ALLOWANCE = 64 << 20
-"""Bytes that objects of a pickle may take, whatever its size."""
-PER_BYTE = 256
-"""Bytes that they may take beyond it for each byte of the pickle. Opcodes proper need less than that."""
+PER_BYTE = 128
+"""Bytes that objects may take for each byte of the pickle, beyond what the budget allows. Opcodes proper need less than that."""
+PER_PACKED_BYTE = 256
+"""The same for each byte of the file that has the pickle compressed."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -56,9 +57,10 @@ cdef class Machine(Calls):
         self.at = self.here = 0
         self.base = base
         self.spent = 0
-        self.allowance = ALLOWANCE
+        budget = current()
         self.per_byte = PER_BYTE if paid < 0 else 0
-        self.limit = ALLOWANCE if paid < 0 else ALLOWANCE + PER_BYTE * paid
+        paid = -1 if paid < 0 else min(PER_BYTE * <long long>self.end, PER_PACKED_BYTE * paid)
+        self.allowance = self.limit = <long long>budget.left + max(paid, 0)
         cdef bint collecting = PyGC_Disable()   # what is made here is no garbage, and nothing in it a cycle
         try:
             try:
@@ -67,6 +69,8 @@ cdef class Machine(Calls):
                 self.again()
                 value = self.run()
             self.clear()            # what is shared shows in its references
+            self.crowds.clear()
+            self.latest = None
             found = survey(value, &steps)
             if type(found) is str:
                 raise self.wrong(f"its result has {found}")
@@ -81,8 +85,10 @@ cdef class Machine(Calls):
         finally:
             if collecting:
                 PyGC_Enable()
+            budget.left -= max(0, self.spent - (PER_BYTE * <long long>self.at if paid < 0 else paid))
             self.clear()
-            self.hashes.clear()
+            self.crowds.clear()
+            self.latest = None
             self.buffer = None
         if self.unknown and not self.tolerant:
             raise self.unknown_names()
@@ -98,7 +104,8 @@ cdef class Machine(Calls):
         self.maker = NULL
         self.unknown.clear()
         self.callables.clear()
-        self.hashes.clear()
+        self.crowds.clear()
+        self.latest = None
         return 0
 
     cdef bint record(self) except -1:
@@ -162,10 +169,7 @@ cdef class Machine(Calls):
     cdef int fill_set(self, object target, Py_ssize_t height) except -1:
         cdef Py_ssize_t i
         for i in range(height, self.top):
-            self.check_key(<object>self.stack[i])
-            self.crowd(target, <object>self.stack[i])
-            self.spend(64)
-            (<set>target).add(<object>self.stack[i])
+            self.add(target, <object>self.stack[i])
         return 0
 
     # The loop -----------------------------------------------------------------
@@ -347,7 +351,7 @@ cdef class Machine(Calls):
             made = set()
             self.fill_set(made, height)
             self.drop(height)
-            self.spend(232)
+            self.spend(232 + 128 * len(made))
             self.push(frozenset(made))
         elif op == b'0':                                # POP
             if self.n_marks and self.top == self.fence:

@@ -37,6 +37,7 @@ cdef class TensorMachine(Machine):
     cdef readonly dict storages         # key -> the StorageRef of the whole
     cdef readonly dict views            # (key, view key) -> StorageRef
     cdef readonly list fillings         # (tensor, what its values are)
+    cdef dict sources                   # id of what has been paid for as the values of a tensor -> itself
 
     cdef Tensor tensor(self, object ref, DType dtype, object offset, object sizes, object strides, object grad)
     cdef StorageRef view(self, StorageRef whole, object view)

@@ -101,6 +101,7 @@ cdef class TensorMachine(Machine):
         self.storages = {}
         self.views = {}
         self.fillings = []
+        self.sources = {}
         maker = table.get(b"torch._utils\n_rebuild_tensor_v2")
         self.maker = NULL if maker is None else <PyObject*>maker     # the table keeps it
 
@@ -111,6 +112,15 @@ cdef class TensorMachine(Machine):
     def later(self, tensor, data):
         """Note that a tensor is to be filled with the values of an array or another tensor when all is known."""
         self.fillings.append((tensor, data))
+
+    def charge_values(self, nbytes, owner, available):
+        """Charge a tensor of ``nbytes`` that is going to be made of the ``available`` bytes of ``owner``: they are paid for once."""
+        charge(self, 320)
+        if id(owner) not in self.sources:
+            self.sources[id(owner)] = owner
+            nbytes -= available
+        if nbytes > 0:
+            self.spend(min(nbytes, 1 << 62))
 
     cdef object quick(self, Known known, tuple args):
         global parameter_class
@@ -281,6 +291,7 @@ cdef class TensorMachine(Machine):
         self.storages.clear()
         self.views.clear()
         self.fillings.clear()
+        self.sources.clear()
         if self.directory is not None:
             self.directory.forget()
 
@@ -350,7 +361,8 @@ cdef class TensorMachine(Machine):
         for name, value in (<dict>metadata).items():
             if name == "conj" and type(value) is bool and made.dtype.kind == KIND_COMPLEX:
                 made.flags |= T_CONJ if value else 0
-            elif name == "neg" and type(value) is bool:
+            elif name == "neg" and type(value) is bool and (not value or made.dtype.is_complex or made.dtype.is_floating_point
+                                                            and made.dtype.itemsize > 1):
                 made.flags |= T_NEG if value else 0
             else:
                 raise self.wrong(f"unknown metadata of a tensor: {describe(name)} = {describe(value)}")
@@ -438,7 +450,10 @@ cdef class TensorMachine(Machine):
         if type(view) is not tuple or len(<tuple>view) != 3 or type((<tuple>view)[0]) is not str:
             raise self.wrong(f"a view of a storage must be (key, offset, size), got {describe(view)}")
         key, offset, size = <tuple>view
-        if type(offset) is not int or type(size) is not int or offset < 0 or size < 0 or (offset + size) * item > whole.nbytes:
+        if len(key) > 1000:
+            raise self.wrong(f"a view of a storage with the key {describe(key)}")
+        if type(offset) is not int or type(size) is not int or not 0 <= offset <= whole.nbytes or not 0 <= size <= whole.nbytes \
+                or (offset + size) * item > whole.nbytes:
             raise self.wrong(f"a view of {describe(size)} elements from {describe(offset)} on is beyond storage {whole.key[:40]!r}")
         found = self.views.get((whole.key, key))
         if found is None:

@@ -34,7 +34,5 @@ cdef class Record:
 
 
 cdef str describe(object value)
-cdef bint is_plain_key(object key)
-cdef str key_problem(object key)
 cdef object survey(object root, double* steps)
 cdef object replaced(object value, object value_of, dict done)

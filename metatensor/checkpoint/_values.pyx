@@ -4,16 +4,12 @@ from collections import Counter, OrderedDict, defaultdict
 from cpython.object cimport PyObject
 
 cdef extern from "Python.h":
-    long long as_long_long "PyLong_AsLongLongAndOverflow"(object n, int* overflow) except? -1
     Py_ssize_t refcount "Py_REFCNT"(PyObject* p)
 
 MAX_DEPTH = 200
 """How deep containers of a result may be nested."""
 MAX_WALK = 10_000_000
 """How many steps a walk of a result may take that visits what is shared again each time."""
-MAX_KEY = 256
-"""How many items a tuple that is a key may have, those of tuples in it included."""
-MAX_KEY_BITS = 4096
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -93,45 +89,6 @@ cdef str describe(object value):
         return text if len(value) <= 60 else text + "..."
     name = type(value).__name__
     return ("an " if name[:1].lower() in "aeiou" else "a ") + name[:80]
-
-
-# Keys -----------------------------------------------------------------------------
-
-cdef bint is_plain_key(object key):
-    """Whether hashing and comparing a key is quick and cannot be made slow by choosing many of them."""
-    cdef int overflow
-    cdef type cls = type(key)
-    if cls is str or cls is bytes or cls is bool or key is None:
-        return True
-    if cls is int:
-        as_long_long(key, &overflow)
-        return not overflow
-    return False
-
-
-cdef str key_problem(object key):
-    """Why a key that is not plain cannot be one, or None where it can."""
-    cdef int left = MAX_KEY
-    cdef list waiting = [key]
-    cdef object item
-    while waiting:
-        item = waiting.pop()
-        cls = type(item)
-        if cls is tuple:
-            left -= <int>min(len(<tuple>item), 10000) + 1
-            if left < 0:
-                return f"a key of more than {MAX_KEY} items"
-            waiting.extend(<tuple>item)
-        elif cls is int:
-            if item.bit_length() > MAX_KEY_BITS:
-                return f"an integer of more than {MAX_KEY_BITS:,} bits"
-        elif cls is list or cls is dict or cls is set or cls is bytearray or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
-            return f"{describe(item)} cannot be hashed"
-    try:
-        hash(key)
-    except Exception:
-        return "it cannot be hashed"
-    return None
 
 
 # The result -----------------------------------------------------------------------

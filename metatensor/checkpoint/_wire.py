@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.reading import Window
 from metatensor.checkpoint.source import Source
 
-__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Field", "fields", "signed", "varint", "varints"]
+__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "Field", "fields", "signed", "varints"]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -25,53 +24,69 @@ class Field(NamedTuple):
     """Of bytes, how many."""
 
 
+PIECE = 1 << 12
+
+
 def fields(source: Source, begin: int, end: int, budget: list[int]) -> Iterator[Field]:
-    """The fields of the message from ``begin`` to ``end``; the contents of bytes are not read.
+    """Yield the fields of the message from ``begin`` to ``end``. The contents of bytes are not read.
 
     ``budget[0]`` is how many fields may still be read in all. Raises `CheckpointError`.
     """
-    window = Window(source, begin, end)
-    while window.at < end:
+    at, first, data = begin, begin, b""
+    while at < end:
         budget[0] -= 1
         if budget[0] < 0:
             raise CheckpointError(source.name, "it has more fields than any sound file")
-        at = window.at
-        tag = varint(window)
-        number, kind = tag >> 3, tag & 7
+        if at + 32 > first + len(data) < end or at < first:
+            first, data = at, bytes(source.at(at, min(at + PIECE, end)))
+        try:
+            tag, i = _varint(data, at - first)
+            number, kind = tag >> 3, tag & 7
+            if kind == BYTES:
+                size, i = _varint(data, i)
+                value, after = first + i, first + i + size
+            elif kind == VARINT:
+                value, i = _varint(data, i)
+                size, after = 0, first + i
+            elif kind in (FIXED64, FIXED32):
+                size = 8 if kind == FIXED64 else 4
+                value, after = int.from_bytes(data[i : i + size], "little"), first + i + size
+            else:
+                raise CheckpointError(source.name, f"the field at byte {at:,} is of kind {kind}, which is not used")
+        except IndexError:
+            raise CheckpointError(source.name, f"truncated or damaged: the field at byte {at:,} is cut off") from None
+        except OverflowError:
+            raise CheckpointError(source.name, f"a number of the field at byte {at:,} has more than 10 bytes") from None
         if not 0 < number < 1 << 29:
             raise CheckpointError(source.name, f"the field at byte {at:,} has the number {number}, which is none")
-        if kind == VARINT:
-            yield Field(number, kind, varint(window), 0)
-        elif kind == BYTES:
-            size = varint(window)
-            yield Field(number, kind, window.at, size) if window.at + size <= end else _beyond(source, at, size)
-            window.skip(size)
-        elif kind in (FIXED64, FIXED32):
-            width = 8 if kind == FIXED64 else 4
-            yield Field(number, kind, int.from_bytes(window.take(width, "a number"), "little"), width)
-        else:
-            raise CheckpointError(source.name, f"the field at byte {at:,} is of kind {kind}, which is not used")
+        if after > end:
+            raise CheckpointError(
+                source.name, f"truncated or damaged: the field at byte {at:,} claims {size:,} bytes, more than its message has"
+            )
+        yield Field(number, kind, value, size)
+        at = after
 
 
-def _beyond(source: Source, at: int, size: int) -> Field:
-    raise CheckpointError(source.name, f"truncated or damaged: the field at byte {at:,} claims {size:,} bytes, more than its message has")
-
-
-def varint(window: Window) -> int:
-    """The next number of 1 to 10 bytes."""
-    value = shift = 0
-    while True:
-        byte = window.take(1, "a number")[0]
+def _varint(data: bytes, i: int) -> tuple[int, int]:
+    """The number of 1 to 10 bytes at ``i``, and where it ends. IndexError where it is cut off, OverflowError for a longer one."""
+    byte = data[i]
+    if byte < 0x80:
+        return byte, i + 1
+    value, shift = byte & 0x7F, 7
+    while shift <= 63:
+        i += 1
+        byte = data[i]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF
+            return value & 0xFFFFFFFFFFFFFFFF, i + 1
         shift += 7
-        if shift > 63:
-            raise CheckpointError(window.source.name, f"the number before byte {window.at:,} has more than 10 bytes")
+    raise OverflowError
 
 
 def varints(data: bytes, file: str) -> list[int]:
     """All numbers of a packed field, unsigned."""
+    if data.isascii():  # no number has more than a byte
+        return list(data)
     found = []
     value = shift = 0
     for byte in data:

@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memcmp
+from metatensor.checkpoint.budget import current
 from metatensor.checkpoint.errors import CheckpointError
 
 cdef extern from "Python.h":
@@ -20,8 +21,7 @@ cdef extern from "Python.h":
 cdef enum:
     TAIL = 66000                        # holds the end record with the longest comment there can be
     MAX_DIRECTORY = 256 << 20
-    ALLOWANCE = 64 << 20                # what deflated members may claim beyond...
-    RATIO = 200                         # ...so many times the file's size
+    RATIO = 100                         # deflated members may claim so many times the file's size, and what the budget allows
     EOCD = 0x06054B50
     EOCD64 = 0x06064B50
     LOCATOR = 0x07064B50
@@ -188,6 +188,7 @@ cdef class Directory:
         cdef bint ordered = True
         cdef Entry* e
         cdef str name, problem
+        budget = current()
         self.start = <Py_ssize_t>start
         self.data = data
         self.entries = <Entry*>PyMem_Calloc(max(count, 1), sizeof(Entry))
@@ -215,7 +216,7 @@ cdef class Directory:
             self.read_entry(e, p + at, start + at, name)
             if e.method:
                 inflated += e.size
-                if inflated > ALLOWANCE + RATIO * self.source.size:
+                if inflated > <long long>budget.left + RATIO * <long long>self.source.size:
                     raise self.wrong(
                         start + at, f"compressed members claim {inflated:,} bytes: a file of {self.source.size:,} has no such content")
             ordered = ordered and e.header >= before
@@ -223,6 +224,7 @@ cdef class Directory:
             at += 46 + n + <Py_ssize_t>number(p + at + 30, 2) + <Py_ssize_t>number(p + at + 32, 2)
         if at != size:
             raise self.wrong(start + at, f"{size - at:,} bytes of the zip directory belong to no entry")
+        budget.left -= max(0, inflated - RATIO * <long long>self.source.size)
         self.count = <Py_ssize_t>count
         return self.check_places(start, ordered)
 

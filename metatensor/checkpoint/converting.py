@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 import metatensor as mt
 from metatensor.checkpoint.atomic import replacing
+from metatensor.checkpoint.budget import Claims, shared
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.listing import tensors_of
+from metatensor.checkpoint.listing import PER_BYTE, Walk, tensors_of, unique
 from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.progress import progress_for
@@ -17,7 +19,7 @@ from metatensor.checkpoint.reading import contiguous, resolved, row_major, shown
 from metatensor.checkpoint.saving import TORCH, format_for, parse_size
 from metatensor.checkpoint.sharding import save_shards
 from metatensor.checkpoint.unsupported import UnsupportedTensor
-from metatensor.checkpoint.writers import WRITERS, Contents, tensor_span
+from metatensor.checkpoint.writers import WRITERS, Contents, _is_unicode, tensor_span
 
 __all__ = ["convert", "elements"]
 
@@ -64,8 +66,13 @@ def convert(
     """
     form = format_for(target, format)
     path = os.fsdecode(os.fspath(target))
-    with Opened(source) as opened:
+    with shared(), Opened(source) as opened:
+        claims = Claims(opened.path, _bytes_behind(opened), "tensors that repeat their elements, or share them, would take space")
         for name, info in opened.checkpoint.tensors.items():
+            if form not in TORCH:
+                claims.add(info.nbytes)
+                if not _is_unicode(name):
+                    raise CheckpointError(opened.path, f"the name of tensor {shown(name)} is not Unicode text, and cannot be written")
             if info.location == "meta":
                 raise CheckpointError(opened.path, f"tensor {shown(name)} has no data: it is a skeleton, or was saved from meta")
         obj, tensors, dropped = _stand_ins(opened, form)
@@ -94,6 +101,19 @@ def convert(
     return left_out
 
 
+def _bytes_behind(opened: Opened) -> int:
+    """The bytes that all tensors have in memory together: fewer than theirs where some share them, or repeat elements."""
+    total = 0
+    storages: dict[str, int] = {}
+    for info in opened.checkpoint.tensors.values():
+        if info.storage is None:
+            total += info.nbytes
+        elif info.nbytes:
+            end = (info.storage_offset + span(info.shape, info.stride)) * (info.nbytes // prod(info.shape))
+            storages[info.storage] = max(storages.get(info.storage, 0), end)
+    return total + sum(storages.values())
+
+
 def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str]]:
     """What is to be saved, on meta, its tensors by name, and the names of what the new file will lack.
 
@@ -110,19 +130,21 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str
         return tensors, tensors, lacking + [f"objects of {name}" for name in unknown if not name.startswith("torch.nn.")]
     with opened.again() as file:
         value = opened.format.load(file, opened.path, Places("meta"))
+    walk = Walk(opened.path, PER_BYTE * opened.checkpoint.size)
     if not torch:
-        return tensors, tensors, lacking + list(_no_tensors(value))
-    named = dict(tensors_of(value))
+        return tensors, tensors, lacking + list(_no_tensors(value, walk))
+    named = dict(unique(tensors_of(value, opened.path, 4 * (sum(map(len, tensors)) + 1000 * len(tensors)))))
     if named.keys() != tensors.keys() or lacking:
-        return tensors, tensors, lacking + list(_no_tensors(value))
+        return tensors, tensors, lacking + list(_no_tensors(value, walk))
     return value, named, lacking
 
 
-def _no_tensors(value: Any, path: str = "") -> Iterator[str]:
-    """Names of what is neither a tensor nor a container of them."""
+def _no_tensors(value: Any, walk: Walk, path: str = "") -> Iterator[str]:
+    """Names of what is neither a tensor nor a container of them. ``walk`` pays for the way."""
+    walk.pay(64)
     if isinstance(value, (dict, list, tuple)) and not isinstance(value, mt.Size):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _no_tensors(item, f"{path}.{key}" if path else str(key))
+            yield from _no_tensors(item, walk, walk.inner(path, key))
     elif not isinstance(value, (mt.Tensor, UnsupportedTensor)):
         yield path or "(the value)"
 
@@ -167,7 +189,11 @@ def _same(opened: Opened, tensors: dict[str, Any]) -> dict[str, str]:
 
 
 def _texts(opened: Opened) -> dict[str, str]:
-    return {str(key): str(value) for key, value in opened.checkpoint.metadata.items()}
+    found = {str(key): str(value) for key, value in opened.checkpoint.metadata.items()}
+    for key, value in found.items():
+        if not _is_unicode(key + value):
+            raise CheckpointError(opened.path, f"its metadata {shown(key)} are not Unicode text, and cannot be written")
+    return found
 
 
 class _FileContents(Contents):

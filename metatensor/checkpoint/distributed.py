@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from itertools import groupby, product
 from math import prod
+from operator import itemgetter
+from struct import pack
 from typing import Any, BinaryIO, NamedTuple
 
 from metatensor.checkpoint._values import Known, Record
+from metatensor.checkpoint.budget import Claims, current
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import Places
@@ -22,6 +26,8 @@ from metatensor.checkpoint.source import Source, open_file
 __all__ = ["FORMAT", "Distributed", "Part"]
 
 MAX_METADATA = 1 << 28
+MAX_CUT = 12
+MAX_DIMS = 64
 MODULE = b"torch.distributed.checkpoint.metadata"
 
 
@@ -136,6 +142,8 @@ class _Layout:
         self.tensors: dict[str, _Tensor] = {}
         self.others: dict[str, _Chunk] = {}
         self._sizes: dict[str, int] = {}
+        self._claims: dict[str, Claims] = {}
+        self.budget = current()
         if not isinstance(root, Record) or root.name != "Metadata" or not isinstance(root.state, dict):
             raise CheckpointError(name, "it is a pickle, but not of a distributed checkpoint's metadata")
         places = self._places(_get(root, "storage_data", 2))
@@ -168,16 +176,19 @@ class _Layout:
             file, begin, length = _get(info, "relative_path", 0), _get(info, "offset", 1), _get(info, "length", 2)
             if not isinstance(key, str) or not (offsets is None or _is_sizes(offsets)):
                 raise CheckpointError(self.name, f"the metadata have a place for {shown(key)} that is none")
-            if type(begin) is not int or type(length) is not int or begin < 0 or length < 0:
+            if type(begin) is not int or type(length) is not int or not 0 <= begin < 2**63 or not 0 <= length < 2**63:
                 raise self._wrong(key, f"its place, {shown(length)} bytes from byte {shown(begin)} on, is none")
             if _get(info, "transform_descriptors", 3):
                 raise self._wrong(key, "it is compressed or otherwise transformed, which is not supported")
             if not isinstance(file, str) or file not in self._sizes:
                 path = beside(self.name, file, "the file")
-                self._sizes[file] = Source(open_file(path), path).size
+                with open_file(path) as opened:
+                    self._sizes[file] = Source(opened, path).size
+                self._claims[file] = Claims(path, self._sizes[file], "tensors claim the same bytes again and again, which takes memory")
+            self._claims[file].add(length)
             if begin + length > self._sizes[file]:
                 raise self._wrong(key, f"truncated: {length:,} bytes from byte {begin:,} of {file!r}, which has {self._sizes[file]:,}")
-            place = (key, None if offsets is None else tuple(offsets))
+            place = (key, None if offsets is None else _packed(offsets))
             if place in found:
                 raise self._wrong(key, "one of its chunks has two places")
             found[place] = _Chunk(tuple(offsets or ()), (), file, begin, length)
@@ -200,11 +211,14 @@ class _Layout:
             sizes: Any = _get(chunk, "sizes", 1) if isinstance(chunk, Record) else None
             if not _is_sizes(offsets) or not _is_sizes(sizes) or len(offsets) != len(shape) or len(sizes) != len(shape):
                 raise self._wrong(key, "one of its chunks has no sound place")
-            if any(begin < 0 or size < 0 or begin + size > whole for begin, size, whole in zip(offsets, sizes, shape)):
+            if any(begin + size > whole for begin, size, whole in zip(offsets, sizes, shape)):
                 raise self._wrong(key, f"a chunk of {shown(list(sizes))} at {shown(list(offsets))} is not within {shown(list(shape))}")
-            place = places.get((key, tuple(offsets)))
+            place = places.get((key, _packed(offsets)))
             if place is None:
                 raise self._wrong(key, f"its chunk at {shown(list(offsets))} is not stored anywhere")
+            claimed = prod(sizes) * dtype.itemsize
+            if claimed > place.length:  # a tensor that repeats its elements
+                self.budget.charge(self.name, claimed - place.length, f"the chunks of {shown(key)} take memory")
             found.append(place._replace(offsets=tuple(offsets), sizes=tuple(sizes)))
         _check_cover(self, key, shape, found)
         return _Tensor(dtype.name, shape, nbytes, found)
@@ -226,25 +240,43 @@ class _Layout:
 
 
 def _is_sizes(value: Any) -> bool:
-    return isinstance(value, tuple) and all(type(size) is int for size in value)
+    return isinstance(value, tuple) and len(value) <= MAX_DIMS and all(type(size) is int and 0 <= size < 2**63 for size in value)
+
+
+def _packed(offsets: tuple[int, ...]) -> bytes:
+    """Offsets as a key of a dict: bytes, for a file could choose tuples that are slow to find."""
+    return pack(f"<{len(offsets)}q", *offsets)
 
 
 def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
-    """That the chunks hold each element once: as many as there are, and none of two chunks."""
+    """That the chunks hold each element of a tensor once.
+
+    What a set of blocks covers, and how often, is known from their corners: count each corner with a sign, plus where an even
+    number of its coordinates are upper ends. The blocks make up the whole exactly if all that is left are the corners of the
+    whole. Dimensions that no chunk cuts are left out.
+    """
     total = sum(prod(chunk.sizes) for chunk in chunks)
     if total != prod(shape):
         raise layout._wrong(key, f"its chunks hold {total:,} elements, its shape {shown(list(shape))} has {prod(shape):,}")
-    full = sorted((chunk for chunk in chunks if prod(chunk.sizes)), key=lambda chunk: chunk.offsets)
-    open_ones: list[_Chunk] = []
-    for chunk in full:
-        first = chunk.offsets[0] if shape else 0
-        open_ones = [other for other in open_ones if not shape or other.offsets[0] + other.sizes[0] > first]
-        if len(open_ones) > 4096:
-            raise layout._wrong(key, "more than 4,096 chunks lie beside one another")
-        for other in open_ones:
-            if all(a < b + n and b < a + m for a, m, b, n in zip(chunk.offsets, chunk.sizes, other.offsets, other.sizes)):
-                raise layout._wrong(key, f"its chunks at {shown(list(other.offsets))} and {shown(list(chunk.offsets))} overlap")
-        open_ones.append(chunk)
+    full = [chunk for chunk in chunks if prod(chunk.sizes)]
+    cut = [dim for dim, size in enumerate(shape) if any(chunk.sizes[dim] != size for chunk in full)]
+    if not full:
+        return
+    if len(cut) > MAX_CUT:
+        raise layout._wrong(key, f"its chunks cut {len(cut)} dimensions; at most {MAX_CUT} are supported")
+    layout.budget.charge(layout.name, max(0, 16 * len(full) << len(cut)) - 1024 * len(full), f"the chunks of {shown(key)} take time")
+    corners: list[tuple[tuple[int, ...], int]] = []
+    whole = [(0, shape[dim]) for dim in cut]
+    for sign, box in ((-1, whole), *((1, [(chunk.offsets[dim], chunk.offsets[dim] + chunk.sizes[dim]) for dim in cut]) for chunk in full)):
+        for corner in product((0, 1), repeat=len(cut)):
+            corners.append((tuple([ends[upper] for ends, upper in zip(box, corner)]), -sign if sum(corner) % 2 else sign))
+    corners.sort()
+    for place, same in groupby(corners, key=itemgetter(0)):
+        if sum(sign for _, sign in same):
+            at = [0] * len(shape)
+            for dim, value in zip(cut, place):
+                at[dim] = value
+            raise layout._wrong(key, f"its chunks overlap, or leave a gap, at {shown(at)}")
 
 
 class _Assembly:
@@ -359,6 +391,7 @@ def _table() -> dict[bytes, Any]:
         def sizes(machine: Any, args: tuple) -> tuple:
             if len(args) != 1 or not isinstance(args[0], (tuple, list)):
                 raise machine.error("torch.Size takes a tuple")
+            machine.charge(64 + 16 * len(args[0]))
             return tuple(args[0])
 
         _known[b"torch\nSize"] = Known("torch.Size", sizes, value=tuple, new=True)

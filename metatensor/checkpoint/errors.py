@@ -1,8 +1,15 @@
-"""What is raised for checkpoints that are not in order."""
+"""The error for checkpoints that are not in order, and text of files made fit for a terminal."""
 
 from __future__ import annotations
 
-__all__ = ["CheckpointError"]
+__all__ = ["CheckpointError", "printable"]
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with escapes in place of characters that would move a terminal's cursor, or that are not characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class CheckpointError(ValueError):
@@ -14,4 +21,4 @@ class CheckpointError(ValueError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.reason}"
+        return printable(f"{self.file}: {self.reason}")

@@ -8,6 +8,7 @@ from typing import Any
 from metatensor._core.dtype import dtype_by_name
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import set_data
+from metatensor.checkpoint.places import NoDevice
 from metatensor.checkpoint.source import MAPPED_ALIGNMENT, Source, native
 from metatensor.serialization import skips_data
 
@@ -63,8 +64,17 @@ def _backend_of(storage: Any) -> tuple[Any, int]:
     from metatensor import plugins
 
     place = storage.device
-    backend = plugins.backend(place.type)
+    try:
+        backend = plugins.backend(place.type)
+    except RuntimeError as error:
+        raise _not_here(place, str(error)) from error
+    if (place.index or 0) >= backend.device_count():
+        raise _not_here(place, backend.unavailable_reason() or f"there are {backend.device_count()} devices of this type")
     return backend, backend.current_index() if place.index is None else place.index
+
+
+def _not_here(place: Any, why: str) -> NoDevice:
+    return NoDevice("the checkpoint", f"its tensors are to go to {place}: {why}. map_location says where they shall go")
 
 
 def read_tensor(source: Source, begin: int, tensor: Any, backend: Any, width: int = 1, order: str = sys.byteorder) -> None:

@@ -7,6 +7,7 @@ Ours are in `BUILTIN`; each module is imported when a file may be of its format.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
@@ -98,15 +99,19 @@ def format_of(file: BinaryIO, name: str) -> Format:
                 return found
     from metatensor import plugins
 
-    for candidate in plugins.formats().values():
-        if candidate.matches(head, size):
-            return candidate
+    for label, candidate in plugins.formats().items():
+        try:
+            if candidate.matches(head, size):
+                return candidate
+        except Exception as error:  # a format that fails is none for the other files
+            warnings.warn(f"the checkpoint format {label!r} fails: {type(error).__name__}: {error}", stacklevel=2)
     for beginning, what in FOREIGN:
         if head.lstrip().startswith(beginning):
             raise CheckpointError(name, what)
     formats = list(known())
     for candidate in formats:
-        if name.endswith(tuple(candidate.suffixes)):
+        suffixes = getattr(candidate, "suffixes", ())
+        if isinstance(suffixes, (tuple, list)) and any(isinstance(suffix, str) and name.endswith(suffix) for suffix in suffixes):
             return candidate  # its own reader says best what is wrong
     if size == 0:
         raise CheckpointError(name, "the file is empty")

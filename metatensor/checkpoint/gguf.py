@@ -22,10 +22,10 @@ from metatensor.checkpoint.source import Source, native
 __all__ = ["BLOCKS", "FORMAT", "PLAIN", "Gguf"]
 
 MAGIC = b"GGUF"
-MAX_TENSORS = 1 << 18
+MAX_TENSORS = 1 << 17
 MAX_PAIRS = 1 << 16
-MAX_ITEMS = 1 << 21
-"""Most items of all arrays in the metadata together that have to be read one by one: texts, and arrays."""
+MAX_ITEMS = 1 << 20
+"""Most items of all arrays in the metadata together that have to be read one by one: texts; an array counts as 16 of them."""
 MAX_NAME = 1 << 16
 MAX_DIMS = 8
 MAX_SHOWN = 8
@@ -198,18 +198,31 @@ class _Header:
             self.window.skip((count - len(first)) * size)
         else:
             self.window.need(count * (8 if inner == TEXT else 12), f"the array {shown(name)}")
-            self._items += count
+            self._items += count if inner == TEXT else 16 * count
             if self._items > MAX_ITEMS:
                 raise self._wrong(f"the arrays of the metadata have more than {MAX_ITEMS:,} items")
             first = []
-            for i in range(count):
-                if inner == TEXT and i >= MAX_SHOWN:
-                    self.window.skip(self._number("Q", "an item"), "an item")
-                    continue
+            for i in range(count if inner == ARRAY else min(count, MAX_SHOWN)):
                 item = self._value(inner, name, depth + 1)
                 if i < MAX_SHOWN:
                     first.append(item if type(item) is not str else item[:100])
+            if inner == TEXT:
+                self._skip_texts(count - len(first))
         return f"{first}" if count <= MAX_SHOWN else f"{str(first)[:-1]}, ... {count:,} items]"
+
+    def _skip_texts(self, count: int) -> None:
+        """Go on after texts, unread: a vocabulary has many."""
+        window = self.window
+        length_at = struct.Struct(self._mark + "Q").unpack_from
+        data, begin = b"", window.at
+        for _ in range(count):
+            at = window.at - begin
+            if at + 8 > len(data):
+                window.need(8, "an item")
+                begin, at = window.at, 0
+                data = window.source.read(begin, min(window.LARGE, window.end - begin))
+            window.at += 8
+            window.skip(length_at(data, at)[0], "an item")
 
     # Tensors ------------------------------------------------------------------
 

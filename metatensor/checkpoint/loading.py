@@ -7,10 +7,11 @@ from typing import Any, BinaryIO
 
 import metatensor as mt
 from metatensor._core.recorder import current_recorder, suspended
+from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.formats import format_of
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.opening import path_of
-from metatensor.checkpoint.places import FakePlaces, Places
+from metatensor.checkpoint.places import FakePlaces, NoDevice, Places
 from metatensor.checkpoint.source import opened
 
 __all__ = ["inspect", "load"]
@@ -73,15 +74,19 @@ def load(
     recorder = current_recorder()
     if recorder is not None and not recorder.everything:
         place = FakePlaces(place)
-    with suspended(), opened(path_of(f)) as (file, name):
+    with shared(), suspended(), opened(path_of(f)) as (file, name):
         form = format_of(file, name)
-        if weights_only or not hasattr(form, "unpickle"):
-            found = form.load(file, name, place)
-        else:
-            from metatensor.checkpoint.unpickling import alias_installed
+        try:
+            if weights_only or not hasattr(form, "unpickle"):
+                found = form.load(file, name, place)
+            else:
+                from metatensor.checkpoint.unpickling import alias_installed
 
-            with alias_installed():
-                found = form.unpickle(file, name, place, pickle_module, **pickle_load_args)
+                with alias_installed():
+                    found = form.unpickle(file, name, place, pickle_module, **pickle_load_args)
+        except NoDevice as error:
+            error.file = name
+            raise
     return _faked(found, recorder, place) if isinstance(place, FakePlaces) else found
 
 
@@ -111,5 +116,5 @@ def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:
 
     Takes the file that `load` takes, and raises what it raises.
     """
-    with opened(path_of(f)) as (file, name):
+    with shared(), opened(path_of(f)) as (file, name):
         return format_of(file, name).inspect(file, name)

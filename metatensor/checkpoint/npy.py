@@ -18,7 +18,7 @@ from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, Window, counted, materialise, shown
 from metatensor.checkpoint.source import Source, native
 
-__all__ = ["FORMAT", "MAGIC", "MAX_HEADER", "Array", "Npy", "array_at", "native_elements", "read_array"]
+__all__ = ["FORMAT", "MAGIC", "MAX_HEADER", "Array", "Npy", "array_at", "header_size", "native_elements", "read_array"]
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 1 << 16
@@ -146,6 +146,12 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
             step *= max(extent, 1)
         stride = tuple(steps)
     return Array(dtype, shape, stride, nbytes, window.at, order)
+
+
+def header_size(head: bytes) -> int:
+    """The bytes of a header that begins with ``head``, as it says itself."""
+    wide = head[6:7] != b"\1"
+    return 12 + int.from_bytes(head[8:12], "little") if wide else 10 + int.from_bytes(head[8:10], "little")
 
 
 def _dtype(file: str, name: str, descr: Any) -> tuple[str, int, str]:

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.npy import Array, array_at, info_of, read_array
+from metatensor.checkpoint.npy import Array, array_at, header_size, info_of, read_array
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, materialise
 from metatensor.checkpoint.source import Source
@@ -20,6 +21,18 @@ __all__ = ["FORMAT", "Npz"]
 ENDING = ".npy"
 MAX_INFLATED = 1 << 34
 """Most bytes of one compressed array; what all of them may claim is bounded by the size of the file."""
+
+
+FIRST, MAX_HEAD = 1 << 13, 1 << 17
+"""How many bytes a header is looked for in at first, and at last."""
+
+
+class _Arrays(Members):
+    """The archive and its arrays by name."""
+
+    def __init__(self, directory: Directory, found: dict[str, _Found]) -> None:
+        super().__init__(directory)
+        self.found = found
 
 
 class _Found(NamedTuple):
@@ -48,7 +61,7 @@ class Npz:
         for item in found.values():
             info: TensorInfo = info_of(item.array)
             tensors[item.name] = info if item.stored else info._replace(offset=-1)
-        return Checkpoint(source.name, self.name, source.size, tensors, private=found)
+        return Checkpoint(source.name, self.name, source.size, tensors, private=_Arrays(directory, found))
 
     def load(self, directory: Directory, place: Places) -> dict[str, Any]:
         """The arrays by name, as tensors."""
@@ -57,7 +70,7 @@ class Npz:
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The elements of an array in the order of memory."""
-        return self._item(directory.source, directory, checkpoint.private[tensor]).fetch()
+        return self._item(directory.source, directory, checkpoint.private.found[tensor]).fetch()
 
     def _item(self, source: Source, directory: Any, found: _Found) -> Item:
         item = array_at(source, found.name, found.array)
@@ -79,10 +92,13 @@ class Npz:
                 yield _Found(name, member, read_array(source, begin, begin + packed, name), True)
                 continue
             size = directory.size_of(member)
-            try:
-                head = zlib.decompressobj(-15).decompress(source.read(begin, min(packed, 1 << 17), "an array"), 1 << 17)
-            except zlib.error as error:
-                raise CheckpointError(source.name, f"the array {name[:100]!r} cannot be decompressed: {error}") from None
+            for most in (FIRST, MAX_HEAD):
+                try:
+                    head = zlib.decompressobj(-15).decompress(source.read(begin, min(packed, most), "an array"), most)
+                except zlib.error as error:
+                    raise CheckpointError(source.name, f"the array {name[:100]!r} cannot be decompressed: {error}") from None
+                if len(head) < most or most == MAX_HEAD or header_size(head) <= most // 2:
+                    break
             yield _Found(name, member, read_array(Source(io.BytesIO(head), source.name), 0, size, name), False)
 
 

@@ -108,7 +108,8 @@ def _frombuffer(machine: Any, args: tuple[Any, ...]) -> Any:
     if len(args) != 4 or args[3] not in ("C", "F"):
         raise machine.error("an array of NumPy takes bytes, a dtype, a shape and an order")
     data, dtype, shape, order = args
-    return np.frombuffer(bytes(data), _checked(machine, dtype, shape, data)).reshape(shape, order=order)
+    data = bytes(data) if type(data) is bytearray else _raw(machine, data)
+    return np.frombuffer(data, _checked(machine, dtype, shape, data)).reshape(shape, order=order)
 
 
 def _raw(machine: Any, data: Any) -> bytes:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from metatensor.checkpoint._wire import BYTES, FIXED32, FIXED64, VARINT, Field, fields, signed, varints
+from metatensor.checkpoint.budget import Claims, current
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import Places
@@ -26,6 +28,12 @@ __all__ = ["FORMAT", "TYPES", "Onnx"]
 MAX_FIELDS = 4_000_000
 MAX_DEPTH = 32
 MAX_TEXT = 1 << 16
+MAX_SIZES = 2048
+MAX_ATTRIBUTES = 1 << 12
+"""Most attributes of a node, and graphs and tensors of an attribute."""
+MAX_PARTS = 1 << 18
+"""Most fields in which elements may lie one by one, of all tensors together."""
+PIECE = 1 << 16
 
 # The number of a type: its name, the bits of an element, and the dtype here.
 TYPES: dict[int, tuple[str, int, str | None]] = {
@@ -102,7 +110,8 @@ class Onnx:
             return native(_typed(source, tensor), width)
 
         shape = tensor.shape if dtype is not None else (tensor.nbytes,)
-        return Item(tensor.name, dtype or "uint8", shape, None, fetch)
+        straight = tensor.file is None and tensor.raw >= 0 and (sys.byteorder == "little" or width <= 1)
+        return Item(tensor.name, dtype or "uint8", shape, None, fetch, (source, tensor.raw) if straight else None)
 
 
 FORMAT = Onnx()
@@ -112,23 +121,36 @@ def _typed(source: Source, tensor: _Tensor) -> bytes:
     """The little-endian bytes of a tensor whose elements are in typed fields."""
     own = OWN_FIELD.get(tensor.kind)
     out = bytearray()
+    width = TYPES[tensor.kind][1] // 8 or 1
+    code, mask = {1: "B", 2: "H", 4: "I", 8: "Q"}.get(width, "Q"), (1 << (8 * width)) - 1
     for part in tensor.parts:
-        data = source.read(part.value, part.size) if part.kind == BYTES else None
         if own in (4, 10):
-            out += data if data is not None else part.value.to_bytes(part.size, "little")
+            out += source.read(part.value, part.size) if part.kind == BYTES else part.value.to_bytes(part.size, "little")
             continue
-        width = TYPES[tensor.kind][1] // 8 or 1
-        mask = (1 << (8 * width)) - 1
-        numbers = varints(data, source.name) if data is not None else [part.value]
-        code = {1: "B", 2: "H", 4: "I", 8: "Q"}[width]
-        out += struct.pack(f"<{len(numbers)}{code}", *(number & mask for number in numbers))
-        if len(out) > tensor.nbytes:
-            break
+        pieces = _pieces(source, part) if part.kind == BYTES else iter([[part.value]])
+        for numbers in pieces:
+            out += struct.pack(f"<{len(numbers)}{code}", *[number & mask for number in numbers])
+            if len(out) > tensor.nbytes:
+                break
     if len(out) != tensor.nbytes:
         raise CheckpointError(
             source.name, f"tensor {shown(tensor.name)} needs {tensor.nbytes:,} bytes, its typed fields hold {len(out):,}"
         )
     return bytes(out)
+
+
+def _pieces(source: Source, part: Field) -> Iterator[list[int]]:
+    """The numbers of a packed field, some of them at a time."""
+    at, end = part.value, part.value + part.size
+    while at < end:
+        data = source.read(at, min(PIECE, end - at))
+        if at + len(data) < end:
+            while data and data[-1] & 0x80:  # the last number goes on beyond the piece
+                data = data[:-1]
+            if not data:
+                raise CheckpointError(source.name, "a packed number has more than 10 bytes")
+        yield varints(data, source.name)
+        at += len(data)
 
 
 class _Model:
@@ -140,6 +162,9 @@ class _Model:
         self.tensors: list[_Tensor] = []
         self.metadata: dict[str, str] = {}
         self._names: set[str] = set()
+        self._claims: dict[str, Claims] = {}
+        self._parts = MAX_PARTS
+        self._budget = current()
         graphs = 0
         for field in fields(source, 0, source.size, self.budget):
             if field.number == 7 and field.kind == BYTES:
@@ -162,6 +187,7 @@ class _Model:
     def _graph(self, graph: Field, prefix: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise CheckpointError(self.source.name, "its graphs are nested too deeply")
+        self._budget.charge(self.source.name, len(prefix), "the names of graphs within graphs are")
         for field in self._fields(graph):
             if field.kind == BYTES and field.number == 5:
                 self._tensor(field, prefix, None)
@@ -183,6 +209,7 @@ class _Model:
                 kind = self._text(field)
             elif field.number == 5:
                 attributes.append(field)
+                self._few(attributes)
         for attribute in attributes:
             label, inner = "", []
             for field in self._fields(attribute):
@@ -190,12 +217,17 @@ class _Model:
                     label = self._text(field)
                 elif field.kind == BYTES and field.number in (5, 6, 11):
                     inner.append(field)
+                    self._few(inner)
             for field in inner:
                 if field.number == 5:
                     if kind == "Constant":
                         self._tensor(field, prefix, output)
                 else:
                     self._graph(field, f"{prefix}{name or output}.{label}.", depth + 1)
+
+    def _few(self, found: list[Field]) -> None:
+        if len(found) > MAX_ATTRIBUTES:
+            raise CheckpointError(self.source.name, f"a node has more than {MAX_ATTRIBUTES:,} attributes, or values of one")
 
     # Tensors ------------------------------------------------------------------
 
@@ -212,6 +244,8 @@ class _Model:
             if number == 1:
                 values = [field.value] if field.kind == VARINT else varints(self.source.read(field.value, min(field.size, 1024)), file)
                 dims += map(signed, values)
+                if len(dims) > MAX_SIZES:
+                    raise CheckpointError(file, f"a tensor has more than {MAX_SIZES} dimensions")
             elif number == 2 and field.kind == VARINT:
                 kind = field.value
             elif number == 8 and field.kind == BYTES:
@@ -225,6 +259,11 @@ class _Model:
                 location = field.value
             elif number in (4, 5, 7, 10, 11):
                 parts.append(field)
+                self._parts -= 1
+                if self._parts < 0:
+                    raise CheckpointError(file, f"its tensors have more than {MAX_PARTS:,} fields of elements")
+        if prefix:
+            self._budget.charge(file, len(prefix), "the names of tensors of graphs within graphs are")
         full = prefix + (own if name is None else name)
         if kind == STRING:
             return  # texts are no tensor
@@ -272,10 +311,14 @@ class _Model:
             offset, length = int(entries.get("offset", "0")[:20] or 0), int(entries.get("length", str(nbytes))[:20])
         except ValueError:
             raise CheckpointError(file, f"tensor {shown(name)}: offset or length of its external data is no number") from None
-        if length != nbytes or offset < 0 or offset + nbytes > os.path.getsize(path):
+        size = os.path.getsize(path)
+        if length != nbytes or offset < 0 or offset + nbytes > size:
             raise CheckpointError(
                 file, f"tensor {shown(name)} needs {nbytes:,} bytes; its external data are {length:,} at byte {offset:,} of {location!r}"
             )
+        if location not in self._claims:
+            self._claims[location] = Claims(path, size, "tensors claim the same bytes again and again, which takes memory")
+        self._claims[location].add(nbytes)
         return offset, location
 
     # Parts --------------------------------------------------------------------
@@ -284,7 +327,9 @@ class _Model:
         return fields(self.source, message.value, message.value + message.size, self.budget)
 
     def _text(self, field: Field) -> str:
-        return self.source.read(field.value, min(field.size, MAX_TEXT), "a text").decode("utf-8", "replace")
+        if not field.size:
+            return ""
+        return str(self.source.at(field.value, field.value + min(field.size, MAX_TEXT)), "utf-8", "replace")
 
     def _pair(self, message: Field) -> tuple[str, str]:
         """A key and its value."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
@@ -47,9 +48,10 @@ class Opened:
         self._files: dict[str, BinaryIO] = {}
         self._inner: Opened | None = None
         try:
-            file = self._file(self.path)
-            self.format: Format = format_of(file, self.path)
-            self.checkpoint: Checkpoint = self.format.inspect(file, self.path)
+            with shared() as self.budget:
+                file = self._file(self.path)
+                self.format: Format = format_of(file, self.path)
+                self.checkpoint: Checkpoint = self.format.inspect(file, self.path)
         except BaseException:
             self.close()
             raise
@@ -62,13 +64,15 @@ class Opened:
             self.read_into(name, memoryview(data))
             return data
         if info.file is not None:
-            return self._shard(info.file).fetch(name)
+            with shared(self.budget):
+                return self._shard(info.file).fetch(name)
         fetch = getattr(self.format, "fetch", None)
         if fetch is None:
             raise CheckpointError(self.path, f"tensor {shown(name)}: {self.format.name} cannot read one tensor by itself")
         file = self._file(self.path)
         file.seek(0)
-        return fetch(file, self.path, self.checkpoint, name)
+        with shared(self.budget):
+            return fetch(file, self.path, self.checkpoint, name)
 
     def read_into(self, name: str, target: memoryview, begin: int = 0, step: Callable[[int], None] | None = None) -> None:
         """Read a tensor's bytes from ``begin`` on into ``target``, as many as it takes; ``step`` hears how many came."""

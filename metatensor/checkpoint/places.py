@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from metatensor._core.device import Device as device
+from metatensor.checkpoint.errors import CheckpointError
 from metatensor.serialization import restored
 
-__all__ = ["FakePlaces", "Places", "StoredAt"]
+__all__ = ["FakePlaces", "NoDevice", "Places", "StoredAt", "is_device"]
 
 
 class StoredAt:
@@ -85,7 +86,7 @@ class Places:
             )
 
     def __call__(self, location: str = "cpu", nbytes: int = 0) -> Any:
-        """The device for ``nbytes`` bytes saved at ``location``. RuntimeError where that names no device."""
+        """The device for ``nbytes`` bytes saved at ``location``. `NoDevice` where that is none."""
         if self.fixed is not None:
             return self.fixed
         if self._table is not None:
@@ -112,6 +113,25 @@ class Places:
         return _named(location)
 
 
+# The devices that PyTorch's files name, whether or not they are here.
+_OF_PYTORCH = frozenset((
+    "cpu", "cuda", "fpga", "hip", "hpu", "ipu", "maia", "meta", "mkldnn", "mps", "mtia", "musa", "npu", "privateuseone", "vulkan", "xla",
+    "xpu",
+))  # fmt: skip
+
+
+def is_device(name: str) -> bool:
+    """Whether a file may name a device so. The names of devices are kept for ever, so that a file must not make them up."""
+    from metatensor import plugins
+
+    kind, _, index = name.partition(":")
+    return (kind in _OF_PYTORCH or kind in plugins.device_types()) and (not index or (index.isdecimal() and len(index) <= 3))
+
+
+class NoDevice(CheckpointError, RuntimeError):
+    """A checkpoint of tensors that were on a device which is not here."""
+
+
 class FakePlaces(Places):
     """Sends all tensors to meta, and remembers the devices that ``real`` has for them."""
 
@@ -132,9 +152,6 @@ class FakePlaces(Places):
 
 
 def _named(location: str) -> Any:
-    try:
+    if is_device(location):
         return device(location)
-    except (RuntimeError, TypeError, ValueError):
-        raise RuntimeError(
-            f"load: the checkpoint was saved on {location[:60]!r}, which is no device here; map_location says where it shall go"
-        ) from None
+    raise NoDevice("the checkpoint", f"it was saved on {location[:60]!r}, which is no device here; map_location says where it shall go")

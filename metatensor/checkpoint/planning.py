@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import metatensor as mt
+from metatensor.checkpoint.errors import printable
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy
@@ -106,7 +107,8 @@ class Plan:
                 errors.append(f"The names in the checkpoint begin with {hint!r}: prefix={hint!r} leaves that out.")
             elif hint := self.hint(of_model=True):
                 errors.append(f"The model's names begin with {hint!r}, those in the checkpoint do not: load into model.{hint.rstrip('.')}.")
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t" + "\n\t".join(errors))
+            lines = "\n\t".join(map(printable, errors))
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t{lines}")
         return _IncompatibleKeys(self.missing, unexpected)
 
     @property
@@ -205,4 +207,4 @@ def state_of(model: Any) -> Any:
 
 def quoted(names: Sequence[str]) -> str:
     """Names in a message."""
-    return ", ".join(f'"{name}"' for name in names)
+    return ", ".join(f'"{printable(name)}"' for name in names)

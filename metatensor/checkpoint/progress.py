@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from metatensor.checkpoint.errors import printable
+
 __all__ = ["Progress", "progress_for"]
 
 PATIENCE = 0.5
@@ -115,7 +117,9 @@ class Rich(Plain):
             self.bar.start()
             self.task = self.bar.add_task("", total=self.total)
             self.width = 1
-        self.bar.update(self.task, completed=self.done, description=self.name[-40:])
+        from rich.markup import escape
+
+        self.bar.update(self.task, completed=self.done, description=escape(printable(self.name[-40:])))
 
     def close(self) -> None:
         if self.bar is not None:

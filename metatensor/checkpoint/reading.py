@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from metatensor import Tensor
     from metatensor.checkpoint.places import Places
 
-__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "materialise", "must_be_found", "resolved", "row_major",
-           "shown", "span"]  # fmt: skip
+__all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "json_integer", "materialise", "must_be_found", "resolved",
+           "row_major", "shown", "span"]  # fmt: skip
 
 MAX_DIMS = 64
 MAX_INT = 2**63 - 1
@@ -96,18 +96,33 @@ def span(shape: tuple[int, ...], stride: tuple[int, ...] | None) -> int:
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
 
 
-def row_major(data: Any, info: TensorInfo) -> bytes:
-    """The elements of a strided tensor in row-major order, run by run."""
+def row_major(data: Any, info: TensorInfo) -> Any:
+    """The elements of a strided tensor in row-major order."""
     assert info.stride is not None
     size = info.nbytes // prod(info.shape)
-    view = memoryview(data).cast("B")
-    out = bytearray(info.nbytes)
-    inner, step = info.shape[-1], info.stride[-1]
-    outer, steps = info.shape[:-1], info.stride[:-1]
+    try:
+        import numpy as np
+    except ModuleNotFoundError:
+        return _row_major(memoryview(data).cast("B"), info.shape, info.stride, size)
+    # An element is a row of bytes; dimensions of one element are left out, as an array has 32 at most.
+    dims = [(extent, step * size) for extent, step in zip(info.shape, info.stride) if extent != 1]
+    if len(dims) > 31:
+        return _row_major(memoryview(data).cast("B"), info.shape, info.stride, size)
+    flat = np.frombuffer(data, np.uint8)
+    view = np.lib.stride_tricks.as_strided(flat, [extent for extent, _ in dims] + [size], [step for _, step in dims] + [1], writeable=False)
+    return np.ascontiguousarray(view).data.cast("B")
+
+
+def _row_major(view: memoryview, shape: tuple[int, ...], stride: tuple[int, ...], size: int) -> bytearray:
+    """The same without NumPy, run by run."""
+    total = prod(shape) * size
+    out = bytearray(total)
+    inner, step = shape[-1], stride[-1]
+    outer, steps = shape[:-1], stride[:-1]
     at = 0
     index = [0] * len(outer)
     begin = 0
-    while at < info.nbytes:
+    while at < total:
         if step == 1:
             out[at : at + inner * size] = view[begin * size : (begin + inner) * size]
         else:
@@ -124,7 +139,7 @@ def row_major(data: Any, info: TensorInfo) -> bytes:
                 break
             begin -= index[dim] * steps[dim]
             index[dim] = 0
-    return bytes(out)
+    return out
 
 
 def resolved(data: Any, info: TensorInfo, file: str) -> Any:
@@ -216,6 +231,13 @@ def beside(file: str, name: Any, what: str) -> str:
     if not os.path.isfile(path):
         raise CheckpointError(file, f"{what} {shown(name)} is missing: there is no file {path!r}")
     return path
+
+
+def json_integer(text: str) -> int:
+    """The integer that a JSON text writes; ValueError for one of very many digits, which would take time."""
+    if len(text) > 4300:
+        raise ValueError(f"a number of {len(text):,} digits")
+    return int(text)
 
 
 def shown(value: Any) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 from metatensor.checkpoint._entries import plain_entries
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.reading import json_integer
 from metatensor.checkpoint.source import Source, mapped_for_writing, read
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _no_constant(text: str) -> NoReturn:
 
 
 # Objects come as tuples of pairs: repeated keys stay visible, and arrays (lists) can be told from them.
-_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant, parse_int=json_integer)
 _KEYS = ("dtype", "shape", "data_offsets")
 
 
@@ -273,6 +274,11 @@ def _check_metadata(value: Any, file: str) -> dict[str, str]:
     if type(value) is not tuple or any(type(text) is not str for _, text in value):
         raise CheckpointError(file, "__metadata__ must be a JSON object whose values are texts")
     metadata = dict(value)
+    try:
+        for item in metadata.items():
+            "".join(item).encode("utf-8")
+    except UnicodeEncodeError:
+        raise CheckpointError(file, "a text of __metadata__ is not Unicode") from None
     if len(metadata) != len(value):
         raise CheckpointError(file, f"__metadata__ has {_repeated([key for key, _ in value])!r} twice")
     return metadata

@@ -16,7 +16,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.places import Places
-from metatensor.checkpoint.reading import beside, must_be_found, shown
+from metatensor.checkpoint.reading import beside, json_integer, must_be_found, shown
 from metatensor.checkpoint.source import Source, open_file
 
 __all__ = ["FORMAT", "MAX_INDEX", "Sharded", "file_in"]
@@ -153,7 +153,10 @@ def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str
         raise CheckpointError(name, "the index names no tensors")
     must_be_found(file, name, "shards")
     metadata = index.get("metadata")
-    return {key: str(value)[:1000] for key, value in metadata.items()} if isinstance(metadata, dict) else {}, weights
+    try:
+        return {key: str(value)[:1000] for key, value in metadata.items()} if isinstance(metadata, dict) else {}, weights
+    except RecursionError:
+        raise CheckpointError(name, "the metadata of the index are nested too deeply") from None
 
 
 class _Twice(ValueError):
@@ -172,4 +175,4 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=json_integer)

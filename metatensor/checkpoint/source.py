@@ -90,7 +90,8 @@ class Source:
     what a program parses. `at` and `read_into` are for tensors' data.
     """
 
-    BLOCK = 1 << 18
+    LEAST, BLOCK = 1 << 12, 1 << 18
+    """How much `at` reads ahead: little where it jumps, more the longer it goes on."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.file = file
@@ -101,6 +102,7 @@ class Source:
         file.seek(self.start)
         self._block = memoryview(b"")
         self._begin = 0
+        self._ahead = self.LEAST
 
     def read(self, begin: int, count: int, what: str = "data") -> bytes:
         """``count`` bytes from ``begin`` on; `CheckpointError` where the file does not hold as many."""
@@ -125,7 +127,9 @@ class Source:
         at = begin - self._begin
         if at < 0 or end - self._begin > len(self._block):
             self.check(begin, end - begin)
-            self._block = memoryview(self.read(begin, min(self.BLOCK, self.size - begin)))
+            near = 0 <= begin - self._begin - len(self._block) <= self._ahead or 0 <= at < len(self._block)
+            self._ahead = min(4 * self._ahead, self.BLOCK) if near else self.LEAST
+            self._block = memoryview(self.read(begin, min(max(self._ahead, end - begin), self.size - begin)))
             self._begin = begin
             at = 0
         return self._block[at : at + end - begin]

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import metatensor as mt
 from metatensor.checkpoint._tensors import ORDERED, PARAMETER, TENSOR, TENSOR_V2, TENSOR_V3, StorageType
 from metatensor.checkpoint._values import Known
+from metatensor.checkpoint.places import is_device
 
 __all__ = ["class_value", "storage_value", "table"]
 
@@ -22,6 +24,10 @@ STORAGES = {
     "ComplexDouble": "complex128", "QInt8": "qint8", "QInt32": "qint32", "QUInt8": "quint8", "QUInt4x2": "quint4x2",
     "QUInt2x4": "quint2x4",
 }  # fmt: skip
+NUMBERS = frozenset(("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"))
+"""Kinds and bytes of the elements that arrays and tensors both have."""
+MAX_BITS = 256
+"""Of the integers that make a range or a slice: its length takes time that grows with their square."""
 QUANTISATION = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")
 # What the same class is called in Python 2's and in older files.
 BUILTINS = ("builtins", "__builtin__")
@@ -63,7 +69,7 @@ def table() -> dict[bytes, Any]:
         add(module, "_rebuild_from_type_v2", _from_type)
         add(module, "_rebuild_from_type", _from_type)
     add("torch", "Size", lambda machine, args: mt.Size(_one(machine, args, tuple)), value=mt.Size)
-    add("torch", "device", lambda machine, args: mt.device(*args), value=mt.device)
+    add("torch", "device", _device, value=mt.device)
     add("torch.serialization", "_get_layout", _layout)
     for module, name in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("torch.nn.parameter", "Buffer")):
         add(module, name)
@@ -157,8 +163,8 @@ def _share(machine: Any, tensor: Any, place: Any) -> None:
     if type(place) is not tuple or [type(part) for part in place] != [str, int, int] or not isinstance(machine.source, dict):
         raise machine.error("the place of a tensor of a skeleton must be a key, a size and an offset")
     key, nbytes, offset = place
-    if not 0 <= nbytes < 2**63 or not 0 <= offset < 2**63:
-        raise machine.error("the place of a tensor of a skeleton is not within 63 bits")
+    if len(key) > 1000 or not 0 <= nbytes < 2**63 or not 0 <= offset < 2**63:
+        raise machine.error("the place of a tensor of a skeleton has too long a key, or is not within 63 bits")
     storage = machine.source.get((key, nbytes))
     if storage is None:
         machine.charge(200)
@@ -177,8 +183,7 @@ def _with_state(machine: Any, tensor: Any, state: Any) -> Any:
             raise machine.error("the attributes of a tensor must be a dict")
         machine.charge(100 * len(part))
         for name, value in part.items():
-            if type(name) is not str or name.startswith("__") or hasattr(type(tensor), name):
-                raise machine.error(f"{str(name)[:40]!r} cannot be an attribute that a checkpoint gives a tensor")
+            machine.check_attribute(type(tensor), name)
             setattr(tensor, name, value)
     return tensor
 
@@ -186,9 +191,19 @@ def _with_state(machine: Any, tensor: Any, state: Any) -> Any:
 def _meta_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
     """(dtype, size, stride, requires_grad)"""
     dtype, size, stride, grad = args
+    machine.charge(400)
     if not isinstance(dtype, mt.dtype) or not isinstance(size, tuple) or not isinstance(stride, tuple) or type(grad) is not bool:
         raise machine.error("_rebuild_meta_tensor_no_storage takes a dtype, a size, a stride and a truth value")
     return mt.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(grad)
+
+
+def _device(machine: Any, args: tuple[Any, ...]) -> Any:
+    """(type or name, index)"""
+    if not args or len(args) > 2 or type(args[0]) is not str or any(type(index) is not int for index in args[1:]):
+        raise machine.error("torch.device takes the name of a device, and an index")
+    if not is_device(args[0]):
+        raise machine.error(f"torch.device: {args[0][:40]!r} is no device that is known")
+    return mt.device(*args)
 
 
 def _device_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
@@ -201,7 +216,16 @@ def _device_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
 
         if type(data) is not numpy.ndarray:
             raise machine.error("a tensor of another device takes an array or a tensor")
+        if f"{data.dtype.kind}{data.dtype.itemsize}" not in NUMBERS:
+            raise machine.error(f"a tensor of another device takes an array of numbers, not of {data.dtype}")
+        owner, available = data, data.nbytes
+    else:
+        owner = data.untyped_storage()
+        available = owner.nbytes()
     device = machine.device_of(location)
+    if device.type != "meta" and isinstance(data, mt.Tensor) and data.is_meta:
+        raise machine.error("a tensor of another device takes values, and a tensor on meta has none")
+    machine.charge_values(prod(data.shape) * dtype.itemsize, owner, available)
     machine.later(made := mt.empty(tuple(data.shape), dtype=dtype, device=device), data)
     return made.requires_grad_(grad)
 
@@ -218,7 +242,7 @@ def _unsupported(name: str) -> Callable[..., Any]:
 
 def _layout(machine: Any, args: tuple[Any, ...]) -> Any:
     name = _one(machine, args, str)
-    found = getattr(mt, name.removeprefix("torch."), None) if name.startswith("torch.") else None
+    found = vars(mt).get(name.removeprefix("torch.")) if name.startswith("torch.") else None
     if not isinstance(found, type(mt.strided)):
         raise machine.error(f"unknown layout {name[:40]!r}")
     return found
@@ -270,10 +294,10 @@ def _set(cls: type) -> Callable[..., Any]:
     def handler(machine: Any, args: tuple[Any, ...]) -> Any:
         if not args:
             return cls()
-        made: dict[Any, None] = {}
+        made: set[Any] = set()
         for item in _one(machine, args, list, tuple, set, frozenset):
-            machine.set_item(made, item, None)
-        return cls(made)
+            machine.add_item(made, item)
+        return made if cls is set else cls(made)
 
     return handler
 
@@ -305,6 +329,8 @@ def _numbers(cls: type) -> Callable[..., Any]:
     def handler(machine: Any, args: tuple[Any, ...]) -> Any:
         if any(item is not None and type(item) is not int for item in args):
             raise machine.error(f"{cls.__name__} takes integers here")
+        if any(item is not None and item.bit_length() > MAX_BITS for item in args):
+            raise machine.error(f"{cls.__name__} takes integers of at most {MAX_BITS} bits here")
         return cls(*args)
 
     return handler

@@ -7,12 +7,14 @@ and a state. ``constants.pkl`` holds the tensors that code refers to.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from metatensor.checkpoint._tensors import TensorMachine
 from metatensor.checkpoint._values import Known, Record
 from metatensor.checkpoint._zip import Directory
-from metatensor.checkpoint.listing import listed, tensors_of
+from metatensor.checkpoint.listing import free_for, listed, tensors_of, unique
+from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.torch_names import table
@@ -42,19 +44,19 @@ class TorchScript:
             whole.metadata["constants"] = f"{len(rest.tensors)} tensors of {rest.nbytes:,} bytes"
         if type(value) is Record:
             whole.metadata["class"] = value.name
-        return whole
+        return replace(whole, private=Members(directory))
 
     def load(self, directory: Directory, place: Places) -> dict[str, Any]:
         """The module's tensors by attribute path, as its state_dict has them."""
         prefix = prefix_of(directory, "data.pkl") or ""
         machine, value = _run(directory, prefix, "data", place)
         fill_all(machine, directory, f"{prefix}data/", "little", place)
-        return dict(tensors_of(value))
+        return dict(unique(tensors_of(value, directory.file, free_for(machine, directory.source))))
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that are compressed."""
         info = checkpoint.tensors[tensor]
-        return part_of_member(directory, f"{prefix_of(directory, 'data.pkl') or ''}data/{info.storage}", info, "little")
+        return part_of_member(checkpoint.private, f"{prefix_of(directory, 'data.pkl') or ''}data/{info.storage}", info, "little")
 
 
 FORMAT = TorchScript()
@@ -63,11 +65,23 @@ FORMAT = TorchScript()
 class _Machine(TensorMachine):
     """A machine that takes names of classes of the archive as `Record`s."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.classes: dict[str, Known] = {}
+
     def name_of(self, module: str, name: str) -> Any:
-        if module == "__torch__" or module.startswith("__torch__."):
-            full = f"{module}.{name}"
-            return Known(full, lambda machine, args: Record(full), new=True)
-        return None
+        if module != "__torch__" and not module.startswith("__torch__."):
+            return None
+        full = f"{module}.{name}"
+        if full not in self.classes:
+
+            def new(machine: Any, args: tuple[Any, ...]) -> Record:
+                machine.charge(120)
+                return Record(full)
+
+            self.charge(600 + 4 * len(full))
+            self.classes[full] = Known(full, new, new=True)
+        return self.classes[full]
 
 
 def _run(directory: Directory, prefix: str, what: str, place: Places, tolerant: bool = False) -> tuple[TensorMachine, Any]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor.checkpoint._tensors import TensorMachine
 from metatensor.checkpoint._zip import Directory
+from metatensor.checkpoint.budget import current
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.filling import Filler, width_of
 from metatensor.checkpoint.listing import listed
+from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import Source, mapped_for_writing, native
@@ -26,6 +29,8 @@ __all__ = ["FORMAT", "MAX_PICKLE", "TorchZip"]
 
 MAX_PICKLE = 1 << 30
 """Longest pickle in bytes."""
+MAX_RATIO = 32
+"""How many times its bytes in the file a compressed pickle may be long, beyond what the budget allows."""
 
 
 class TorchZip:
@@ -48,7 +53,8 @@ class TorchZip:
             member = f"{archive.prefix}data/{ref.key}"
             return directory.place_of(member)[0] if straight and directory.is_stored(member) else -1
 
-        return listed(self.name, directory.source, value, machine, offset)
+        checkpoint = listed(self.name, directory.source, value, machine, offset)
+        return replace(checkpoint, private=Members(directory))
 
     def load(self, directory: Directory, place: Places) -> Any:
         """What was saved, its tensors where ``place`` says."""
@@ -83,7 +89,7 @@ class TorchZip:
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that are compressed, or of the other byte order."""
         info, archive = checkpoint.tensors[tensor], Archive.of(directory)
-        return part_of_member(directory, f"{archive.prefix}data/{info.storage}", info, archive.order)
+        return part_of_member(checkpoint.private, f"{archive.prefix}data/{info.storage}", info, archive.order)
 
     def _run(self, directory: Directory, archive: Archive, place: Places, tolerant: bool = False) -> tuple[TensorMachine, Any]:
         machine = TensorMachine(
@@ -97,9 +103,12 @@ FORMAT = TorchZip()
 
 def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any:
     """The value of the pickle that is all of a member."""
-    data = directory.read(member, MAX_PICKLE)
     begin, packed = directory.place_of(member)
-    value, used = machine.load(data, begin, packed)
+    size = directory.size_of(member)
+    if size > MAX_RATIO * packed:
+        current().charge(directory.file, size - MAX_RATIO * packed, f"{member[:60]!r} is decompressed to {size:,} bytes, which is")
+    data = directory.read(member, MAX_PICKLE)
+    value, used = machine.load(data, begin, -1 if directory.is_stored(member) else packed)
     if used != len(data):
         raise CheckpointError(directory.file, f"at byte {begin + used:,}: {len(data) - used:,} bytes follow the end of {member!r}")
     return value
@@ -119,7 +128,7 @@ def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: s
             for ref in waiting:
                 fill_one(ref, directory, prefix, filler)
     for tensor, values in machine.fillings:
-        fill_tensor(tensor, values)
+        fill_tensor(tensor, values, directory.file)
 
 
 def fill_one(ref: Any, directory: Directory, prefix: str, filler: Filler) -> None:
@@ -131,22 +140,27 @@ def fill_one(ref: Any, directory: Directory, prefix: str, filler: Filler) -> Non
     filler.fill_from(directory.source, ref.storage, directory.place_of(member)[0], ref.dtype)
 
 
-def part_of_member(directory: Directory, member: str, info: TensorInfo, order: str) -> Any:
+def part_of_member(members: Members, member: str, info: TensorInfo, order: str) -> Any:
     """The bytes of a tensor, from its first to its last element, in the storage that is a member."""
     from metatensor.checkpoint.opening import span_bytes
 
+    directory = members.directory
     if member not in directory:
         raise CheckpointError(directory.file, f"there are no bytes of it in the file: {member[:100]!r} is missing")
     dtype = getattr(mt, info.dtype)
     begin = info.storage_offset * dtype.itemsize
-    return native(memoryview(directory.read(member))[begin : begin + span_bytes(info)], width_of(dtype), order)
+    return native(memoryview(members.content(member))[begin : begin + span_bytes(info)], width_of(dtype), order)
 
 
-def fill_tensor(tensor: Any, values: Any) -> None:
+def fill_tensor(tensor: Any, values: Any, file: str = "the checkpoint") -> None:
     """Fill a tensor with the values of an array or another tensor, where it is on a device with data."""
-    if tensor.device.type != "meta":
+    if tensor.device.type == "meta":
+        return
+    try:
         with mt.no_grad():
-            tensor.copy_(values if isinstance(values, mt.Tensor) else mt.from_numpy(values.copy()))
+            tensor.copy_(values if isinstance(values, mt.Tensor) else mt.from_numpy(values.astype(values.dtype.newbyteorder("="))))
+    except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(file, f"a tensor of {tensor.dtype.name} cannot be made of the values that it has: {error}") from error
 
 
 def prefix_of(directory: Directory, member: str) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.source import Source
@@ -31,6 +32,8 @@ class Zips:
         """What its reader says."""
         reader, directory = self.reader(file, name)
         checkpoint: Checkpoint = reader.inspect(directory)
+        if isinstance(checkpoint.private, Members):
+            checkpoint.private.reader = reader
         return checkpoint
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
@@ -47,6 +50,9 @@ class Zips:
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
         """The bytes of a tensor that do not lie in the file as they are."""
+        members = checkpoint.private
+        if isinstance(members, Members) and members.directory.source.file is file:
+            return members.reader.fetch(members.directory, checkpoint, tensor)
         reader, directory = self.reader(file, name)
         return reader.fetch(directory, checkpoint, tensor)
 

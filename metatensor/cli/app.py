@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
 import click
 
 from metatensor._version import __version__
+from metatensor.checkpoint.errors import printable
 
 __all__ = ["app"]
 
@@ -25,6 +27,13 @@ OWN = {
 class Commands(click.Group):
     """Commands by name; a plugin cannot take one of ours."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command. What the terminal's encoding does not have is written as escapes."""
+        for stream in (sys.stdout, sys.stderr):
+            if getattr(stream, "errors", None) == "strict":
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        return super().main(*args, **kwargs)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*OWN, *_plugin_commands()})
 
@@ -38,7 +47,7 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The overview, without loading our commands."""
         plugins = _plugin_commands()
-        rows = [(name, OWN.get(name) or plugins[name].get_short_help_str()) for name in self.list_commands(ctx)]
+        rows = [(printable(name), OWN.get(name) or _help(plugins[name])) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -52,6 +61,14 @@ def _plugin_commands() -> dict[str, Any]:
         if isinstance(command, click.Command) and command.name and command.name not in OWN:
             found.setdefault(command.name, command)
     return found
+
+
+def _help(command: click.Command) -> str:
+    """What a plugin's command says of itself, in a line."""
+    try:
+        return printable(" ".join(command.get_short_help_str().split()))
+    except (Exception, SystemExit) as error:
+        return f"(its help fails: {type(error).__name__})"
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from metatensor.checkpoint.errors import printable
+
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint, TensorInfo
 
-__all__ = ["Module", "differences", "grouped", "sharing", "text", "totals"]
+__all__ = ["Module", "differences", "grouped", "sharing", "shown", "text", "totals"]
+
+
+MAX_SHOWN = 1000
+
+
+def shown(content: str) -> str:
+    """Return what a file says, as it may be shown: `printable`, and cut where it is longer than any sound name."""
+    return printable(content if len(content) <= MAX_SHOWN else f"{content[:MAX_SHOWN]}... ({len(content):,} characters)")
 
 
 def text(content: str, style: str = "") -> Text:
-    """What a file says, as it may be shown: characters that would move a terminal's cursor, or are none, as escapes."""
-    if not content.isprintable():
-        content = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in content)
-    return Text(content, style=style)
+    """Return what `shown` makes of ``content``, without rich's markup."""
+    return Text(shown(content), style=style)
 
 
 @dataclass

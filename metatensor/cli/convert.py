@@ -7,6 +7,7 @@ import os
 import click
 from rich.console import Console
 
+from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import text
 
 __all__ = ["command"]
@@ -40,9 +41,9 @@ def command(source: str, target: str, form: str | None, max_shard_size: str | No
     try:
         left_out = convert(source, target, format=form, max_shard_size=max_shard_size, drop=drop)
     except (CheckpointError, RuntimeError, TypeError, ValueError) as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(printable(str(error))) from None
     except OSError as error:
-        raise click.ClickException(f"{error.filename or source}: {error.strerror or error}") from None
+        raise click.ClickException(printable(f"{error.filename or source}: {error.strerror or error}")) from None
     console = Console(highlight=False, soft_wrap=True)
     for name, kept in left_out.items():
         console.print(text(f"{name} is the same tensor as {kept} and is left out", style="yellow"))

@@ -8,7 +8,9 @@ import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
+
+from metatensor.checkpoint.errors import printable
+from metatensor.cli.contents import text
 
 __all__ = ["command"]
 
@@ -39,7 +41,7 @@ def _operators(device: str, as_json: bool) -> None:
     try:
         backend = plugins.backend(device)
     except RuntimeError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(printable(str(error))) from error
     rows = coverage(backend)
     by_kind = {kind: [row.name for row in rows if row.how == kind] for kind in ("missing", "fallback", "decomposition", "kernel")}
     if as_json:
@@ -49,7 +51,7 @@ def _operators(device: str, as_json: bool) -> None:
     for kind in ("missing", "fallback", "decomposition", "kernel"):
         for name in by_kind[kind]:
             click.echo(f"{kind:15}{name}{' (core)' if name in core else ''}")
-    counts = ", ".join(f"{len(by_kind[kind])} {text}" for kind, text in (
+    counts = ", ".join(f"{len(by_kind[kind])} {what}" for kind, what in (
         ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("fallback", "by the cpu"), ("missing", "missing")
     ))  # fmt: skip
     click.echo(f"{device}: {len(rows)} operators (each overload by itself): {counts}")
@@ -67,8 +69,8 @@ def _plugins(as_json: bool) -> None:
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(
-            row.group, row.name, Text(row.state, style=STYLES.get(row.state, "")), Text(", ".join(row.devices)),
-            row.distribution, row.version, Text(row.reason),
+            row.group, text(row.name), text(row.state, STYLES.get(row.state, "")), text(", ".join(row.devices)),
+            text(row.distribution), text(row.version), text(row.reason),
         )  # fmt: skip
     console = Console(highlight=False)
     if not console.is_terminal:

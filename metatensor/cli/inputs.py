@@ -83,7 +83,11 @@ def _value(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.List):
         return [_value(item, text) for item in node.elts]
     if isinstance(node, ast.Dict) and None not in node.keys:
-        return {_value(key, text): _value(value, text) for key, value in zip(node.keys, node.values, strict=True) if key}
+        pairs = [(_value(key, text), _value(value, text)) for key, value in zip(node.keys, node.values, strict=True) if key]
+        try:
+            return dict(pairs)
+        except TypeError as error:
+            raise InputError(f"{_shown(text)}: a key of a dict must be hashable: {error}") from None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         number = _value(node.operand, text)
         if isinstance(number, (int, float, complex)):

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from metatensor.cli.contents import Module, differences, grouped, sharing, text, totals
+from metatensor.checkpoint.errors import printable
+from metatensor.cli.contents import Module, differences, grouped, sharing, shown, text, totals
 
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint
@@ -65,7 +66,7 @@ def _opened(path: str) -> Checkpoint:
     except CheckpointError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror or error}") from None
+        raise click.ClickException(printable(f"{path}: {error.strerror or error}")) from None
 
 
 def _as_dict(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _print_table(console: Console, checkpoint: Checkpoint) -> None:
     rows, shared = _rows(checkpoint)
     headings = ("tensor", "dtype", "shape", "bytes", *(["shared"] if shared else []))
     if len(rows) > MANY:
-        lines = [headings, *((str(text(row[0])), *row[1:]) for row in rows)]
+        lines = [headings, *(tuple(shown(cell) for cell in row) for row in rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(4)]
         for line in lines:
             cells = [line[3].rjust(widths[3]) if column == 3 else line[column].ljust(widths[column]) for column in range(4)]

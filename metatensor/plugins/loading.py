@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -176,7 +178,7 @@ class PluginManager:
 
     def device_types(self) -> list[str]:
         """Names of all device types, loaded or not, sorted."""
-        return sorted(set(self._backends) | set(self._discover("devices")))
+        return sorted(set(self._backends) | {name for name in self._discover("devices") if name.isidentifier()})
 
     # Other groups -------------------------------------------------------------
 
@@ -259,7 +261,7 @@ class PluginManager:
                 before = _operators(plugin)
                 try:
                     self._call_hook(plugin)
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     plugin.error = error
                     _forget_operators(_operators(plugin) - before)
                 finally:
@@ -299,6 +301,8 @@ class PluginManager:
             self._add_backends(plugin, provided)
         elif plugin.group == "ops":
             _check_ops(plugin, provided)
+        elif plugin.group == "formats":
+            _check_formats(provided)
         plugin.provided = provided
 
     def _add_backends(self, plugin: _Plugin, backends: list[Any]) -> None:
@@ -344,13 +348,42 @@ class PluginManager:
 def _installed(group: str) -> Iterable[Any]:
     from importlib.metadata import entry_points
 
-    return entry_points(group=group)
+    try:
+        return entry_points(group=group)
+    except Exception:  # some package's file of entry points is malformed
+        return list(_readable(group))
+
+
+def _readable(group: str) -> Iterable[Any]:
+    """The entry points of a group that can be read, package by package."""
+    from importlib.metadata import distributions
+
+    seen = set()
+    for distribution in distributions():
+        try:
+            name = re.sub(r"[-_.]+", "-", distribution.name).lower()
+            found = list(distribution.entry_points)
+        except Exception as error:
+            warnings.warn(f"the entry points of {_place_of(distribution)} cannot be read: {_reason(error)}", stacklevel=2)
+            continue
+        if name not in seen:  # else one that is hidden by another on the path
+            seen.add(name)
+            yield from (entry for entry in found if entry.group == group)
+
+
+def _place_of(distribution: Any) -> str:
+    return ascii(str(getattr(distribution, "_path", distribution)))
 
 
 def _distribution(entry: Any) -> tuple[str, str]:
-    """Name and version of the distribution that an entry point came with."""
+    """Name and version of the distribution that an entry point came with, as far as it says so."""
     dist = getattr(entry, "dist", None)
-    return (dist.name, dist.version) if dist is not None else (entry.value.partition(":")[0], "")
+    if dist is None:
+        return entry.value.partition(":")[0], ""
+    try:
+        return str(dist.name or "?"), str(dist.version or "")
+    except Exception:  # its metadata are malformed
+        return "?", ""
 
 
 def _own_version() -> str:
@@ -391,6 +424,13 @@ def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
                                f"that it is named after, {plugin.name!r}")
 
 
+def _check_formats(formats: list[Any]) -> None:
+    """What a plugin registers as formats has to have a name. Whatever else one lacks shows when it is used."""
+    for item in formats:
+        if not isinstance(getattr(item, "name", None), str):
+            raise TypeError(f"expected a checkpoint format, which has a name, got {type(item).__name__}")
+
+
 def _operators(plugin: _Plugin) -> set[str]:
     """Names of the operators that are defined in the namespace of a plugin of operators."""
     from metatensor._core.op import registry
@@ -411,7 +451,7 @@ def _device_row(name: str, distribution: str, version: str, backend: DeviceBacke
     try:
         count = backend.device_count()
         reason = "" if count else backend.unavailable_reason()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return PluginInfo("devices", name, distribution, version, "broken", _reason(error), ())
     devices = tuple(f"{name}:{index}" for index in range(count))
     return PluginInfo("devices", name, distribution, version, "available" if count else "no device", reason, devices)

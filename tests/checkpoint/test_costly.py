@@ -1,0 +1,103 @@
+"""Files that would cost too much are refused before they do; `costly.py` tries all of them, this a sample."""
+
+import os
+import time
+
+import pytest
+
+import metatensor as mt
+from metatensor.checkpoint import CheckpointError, inspect, load
+from metatensor.checkpoint.budget import Budget, Claims, current, shared
+from metatensor.checkpoint.listing import unique
+
+from . import costly
+from .hostile import P2, tensor, text
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is measured by /proc")
+
+SAMPLE = [
+    *list(costly.FILES)[::67],
+    "equal frozensets in dict",
+    "integers on one path of 17 bits in dict, the same",
+    "a range of 100000 bits, stored",
+    "paths of one name, 28 deep, compressed",
+    "20000 tensors 20 graphs deep, names of 65536",
+    "chunks (30, 30), overlap",
+    "5000 tensors of 262144 elements in one range",
+    "a device's tensor of 2**33 elements in one, older",
+]
+
+
+def test_there_are_enough_of_them():
+    assert len(costly.FILES) >= 500
+
+
+@pytest.mark.parametrize("label", dict.fromkeys(SAMPLE))
+def test_a_costly_file(tmp_path, label):
+    mt.ones(2, device="cpu").sum().item()
+    wrong, _, _, outcomes = costly.trial(label, tmp_path)
+    assert not wrong, outcomes
+
+
+def test_honest_keys_are_not_refused(tmp_path):
+    """Many numbers, tuples and sets as keys, as vocabularies and optimizers have them."""
+    value = {
+        "vocabulary": {i: str(i) for i in range(60_000)},
+        "addresses": {140_000_000_000_000 + 64 * i: i for i in range(60_000)},
+        "fractions": {i / 7: i for i in range(20_000)},
+        "pairs": {("layer", i): i for i in range(20_000)},
+        "places": {(i, j): 0 for i in range(150) for j in range(150)},
+        "set": {i * 1000 for i in range(60_000)},
+        "texts": {f"name {i}" * 40 for i in range(1000)},
+        "small": [{(1, 2): 0, (i, i + 1): 1} for i in range(2000)],
+    }
+    mt.save(value, tmp_path / "x.pt")
+    assert load(tmp_path / "x.pt") == value
+    assert inspect(tmp_path / "x.pt").tensors == {}
+
+
+def test_a_path_of_integers_is_slow_to_search():
+    """What the model of the hash table is there for: these very keys are slow in this Python."""
+    slow, honest = dict.fromkeys(costly.orbit(14, 8000)), dict.fromkeys(range(1, 8000))
+
+    def seconds(container):
+        best = 9.0
+        for _ in range(5):
+            began = time.perf_counter()
+            for _ in range(200):
+                0 in container  # noqa: B015
+            best = min(best, time.perf_counter() - began)
+        return best
+
+    assert seconds(slow) > 20 * seconds(honest)
+
+
+def test_duplicate_paths_have_names_of_their_own(tmp_path):
+    inner = text("a") + b"}" + text("b") + tensor() + b"ss"
+    pickle = P2 + b"}" + inner + text("a.b") + tensor() + b"s."
+    found = inspect(write(tmp_path, costly.packed(pickle)))
+    assert list(found.tensors) == ["a.b", "a.b'"]
+    names = [name for name, _ in unique([("a", 1), ("a", 2), ("a'", 3), ("a", 4), ("a", 5)])]
+    assert len(set(names)) == 5 and names[:2] == ["a", "a'"]
+
+
+def write(folder, content):
+    path = folder / "x.pt"
+    path.write_bytes(content)
+    return path
+
+
+def test_budgets():
+    with shared() as outer:
+        assert current() is outer
+        with shared() as inner:
+            assert inner is outer
+        with shared(Budget(10)) as own:
+            assert current() is own
+            claims = Claims("f", 100, "they take")
+            claims.add(400)
+            claims.add(10)
+            with pytest.raises(CheckpointError, match="f: they take beyond the bound"):
+                claims.add(1)
+        assert current() is outer
+    assert current() is not outer
