@@ -9,9 +9,10 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.recording cimport copy_without_data, plainly_absent, under_recorder, without_data
 from metatensor._core.storage cimport Storage
-from metatensor._core.tensor cimport Tensor, detached
+from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG, T_REQUIRES_GRAD
+from metatensor._core.versions cimport detached
 from metatensor._core import errors
 from metatensor._core.late import later
 

@@ -83,10 +83,10 @@ cdef bint is_channels_last(int ndim, const dim_t* sizes, const dim_t* strides) n
 cdef bint is_channels_last_strides(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
     """Return whether strides grow in the order C, spatial dimensions from the last, N. There may be gaps."""
     cdef dim_t bound = 0
-    cdef int inner = 1, outer = ndim - 1, i
+    cdef int inner = 1, outer = ndim - 1, _i
     if ndim != 4 and ndim != 5 or strides[1] <= 0:
         return False
-    for i in range(ndim - 1):
+    for _i in range(ndim - 1):
         bound = strides[inner] * sizes[inner]
         if bound == 0 or strides[outer] < bound:
             return False

@@ -3,13 +3,14 @@
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
-    Tensor, TensorExtra, VersionCounter, detach_from, detached, extra_of, instance_of, own_versions, set_layout,
+    Tensor, TensorExtra, VersionCounter, detach_from, extra_of, instance_of, set_layout,
     set_requires_grad, shape_str,
 )
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW, dim_t,
 )
+from metatensor._core.versions cimport detached, own_versions
 from metatensor._core.late import later
 
 

@@ -48,20 +48,23 @@ cdef Tensor over_storage(Storage s, DType dtype, int ndim, const dim_t* sizes, c
                          dim_t offset)
 cdef int set_layout(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset) except -1
 cdef int wrap_dim(Tensor t, object dim, str op) except -1
-cdef Tensor detached(Tensor t)
 cdef int set_requires_grad(Tensor t, object value) except -1
 cdef Tensor instance_of(object cls)
 cdef TensorExtra extra_of(Tensor t)
 cdef str shape_str(Tensor t)
 cdef int detach_from(Tensor t, Tensor source) except -1
-cdef unsigned long long version_of(Tensor t) noexcept
-cdef VersionCounter own_versions(Tensor t)
 
 
 cdef inline VersionCounter shared_versions(Tensor t):
     """The counter that `t` shares with its base, or None where it is that of the storage."""
     cdef Tensor owner = t if t.base is None else <Tensor>t.base
     return None if owner.extra is None else (<TensorExtra>owner.extra).versions
+
+
+cdef inline unsigned long long version_of(Tensor t) noexcept:
+    """How often `t`, or what shares its counter, was changed in place."""
+    cdef VersionCounter versions = shared_versions(t)
+    return t.storage.version - t.storage.uncounted if versions is None else versions.count
 
 
 cdef inline int mark_changed(Tensor t) except -1:

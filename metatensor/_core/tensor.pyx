@@ -204,34 +204,6 @@ cdef int wrap_dim(Tensor t, object dim, str op) except -1:
     return d
 
 
-cdef Tensor detached(Tensor t):
-    cdef Tensor d = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
-    cdef VersionCounter versions
-    d.flags |= t.flags & (T_CONJ | T_NEG)
-    if t.extra is not None or t.base is not None:
-        versions = shared_versions(t)
-        if versions is not None:
-            extra_of(d).versions = versions
-    return d
-
-
-cdef unsigned long long version_of(Tensor t) noexcept:
-    cdef VersionCounter versions = shared_versions(t)
-    return t.storage.version - t.storage.uncounted if versions is None else versions.count
-
-
-cdef VersionCounter own_versions(Tensor t):
-    """Give `t`, with its base, a counter that goes on from its version and stays when the storage is exchanged."""
-    cdef Tensor owner = t if t.base is None else <Tensor>t.base
-    cdef TensorExtra extra = extra_of(owner)
-    cdef VersionCounter versions
-    if extra.versions is None:
-        versions = VersionCounter.__new__(VersionCounter)
-        versions.count = version_of(t)
-        extra.versions = versions
-    return extra.versions
-
-
 cdef int set_requires_grad(Tensor t, object value) except -1:
     if not isinstance(value, (bool, int)):
         raise TypeError(f"requires_grad: expected a bool, got {type(value).__name__}")

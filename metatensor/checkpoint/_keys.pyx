@@ -84,7 +84,6 @@ cdef class Crowd:
     cdef int rebuild(self, Py_ssize_t count) except -1:
         """Take in all keys, in a table as large as that of a container of ``count`` keys is at least."""
         cdef long long size = 8
-        cdef Py_ssize_t place
         if self.linear:
             while 3 * (size - 1) <= 5 * count:
                 size *= 2

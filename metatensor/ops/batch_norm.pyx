@@ -6,8 +6,9 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
     result_device, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, detached, hooks, new_contiguous, new_strided, shape_str
+from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, MAX_DIMS, T_CONTIGUOUS, dim_t
+from metatensor._core.versions cimport detached
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
 

@@ -8,12 +8,13 @@ from metatensor._core.op cimport (
     COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, ONE_VALUE, VIEW, Call, Op,
     arg, as_declared, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, TensorExtra, detached, hooks, new_like, shape_str
+from metatensor._core.tensor cimport Tensor, TensorExtra, hooks, new_like, shape_str
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONTIGUOUS, T_NONLEAF,
     T_REQUIRES_GRAD, T_VIEW,
 )
+from metatensor._core.versions cimport detached
 from metatensor.ops.factory cimport check_fill, format_arg, make_like
 
 from metatensor._core.dtype import dtype_by_name, spelling

@@ -6,8 +6,9 @@ from metatensor._core.op cimport (
     FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.storage cimport has_values
-from metatensor._core.tensor cimport Tensor, detached, new_contiguous, shape_str
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor._core.versions cimport detached
 from metatensor.ops.gathering cimport look_up
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 

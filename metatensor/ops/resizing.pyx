@@ -6,10 +6,11 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.placing cimport check_bounds
-from metatensor._core.tensor cimport Tensor, mark_changed, own_versions, set_layout
+from metatensor._core.tensor cimport Tensor, mark_changed, set_layout
 from metatensor._core.types cimport (
     FORMAT_CONTIGUOUS, FORMAT_PRESERVE, MAX_DIMS, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
+from metatensor._core.versions cimport own_versions
 from metatensor.ops.factory cimport format_arg, read_sizes
 from metatensor.ops.view cimport dims_tuple
 

@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
 from metatensor._core.op cimport (
-    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
+    ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, EXACT_OUT, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
     KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, new_contiguous

@@ -1,0 +1,26 @@
+"""Counters of in-place changes: `detach()` shares a tensor's counter, and ``.data`` does not."""
+from metatensor._core.tensor cimport Tensor, TensorExtra, VersionCounter, extra_of, over_storage, shared_versions, version_of
+from metatensor._core.types cimport T_CONJ, T_NEG
+
+
+cdef Tensor detached(Tensor t):
+    cdef Tensor d = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
+    cdef VersionCounter versions
+    d.flags |= t.flags & (T_CONJ | T_NEG)
+    if t.extra is not None or t.base is not None:
+        versions = shared_versions(t)
+        if versions is not None:
+            extra_of(d).versions = versions
+    return d
+
+
+cdef VersionCounter own_versions(Tensor t):
+    """Give `t`, with its base, a counter that goes on from its version and stays when the storage is exchanged."""
+    cdef Tensor owner = t if t.base is None else <Tensor>t.base
+    cdef TensorExtra extra = extra_of(owner)
+    cdef VersionCounter versions
+    if extra.versions is None:
+        versions = VersionCounter.__new__(VersionCounter)
+        versions.count = version_of(t)
+        extra.versions = versions
+    return extra.versions
