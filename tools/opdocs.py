@@ -19,12 +19,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "ops"
 PREFIX = "metatensor.ops."
-VIEW, COMPOSITE, DATA, RANDOM = 4, 8, 16, 64
 MARKS = {
-    VIEW: "a view of its input",
-    COMPOSITE: "made of other operators",
-    DATA: "its result depends on data, so on meta it raises",
-    RANDOM: "draws from a generator",
+    "VIEW": "a view of its input",
+    "COMPOSITE": "made of other operators",
+    "DATA": "its result depends on data, so on meta it raises",
+    "RANDOM": "draws from a generator",
 }
 
 
@@ -58,7 +57,8 @@ def entry(op: Any) -> str:
     """One operator: its name, its signatures, what it does."""
     describe = importlib.import_module("metatensor._core.describe")
     signatures, _, text = describe.op_doc(op).partition("\n\n")
-    notes = [words for flag, words in MARKS.items() if op.flags & flag]
+    flags = importlib.import_module("metatensor._core.op").operator_flags
+    notes = [words for flag, words in MARKS.items() if op.flags & getattr(flags, flag)]
     registry = importlib.import_module("metatensor._core.op").registry
     if op.name + "_" in registry:
         notes.insert(0, f"in place: `{op.name.rpartition('.')[2]}_`")

@@ -50,6 +50,8 @@ cdef object _member(Tensor t):
 class DataDependentError(_OfTensor, NotImplementedError):
     """The result depends on values, and the tensors here hold none."""
 
+    declared = False    # True where a meta function said so on purpose, by asking for a size that is not known
+
 
 class NoDataError(_OfTensor, NotImplementedError):
     """A tensor's values are to be copied, and it holds none."""

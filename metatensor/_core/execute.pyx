@@ -32,11 +32,15 @@ cdef extern from "Python.h":
 # The device of the results ------------------------------------------------------------------
 
 cdef int resolve_device(Call* c) except -1:
-    """Settle `c.device`: an explicit one, that of the tensors, or the default."""
+    """Settle `c.device`: that of the argument `device`, of out= where a tensor is made from nothing, of the tensors, or the default."""
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
         given = place_of(<object>c.args[ov.device_slot])
         c.device = <PyObject*>given         # devices are interned: the table keeps them alive
+        c.mixed = False
+        return 0
+    if ov.device_slot >= 0 and c.out != NULL and isinstance(<object>c.out, Tensor):
+        c.device = <PyObject*>(<Tensor>c.out).storage.device
         c.mixed = False
         return 0
     if c.device == NULL:

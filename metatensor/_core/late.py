@@ -5,11 +5,12 @@ of `later` imports it.
 """
 
 from importlib import import_module
+from typing import Any
 
 __all__ = ["later", "provide"]
 
-_places = {}  # name -> (module, attribute or None for the module itself)
-_found = {}
+_places: dict[str, tuple[str, str | None]] = {}  # name -> (module, attribute or None for the module itself)
+_found: dict[str, Any] = {}
 
 
 def provide(module, names=""):

@@ -67,6 +67,7 @@ class OpProperty:
     @property
     def op(self) -> Op: ...
 
+operator_flags: Any
 registry: dict[str, Op]
 by_family: dict[str, list[Op]]
 

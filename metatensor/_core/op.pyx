@@ -3,6 +3,7 @@
 A declaration is kept as text until the op is first called or looked at.
 """
 import sys
+from types import SimpleNamespace
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -596,3 +597,12 @@ cdef list tensors_arg(Call* c, int i):
     """A list of tensors as a list (the caller's own where it was one)."""
     cdef object value = <object>c.args[i]
     return <list>value if type(value) is list else list(value)
+
+
+# The flags of op.pxd, for modules that are not compiled.
+operator_flags = SimpleNamespace(
+    INPLACE=INPLACE, OUT=OUT, VIEW=VIEW, COMPOSITE=COMPOSITE, DATA=DATA, ELEMENTWISE=ELEMENTWISE,
+    RANDOM=RANDOM, FUNCTION_ONLY=FUNCTION_ONLY, METHOD_ONLY=METHOD_ONLY, PROPERTY=PROPERTY, NO_GRAD=NO_GRAD,
+    HOST=HOST, EXACT_OUT=EXACT_OUT, INPLACE_ARG=INPLACE_ARG, MIXED=MIXED, SAFE_CAST=SAFE_CAST,
+    ONE_VALUE=ONE_VALUE, APART=APART, QUIET_OUT=QUIET_OUT, KEEPS_SHAPE=KEEPS_SHAPE,
+)

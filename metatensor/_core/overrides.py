@@ -118,7 +118,7 @@ def declare(cls: Any) -> None:
     """Note on a new subclass of Tensor what it overrides, and let its attributes reach ``__torch_function__``."""
     function = _function(cls.__torch_function__)
     cls._overrides_function = function is not _disabled_torch_function_impl
-    cls._overrides_torch_dispatch = _function(cls.__torch_dispatch__) is not _function(Tensor.__torch_dispatch__)
+    cls._overrides_torch_dispatch = _function(cls.__torch_dispatch__) is not _function(vars(Tensor)["__torch_dispatch__"])
     cls._overrides_dispatch = cls._overrides_function or cls._overrides_torch_dispatch
     if not cls._overrides_function or getattr(cls, "_overrides_operators_only", False):
         return

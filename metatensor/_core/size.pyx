@@ -23,7 +23,7 @@ cdef object _size(int i, object value):
     if not isinstance(value, float) and hasattr(value, "__index__"):
         try:
             return operator.index(value)
-        except TypeError:
+        except (TypeError, NotImplementedError):
             pass
     raise TypeError(f"Size: expected an iterable of int, but item {i} is {type(value).__name__}")
 

@@ -110,7 +110,7 @@ class StoredTensors:
             return tensor.__reduce_ex__(2)
         attributes = {k: v for k, v in (getattr(tensor, "__dict__", None) or {}).items() if not k.startswith("_backward")}
         if issubclass(kind, Parameter):
-            arguments = (tensor.detach().as_subclass(Tensor), tensor.requires_grad, OrderedDict())
+            arguments: tuple[Any, ...] = (tensor.detach().as_subclass(Tensor), tensor.requires_grad, OrderedDict())
             if attributes:
                 return Name.of("torch._utils", "_rebuild_parameter_with_state"), (*arguments, attributes)
             return Name.of("torch._utils", "_rebuild_parameter"), arguments
@@ -156,7 +156,7 @@ def _module(module: Any) -> Any:
     state = reduced[2] if len(reduced) > 2 else None
     if not isinstance(state, dict) or "_modules" not in state:
         return reduced
-    tables = {name: OrderedDict() for name in _HOOK_TABLES if name not in state}
+    tables: dict[str, Any] = {name: OrderedDict() for name in _HOOK_TABLES if name not in state}
     kept = {name: getattr(module, name) for name in getattr(module, "_kept_in_torch", ())}
     state = {"training": True, "_non_persistent_buffers_set": set(), "_is_full_backward_hook": None, **tables, **state, **kept}
     return (*reduced[:2], state, *reduced[3:])

@@ -81,7 +81,8 @@ class Plan:
                 continue
             there = [name for name in found if name in names]
             if not there:
-                reasons = [f"{name}: it cannot be loaded: {unsupported[name]}." for name in found if name in (unsupported or ())]
+                refused = unsupported or {}
+                reasons = [f"{name}: it cannot be loaded: {refused[name]}." for name in found if name in refused]
                 self.errors += reasons
                 self.missing += [] if reasons else found
                 continue

@@ -49,13 +49,13 @@ def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
     if kind is Op:
         module, _, short = f"torch.{obj.name}".rpartition(".")
         return (module, short) if _is_there(module, short, obj) else None
-    module = getattr(obj, "__module__", None)
-    if not isinstance(module, str) or not module.startswith("metatensor."):
+    home = getattr(obj, "__module__", None)
+    if not isinstance(home, str) or not home.startswith("metatensor."):
         return None
     if isinstance(obj, type) and obj in _CORE:
         return _CORE[obj]
-    short = name or getattr(obj, "__qualname__", None) or getattr(obj, "__name__", "")
-    for theirs in _homes(name_of(module)):
+    short = name or str(getattr(obj, "__qualname__", None) or getattr(obj, "__name__", ""))
+    for theirs in _homes(name_of(home)):
         if _is_there(theirs, short, obj):
             return theirs, short
     return None

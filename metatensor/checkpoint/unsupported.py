@@ -58,7 +58,7 @@ class UnsupportedTensor:
 
 
 def _refusing(name: str) -> Any:
-    def method(self: Any, *args: Any) -> NoReturn:
+    def method(self: Any, *args: Any) -> None:
         self._refuse()
 
     method.__name__ = name

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from metatensor._core.compute import forget_kernels
-from metatensor._core.op import define_op, op_by_name, registry, set_meta
+from metatensor._core.op import operator_flags, define_op, op_by_name, registry, set_meta
 from metatensor._core.schema import parse
 from metatensor._core.tensor import Tensor
 from metatensor.library.hints import infer_schema
 
 __all__ = ["decomposition", "define", "flops", "get_op", "infer_schema", "kernel", "meta", "op"]
 
-# Of OpFlag in _core/op.pxd.
-_VIEW, _COMPOSITE, _DATA = 4, 8, 16
 _lock = threading.Lock()
 
 
@@ -67,7 +65,7 @@ def _flags(text, composite, data_dependent):
     """What a schema and the options say of an op. One whose result is a view of an argument needs no kernel."""
     returns = parse(text).returns
     view = bool(returns) and all("(" in kind and "!" not in kind for kind, _ in returns)
-    return _COMPOSITE * bool(composite) | _DATA * bool(data_dependent) | _VIEW * (view and not composite)
+    return operator_flags.COMPOSITE * bool(composite) | operator_flags.DATA * bool(data_dependent) | operator_flags.VIEW * (view and not composite)
 
 
 def meta(name):

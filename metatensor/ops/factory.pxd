@@ -11,7 +11,6 @@ cdef enum Option:
     O_DTYPE, O_LAYOUT, O_DEVICE, O_PIN, O_GRAD, O_FORMAT
 
 cdef DType option_dtype(Call* c, int first, DType default)
-cdef Device option_device(Call* c, int first)
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1
 cdef Tensor with_options(Call* c, int first, Tensor t)
 cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format)

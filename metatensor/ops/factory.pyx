@@ -42,13 +42,6 @@ cdef DType option_dtype(Call* c, int first, DType default):
     return given
 
 
-cdef Device option_device(Call* c, int first):
-    """The device asked for, else that of out=, else what the dispatcher settled."""
-    if c.out != NULL and is_none(c, first + O_DEVICE) and isinstance(<object>c.out, Tensor):
-        c.device = <PyObject*>(<Tensor>c.out).storage.device
-    return result_device(c)
-
-
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1:
     cdef int i, n = dims_arg(c, slot, sizes)
     for i in range(n):
@@ -106,7 +99,7 @@ cdef object sized_meta(Call* c):
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 0, sizes)
     cdef DType dtype = option_dtype(c, 1, default_float())
-    return with_options(c, 1, new_contiguous(n, sizes, dtype, option_device(c, 1)))
+    return with_options(c, 1, new_contiguous(n, sizes, dtype, result_device(c)))
 
 
 cdef object empty_meta(Call* c):
@@ -115,11 +108,11 @@ cdef object empty_meta(Call* c):
     cdef int n = read_sizes(c, 0, sizes), fmt = format_arg(c, 1 + O_FORMAT, FORMAT_CONTIGUOUS)
     cdef DType dtype = option_dtype(c, 1, default_float())
     if fmt == FORMAT_CONTIGUOUS:
-        return with_options(c, 1, new_contiguous(n, sizes, dtype, option_device(c, 1)))
+        return with_options(c, 1, new_contiguous(n, sizes, dtype, result_device(c)))
     if fmt == FORMAT_PRESERVE:
         raise RuntimeError(f"{op_name(c)}(): preserve_format has no meaning here, as there is nothing to preserve")
     set_format(n, sizes, strides, fmt)
-    return with_options(c, 1, new_strided(n, sizes, strides, dtype, option_device(c, 1)))
+    return with_options(c, 1, new_strided(n, sizes, strides, dtype, result_device(c)))
 
 
 cdef object new_sized_meta(Call* c):
@@ -196,7 +189,7 @@ cdef object full_meta(Call* c):
     cdef int n = read_sizes(c, 0, sizes)
     cdef DType dtype = option_dtype(c, 2, of_number(arg(c, 1)))
     check_fill(c, dtype, arg(c, 1))
-    return with_options(c, 2, new_contiguous(n, sizes, dtype, option_device(c, 2)))
+    return with_options(c, 2, new_contiguous(n, sizes, dtype, result_device(c)))
 
 
 cdef object new_full_meta(Call* c):

@@ -1,9 +1,11 @@
 """The frequencies of Fourier transforms, and their reordering with zero in the middle."""
 from metatensor._core.dtype cimport DType, default_float
-from metatensor._core.op cimport COMPOSITE, OUT, Call, arg, call, define, dims_arg, int_arg, is_none, op_name, tensor_arg
+from metatensor._core.op cimport (
+    COMPOSITE, OUT, Call, arg, call, define, dims_arg, int_arg, is_none, op_name, result_device, tensor_arg,
+)
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
-from metatensor.ops.factory cimport option_device, option_dtype, with_options
+from metatensor.ops.factory cimport option_dtype, with_options
 from metatensor.ops.fourier cimport transform_dim
 
 cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
@@ -44,7 +46,7 @@ cdef object _frequencies(Call* c, dim_t n):
         raise NotImplementedError(f"{op_name(c)}(): dtype {dtype.name} is not supported")
     if n < 0:
         raise RuntimeError(f"{op_name(c)}(): n must not be negative, got {arg(c, 0)}")
-    return with_options(c, 2, new_contiguous(1, &n, dtype, option_device(c, 2)))
+    return with_options(c, 2, new_contiguous(1, &n, dtype, result_device(c)))
 
 
 cdef object fftfreq_meta(Call* c):

@@ -88,14 +88,26 @@ cdef int _need_some(Call* c, list tensors) except -1:
     return 0
 
 
+cdef Tensor _first_counted(list tensors):
+    """Return the first tensor that is not empty with one dimension, which cat skips; the first of all if there is none."""
+    cdef Tensor t
+    for t in tensors:
+        if t.ndim != 1 or t.total:
+            return t
+    return <Tensor>tensors[0]
+
+
 cdef object cat_meta(Call* c):
     cdef list tensors = tensors_arg(c, 0)
     cdef Layout lay
+    cdef Tensor first
     cdef int d
     _need_some(c, tensors)
-    if c.out != NULL and (<Tensor>tensors[0]).ndim:
-        wrap(c, int_arg(c, 1), (<Tensor>tensors[0]).ndim)
-        _check_out(c, tensors)
+    if c.out != NULL:
+        first = _first_counted(tensors)
+        if first.ndim:
+            wrap(c, int_arg(c, 1), first.ndim)
+            _check_out(c, tensors)
     if not _cat_layout(c, tensors, &lay, &d):
         lay.ndim = 1
         lay.sizes[0] = 0

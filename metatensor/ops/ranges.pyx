@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
-from metatensor.ops.factory cimport option_device, option_dtype, with_options
+from metatensor.ops.factory cimport option_dtype, with_options
 
 cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
                     "bool requires_grad=False")
@@ -66,7 +66,7 @@ cdef object _arange(Call* c, object start, object end, object step, int first):
             raise ValueError(f"{op_name(c)}(): the step is 0 as an int64")
         floats = False
     n = _float_length(c, start, end, step) if floats else _int_length(c, start, end, step)
-    return with_options(c, first, new_contiguous(1, &n, dtype, option_device(c, first)))
+    return with_options(c, first, new_contiguous(1, &n, dtype, result_device(c)))
 
 
 cdef object arange_end(Call* c):
@@ -98,7 +98,7 @@ cdef object range_meta(Call* c):
         if not length < 4e18:
             raise RuntimeError(f"{op_name(c)}(): {length} elements are too many")
         n = <dim_t>length + 1
-    return with_options(c, 3, new_contiguous(1, &n, dtype, option_device(c, 3)))
+    return with_options(c, 3, new_contiguous(1, &n, dtype, result_device(c)))
 
 
 define(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", range_meta, OUT | KEEPS_SHAPE | QUIET_OUT,
@@ -136,7 +136,7 @@ cdef object _spaced(Call* c, int first):
     cdef dim_t steps = int_arg(c, 2)
     if steps < 0:
         raise RuntimeError(f"{op_name(c)}(): the number of steps must not be negative, got {steps}")
-    return with_options(c, first, new_contiguous(1, &steps, _spaced_dtype(c, first), option_device(c, first)))
+    return with_options(c, first, new_contiguous(1, &steps, _spaced_dtype(c, first), result_device(c)))
 
 
 cdef object linspace_meta(Call* c):
@@ -163,7 +163,7 @@ cdef object _eye(Call* c, dim_t n, dim_t m, int first):
     if n < 0 or m < 0:
         raise RuntimeError(f"{op_name(c)}(): the sizes must not be negative, got {n} and {m}")
     return with_options(c, first, new_contiguous(2, sizes, option_dtype(c, first, default_float()),
-                                                 option_device(c, first)))
+                                                 result_device(c)))
 
 
 cdef object eye_meta(Call* c):

@@ -6,7 +6,7 @@ from metatensor._core.formats cimport STRIDED
 from metatensor._core.op cimport COMPOSITE, Call, arg, bool_arg, call, define, float_arg, int_arg, is_none, op_name, result_device
 from metatensor._core.tensor cimport new_contiguous
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, dim_t
-from metatensor.ops.factory cimport O_LAYOUT, option_device, option_dtype, with_options
+from metatensor.ops.factory cimport O_LAYOUT, option_dtype, with_options
 
 cdef str OLD_OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
                         "bool requires_grad=False")
@@ -26,7 +26,7 @@ cdef object _old_window(Call* c, int first):
         raise RuntimeError(f"{op_name(c)}(): window_length must not be negative, got {n}")
     if n > 1 and d.code != F32 and d.code != F64 and d.code != F16 and d.code != BF16:
         raise NotImplementedError(f"{op_name(c)}(): dtype {d.name} is not supported")
-    return with_options(c, first, new_contiguous(1, &n, d, option_device(c, first)))
+    return with_options(c, first, new_contiguous(1, &n, d, result_device(c)))
 
 
 cdef object length_meta(Call* c):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -171,7 +172,7 @@ def special(name: str, values: dict[str, Any], given: set[str]) -> tuple[str, st
     elif name == "matmul" and values["input"].dim() == values["other"].dim() == 2:
         return "mm", "default", (values["input"], values["other"])
     elif name == "nn.functional.embedding" and values["max_norm"] is None:
-        options = (-1 if values["padding_idx"] is None else values["padding_idx"], values["scale_grad_by_freq"], values["sparse"])
+        options: tuple[Any, ...] = (-1 if values["padding_idx"] is None else values["padding_idx"], values["scale_grad_by_freq"], values["sparse"])
         while options and options[-1] in (-1, False) and type(options[-1]) is type((-1, False, False)[len(options) - 1]):
             options = options[:-1]
         return "embedding", "default", (values["weight"], values["input"], *options)
@@ -224,7 +225,7 @@ def _embedding(weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_f
     return registry["nn.functional.embedding"](indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
-_RUNNING = {
+_RUNNING: dict[str, Callable[..., Any]] = {
     "_softmax": _softmax, "_log_softmax": _log_softmax, "index": _index, "index_put_": _index_put, "embedding": _embedding,
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metatensor._core.device import backend_for
-from metatensor._core.op import registry
+from metatensor._core.op import operator_flags, registry
 from metatensor._core.tensor import Tensor
 from metatensor.devices.base import DeviceBackend
 from metatensor.testing.samples import Sample, Spec
@@ -26,7 +26,6 @@ FLOATS = ("float64", "bfloat16", "float16")
 DTYPES = (*FLOATS, "int64", "int32", "uint8", "bool", "complex64")
 SHOWN = 3
 HALVES = ("bfloat16", "float16")
-ELEMENTWISE = 32  # of OpFlag in _core/op.pxd
 # They move values and change none.
 MOVES = frozenset("cat stack flip roll repeat gather index_select clone _index where take diag_embed".split())
 # A zero that they give has a sign by IEEE 754.
@@ -177,7 +176,7 @@ def _problem(got: Any, expected: Any, device: str) -> str:
 
 def _rounding(op: Any, sample: Sample, got: Any, expected: Any) -> str:
     """What is wrong about the last digit of an element-wise operator: half precision cut off, a zero's sign lost."""
-    if isinstance(expected, Exception) or not (op.flags & ELEMENTWISE or op.name in MOVES):
+    if isinstance(expected, Exception) or not (op.flags & operator_flags.ELEMENTWISE or op.name in MOVES):
         return ""
     if not isinstance(expected[0], Tensor) or got[0].dtype is not expected[0].dtype:
         return ""

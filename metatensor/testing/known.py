@@ -89,7 +89,7 @@ def _convolutions() -> dict[str, list[Sample]]:
 
 
 def _recurrences() -> dict[str, list[Sample]]:
-    found = {}
+    found: dict[str, list[Sample]] = {}
     for name, gates in (("rnn_tanh", 1), ("rnn_relu", 1), ("gru", 3), ("lstm", 4)):
         for layers, ways in ((1, 1), (2, 2)):
             rows = 4 * gates
@@ -112,7 +112,7 @@ def _recurrences() -> dict[str, list[Sample]]:
             packed = {"data": _t(5, 3), "batch_sizes": Spec((3,), "int64", 0, "descending"), **call}
             packed = {key: value for key, value in packed.items() if key not in ("input", "batch_first")}
             found.setdefault(name + ".data", []).append(Sample(packed))
-        cell = {"input": _t(2, 3), "hx": _t(2, 4, role="unit", seed=1), "w_ih": _t(4 * gates, 3, role="unit", seed=2),
+        cell: dict[str, Any] = {"input": _t(2, 3), "hx": _t(2, 4, role="unit", seed=1), "w_ih": _t(4 * gates, 3, role="unit", seed=2),
                 "w_hh": _t(4 * gates, 4, role="unit", seed=3)}  # fmt: skip
         if name == "lstm":
             cell["hx"] = [cell["hx"], cell["hx"]._replace(seed=7)]

@@ -47,9 +47,11 @@ class Spec(NamedTuple):
         """The values."""
         size = int(np.prod(self.shape))
         rng = np.random.default_rng([size, self.seed])
-        make = getattr(self, "_" + self.role, None)
-        values = self._values(size, rng) if make is None else make(size, rng)
-        values = np.asarray(values)
+        if self.role in _FIXED:
+            values = np.resize(_FIXED[self.role], size)
+        else:
+            make = getattr(self, "_" + self.role, self._values)
+            values = np.asarray(make(size, rng))
         if self.dtype.startswith("uint") and values.dtype.kind in "if" and self.role not in ("extreme", "large"):
             values = np.abs(values)
         if self.role == "sorted":
@@ -143,11 +145,6 @@ class Spec(NamedTuple):
     def _ordered(self, size: int, rng: Any) -> Any:
         return np.resize(np.arange(size // max(1, int(np.prod(self.shape[:-1]) if len(self.shape) < 3 else np.prod(self.shape[:2])))), size)
 
-    def _fixed(self, size: int, rng: Any) -> Any:
-        return np.resize(_FIXED[self.role], size)
-
-    _fives = _twos = _descending = _pivots = _offsets = _group_ends = _short = _all_offsets = _fixed
-
     def _is_floating(self) -> bool:
         return not self.dtype.startswith(("int", "uint", "bool"))
 
@@ -203,7 +200,12 @@ class Sample(NamedTuple):
     def specs(self) -> list[tuple[str, Spec]]:
         """The tensors: the name of the argument, and the Spec."""
         found: list[tuple[str, Spec]] = []
-        self.map(lambda name, spec: found.append((name, spec)) or spec)
+
+        def note(name: str, spec: Spec) -> Spec:
+            found.append((name, spec))
+            return spec
+
+        self.map(note)
         return found
 
     def __str__(self) -> str:

@@ -58,7 +58,7 @@ class TorchFinder:
             return _children.find(fullname, path)
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
-        ours = target_of(fullname)
+        ours: str | None = target_of(fullname)
         found = _spec_of(ours)
         if found is None:
             ours = _offered_as(ours)

@@ -20,7 +20,7 @@ from metatensor_cpu.kernels import TABLE
 
 from metatensor import Tensor, plugins
 from metatensor._core.compute import forget_kernels
-from metatensor._core.op import registry
+from metatensor._core.op import operator_flags, registry
 from metatensor._core.placing import tensor_from_storage
 from metatensor._core.schema import parse
 from metatensor.devices.array_kit import ArrayBackend
@@ -31,7 +31,7 @@ from metatensor.testing.values import empty, from_values, to_values
 
 FLOATS = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 HALVES = {"float16", "bfloat16"}
-INPLACE, OUT, ELEMENTWISE = 1, 2, 32  # of OpFlag in _core/op.pxd
+INPLACE, OUT, ELEMENTWISE = operator_flags.INPLACE, operator_flags.OUT, operator_flags.ELEMENTWISE
 # They give nothing of their argument's values.
 VALUELESS = ("empty", "new_", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", "fill", "zero",
              "bernoulli.p")  # fmt: skip

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from devices.fake_cupy import FakeCupy
+from devices.registered import unregister
 from metatensor import plugins
-from metatensor._core.device import _forget_backend
 from metatensor.devices import DeviceBackend, OutOfMemoryError
 from metatensor.devices.array_kit import ArrayBackend, KernelTable
 from metatensor.devices.array_kit.registry import KIT
@@ -29,9 +29,7 @@ def installed():
 
     yield register
     for name in added:
-        plugins.manager()._backends.pop(name)
-        plugins.manager()._in_process.discard(name)
-        _forget_backend(name)
+        unregister(name)
 
 
 def test_the_cpu_device():

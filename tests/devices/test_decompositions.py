@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from devices.registered import unregister
 from metatensor import plugins
 from metatensor._core.op import registry
 from metatensor.rules.core import CORE
@@ -33,11 +34,9 @@ def core():
         def kernel(self, name):
             return super().kernel(name) if name in CORE else None
 
-    try:
-        return plugins.backend("core").type
-    except RuntimeError:
-        plugins.register_backend(Core())
-        return "core"
+    plugins.register_backend(Core())
+    yield "core"
+    unregister("core")
 
 
 def test_core_operators_exist_and_have_no_decomposition():

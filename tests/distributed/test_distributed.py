@@ -74,7 +74,12 @@ def test_the_group(world):
 def test_collectives(world):
     x = mt.tensor([1.0, 2.0])
     for op in dist.ReduceOp:
-        dist.all_reduce(x, op)
+        if op.name in ("BAND", "BOR", "BXOR"):
+            with pytest.raises(RuntimeError, match=f"all_reduce.*{op.name} needs integers"):
+                dist.all_reduce(x, op)
+            dist.all_reduce(mt.tensor([1, 2]), op)
+        else:
+            dist.all_reduce(x, op)
     dist.reduce(x, 0)
     dist.broadcast(x, src=0)
     assert x.tolist() == [1, 2]

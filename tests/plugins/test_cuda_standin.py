@@ -154,7 +154,7 @@ def test_indices_out_of_bounds(cuda):
     x = mt.arange(6.0, device="cuda").view(2, 3)
     bad = mt.tensor([0, 3], device="cuda")
     for mistake in (
-        lambda: x[bad], lambda: x[:, -bad - 1], lambda: x.index_put_((bad,), x[:1]), lambda: x.take(bad * 3),
+        lambda: x[bad], lambda: x[:, -bad - 1], lambda: x.index_put_((bad,), x[:1].clone()), lambda: x.take(bad * 3),
         lambda: x.index_put_((bad, bad), x[0, 0], accumulate=True),
     ):  # fmt: skip
         with pytest.raises(IndexError, match="out of bounds"):

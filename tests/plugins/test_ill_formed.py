@@ -101,15 +101,18 @@ def test_names_of_devices_are_bounded():
         mt.device("d" * 65)
     program = """
 import metatensor as mt
-try:
-    for i in range(10**6):
+from metatensor._core import device
+refused = 0
+for i in range(10**4):
+    try:
         mt.device(f"made_up_{i}")
-except RuntimeError as error:
-    print("refused", 4000 < i < 5000, mt.device("cpu"), mt.device("made_up_1:3"))
+    except RuntimeError as error:
+        refused += 1
+print("refused", refused, mt.device("cpu"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})  # fmt: skip
-    assert done.stdout.strip() == "refused True cpu made_up_1:3", done.stderr
+    assert done.stdout.strip() == "refused 10000 cpu", done.stderr
 
 
 def test_a_name_of_millions_of_characters(tmp_path):

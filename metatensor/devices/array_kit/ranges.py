@@ -74,8 +74,10 @@ def _fill_rows(xp: Any, out: Any, rows: Any, first: Any, end: Any) -> None:
     """Write the row and column numbers of the columns from `first` up to `end` of each row: no more memory than they take."""
     lengths = xp.broadcast_to(end - first, rows.shape)
     starts = xp.cumsum(lengths) - lengths
-    out[0] = xp.repeat(rows, lengths)
-    out[1] = xp.arange(out.shape[1]) - xp.repeat(starts - first, lengths)
+    places = xp.arange(out.shape[1])
+    found = xp.searchsorted(starts + lengths, places, side="right")
+    out[0] = rows[found]
+    out[1] = places - (starts - first)[found]
 
 
 @kernel("scalar_tensor")

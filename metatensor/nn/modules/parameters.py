@@ -106,11 +106,13 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def _attribute(self, key: Any) -> str:
-        """The attribute that holds ``key``; with a prefix where the class has that name already."""
+        """The attribute that holds ``key``; with a prefix where the name is taken."""
         if not isinstance(key, str):
             raise TypeError(f"ParameterDict: a key must be a str, not {key!r}")
         name = str(key)
-        return f"_{name}" if hasattr(type(self), name) else name
+        while hasattr(type(self), name) or name == "_keys":
+            name = f"_{name}"
+        return name
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, self._attribute(key))

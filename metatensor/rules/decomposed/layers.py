@@ -149,7 +149,7 @@ def _recurrence(cell: Any, pair: bool) -> Any:
             raise NotImplementedError("without a kernel of the device there is no dropout between recurrent layers")
         x = x.transpose(0, 1) if batch_first else x
         ways, each = 2 if both else 1, 4 if has_biases else 2
-        last = []
+        last: list[Any] = []
         for layer in range(layers):
             outputs = []
             for way in range(ways):

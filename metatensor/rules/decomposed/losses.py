@@ -99,7 +99,7 @@ def gaussian_nll_loss(x: Any, target: Any, var: Any, full: bool, eps: float, red
 
 @numeric("nn.functional.soft_margin_loss")
 def soft_margin_loss(x: Any, target: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
-    return reduced(-mt.nn.functional.logsigmoid(target * x), size_average, reduce, reduction)
+    return reduced(-mt.nn.functional.logsigmoid(target * x).to(x.dtype), size_average, reduce, reduction)
 
 
 @numeric("nn.functional.hinge_embedding_loss")

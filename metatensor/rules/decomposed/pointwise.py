@@ -19,7 +19,8 @@ def pair(a: Any, b: Any) -> tuple[Any, Any]:
     dtype = mt.result_type(a, b)
     device = a.device if isinstance(a, mt.Tensor) else b.device
     a, b = (x.to(dtype) if isinstance(x, mt.Tensor) else mt.full((), x, dtype=dtype, device=device) for x in (a, b))
-    return mt.broadcast_tensors(a, b)
+    a, b = mt.broadcast_tensors(a, b)
+    return a, b
 
 
 def floats(a: Any, b: Any) -> tuple[Any, Any]:

@@ -70,8 +70,8 @@ def _transposed(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, m
         share = weight[(slice(None), slice(None), *at)].reshape(groups, inputs // groups, each)
         shares = mt.cat([mt.mm(rows[:, g], share[g]) for g in range(groups)], 1)
         starts = [at[i] * dilation[i] for i in range(d)]
-        target = out[(slice(None), slice(None), *(slice(starts[i], starts[i] + (places[i] - 1) * stride[i] + 1, stride[i])
-                                                  for i in range(d)))]  # fmt: skip
+        spans = (slice(first, first + (count - 1) * step + 1, step) for first, count, step in zip(starts, places, stride))
+        target = out[(slice(None), slice(None), *spans)]
         target.add_(shares.reshape(batch, *places, groups * each).movedim(-1, 1))
     for i in range(d):
         out = out.narrow(2 + i, padding[i], whole[i] - 2 * padding[i])

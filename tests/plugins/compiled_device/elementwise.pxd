@@ -10,6 +10,7 @@ cdef struct Operand:
     dim_t steps[MAX_DIMS]           # in bytes, 0 where it is broadcast
     int code                        # of its dtype
     bint whole                      # integers or bools
+    bint single         # an integer is rounded to single precision, as it is where the result is float32
     double number
     int64_t integer
 
@@ -71,7 +72,11 @@ cdef inline void store_real(int code, char* p, double value) noexcept nogil:
 
 
 cdef inline double real_at(const Operand* o, dim_t offset) noexcept nogil:
-    return o.number if o.at == NULL else load_real(o.code, o.at + offset)
+    cdef double value
+    if o.at == NULL:
+        return o.number
+    value = load_real(o.code, o.at + offset)
+    return <float>value if o.single else value
 
 
 cdef inline int64_t whole_at(const Operand* o, dim_t offset) noexcept nogil:

@@ -8,15 +8,16 @@ cimport cython
 from elementwise cimport (
     Operand, Real, Whole, advance, load_real, load_whole, real_at, store_real, store_whole, whole_at,
 )
-from libc.math cimport ceil, cos, exp, floor, log, sin, sqrt, tanh, trunc
+from libc.math cimport ceil, copysign, cos, exp, floor, fmod, log, sin, sqrt, tanh, trunc
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from metatensor._core.dtype cimport BOOL, F32, F64, I8, I16, I32, I64, U8
 from metatensor._core.op cimport Call, define, float_arg, tensor_arg, result_device
-from metatensor._core.tensor cimport Tensor, new_like
+from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport KIND_FLOAT, MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
+from metatensor.ops.pointwise cimport elementwise_like
 
 from metatensor.devices import DeviceBackend, OutOfMemoryError
 from metatensor.hookspecs import hookimpl
@@ -87,6 +88,7 @@ cdef int operand(Operand* o, object value, int ndim) except -1:
     if not computes(o.code):
         raise NotImplementedError(f"tally does not compute with {t.dtype.name}")
     o.at = memory(t)
+    o.single = False
     o.whole = t.dtype.kind != KIND_FLOAT
     lead = ndim - t.ndim
     for d in range(ndim):
@@ -109,6 +111,7 @@ cdef int elementwise(Tensor out, tuple inputs, Real real, Whole whole) except -1
         integers = integers and o[k].whole
         single = single or (o[k].at != NULL and o[k].code == F32)
         double_ = double_ or (o[k].at != NULL and o[k].code == F64)
+        o[k].single = o[k].whole and o[0].code == F32
     for k in range(1, n):       # numbers are as exact as the tensors beside them
         if o[k].at == NULL and single and not double_:
             o[k].number = <float>o[k].number
@@ -176,7 +179,15 @@ cdef double r_sub(double a, double b, double c) noexcept nogil: return a - c * b
 cdef double r_mul(double a, double b, double c) noexcept nogil: return a * b
 cdef double r_div(double a, double b, double c) noexcept nogil: return a / b
 cdef double r_trunc(double a, double b, double c) noexcept nogil: return trunc(a / b)
-cdef double r_floordiv(double a, double b, double c) noexcept nogil: return floor(a / b)
+cdef double r_floordiv(double a, double b, double c) noexcept nogil:
+    cdef double rest, quotient
+    if b == 0:
+        return a / b
+    rest = fmod(a, b)
+    quotient = (a - rest) / b
+    if rest != 0 and (rest < 0) != (b < 0):
+        quotient -= 1
+    return floor(quotient + 0.5) if quotient != 0 else copysign(0, a / b)
 cdef double r_maximum(double a, double b, double c) noexcept nogil: return a if a >= b or a != a else b
 cdef double r_minimum(double a, double b, double c) noexcept nogil: return a if a <= b or a != a else b
 cdef double r_eq(double a, double b, double c) noexcept nogil: return a == b
@@ -433,7 +444,7 @@ def metatensor_devices(register):
 # An operator of its own -----------------------------------------------------------------------------
 
 cdef object axpy_meta(Call* c):
-    """The layout of `x`, which `y` has to have too."""
+    """Return a tensor of the sizes of `x`, which `y` must have too, dense and in the order of its strides."""
     cdef Tensor x = tensor_arg(c, 0), y = tensor_arg(c, 1)
     cdef int d
     if x.ndim != y.ndim or x.dtype is not y.dtype:
@@ -444,7 +455,7 @@ cdef object axpy_meta(Call* c):
     if x.dtype.kind != KIND_FLOAT:
         raise RuntimeError(f"tally::axpy(): expected floating point, got {x.dtype.name}")
     float_arg(c, 2)
-    return new_like(x, x.dtype, result_device(c))
+    return elementwise_like(x, x.dtype, result_device(c))
 
 
 def axpy(Tensor out not None, Tensor x not None, Tensor y not None, a):
