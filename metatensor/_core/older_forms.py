@@ -1,4 +1,4 @@
-"""Deprecated argument orders: PyTorch still accepts a scale as a positional argument before the tensor that it scales."""
+"""Deprecated argument orders: PyTorch still accepts a positional scale before the tensor that it scales."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ cdef enum SlotKind:
 
 # The flags of `define`.
 cdef enum OpFlag:
-    INPLACE = 1             # also defines the in-place op `name_`
+    INPLACE = 1             # also defines the in-place op `name_`; implies ELEMENTWISE
     OUT = 2                 # accepts out=
     VIEW = 4                # the result is a view of an input; there are no kernels
     COMPOSITE = 8           # the body calls other ops; there are no kernels or rules

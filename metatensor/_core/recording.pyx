@@ -443,7 +443,7 @@ cdef bint _deferred(list tensors) except -1:
 cdef int settle_results(object result, int resolved, Device device) except -1:
     """Remove the data of results that had to be computed because their shape depends on values.
 
-    A recipe keeps the values of deferred results and of small fake ones. `resolved` is the result of `resolve_arguments`.
+    A recipe keeps the values of deferred results and of small fake ones. `resolved` comes from `resolve_arguments`.
     """
     cdef Recorder recorder = <Recorder>thread_state().recorder
     if resolved == 2 or (recorder is not None and (resolved or not recorder.everything)):
