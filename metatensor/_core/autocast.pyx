@@ -59,8 +59,8 @@ cdef class AutocastMode(Mode):
             return run_modes(c)
         policy = rule[1]
         if policy == POLICY_REFUSE:
-            raise RuntimeError(f"{(<Op>c.op).name}: unsafe in an autocast, for its gradients leave the range of float16; "
-                               "use binary_cross_entropy_with_logits, or switch the autocast off around it")
+            raise RuntimeError(f"{(<Op>c.op).name}: its gradients exceed the range of float16 under autocast; "
+                               "use binary_cross_entropy_with_logits, or disable autocast around the call")
         if policy == POLICY_DTYPE:
             self.give_dtype(c)
         elif policy == POLICY_LOWER:

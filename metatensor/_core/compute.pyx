@@ -233,7 +233,7 @@ cdef object _adopt(Overload ov, Device d, object result, object value):
     cdef Tensor want, have
     cdef int i
     if not due:
-        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors where none are due")
+        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors, but the op has none")
     if len(due) != len(got):
         raise errors.wrong_kernel(ov.qualname, d, <Tensor>due[0], value)
     for i in range(len(due)):

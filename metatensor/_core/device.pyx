@@ -113,7 +113,7 @@ cdef Device _intern(str type, int number):
     d.number = number
     if type not in _kinds:
         if len(_kinds) >= MAX_TYPES:
-            raise RuntimeError(f"device: {MAX_TYPES:,} types have been named, and names are kept: {type!r} would be one more")
+            raise RuntimeError(f"device: cannot name the type {type!r}: the limit is {MAX_TYPES:,} types per process")
         _kinds[type] = len(_backends)
         _backends.append(None)
     d.kind = _kinds[type]
@@ -216,7 +216,7 @@ def _make(type, index=None):
                         f"{type!r} and {index!r}")
     d = as_device(type)
     if d.number >= 0:
-        raise RuntimeError(f"device: the type must not have an index when one is given apart: {type!r}")
+        raise RuntimeError(f"device: index is given, but the type already contains one: {type!r}")
     if not 0 <= index < 100000:
         raise RuntimeError(f"device index must be in [0, 100000), got {index}")
     return _intern(d.type, index)

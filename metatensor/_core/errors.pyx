@@ -117,8 +117,8 @@ def meta_copy(tensor):
 
 def no_data(str name not None, tensor):
     """Return the error for writing values of a tensor without data into one with data."""
-    return RuntimeError(f"{name}(): an argument holds no data, so nothing can be written to a tensor of shape "
-                        f"{list(tensor.shape)} on {tensor.device} that does")
+    return RuntimeError(f"{name}(): an argument holds no data, so its values cannot be written to a tensor of shape "
+                        f"{list(tensor.shape)} on {tensor.device}, which holds data")
 
 
 def no_kernel(str name not None, device, arguments):

@@ -188,7 +188,7 @@ cdef object read_number(const char* p, DType dtype):
     if dtype.kind == KIND_COMPLEX:
         part = _part_code(code)
         return complex(_read_float(p, part), _read_float(p + dtype.itemsize // 2, part))
-    raise RuntimeError(f"elements of {dtype.name} have no Python number")
+    raise RuntimeError(f"elements of {dtype.name} cannot be converted to Python numbers")
 
 
 # Nested lists -----------------------------------------------------------------------------
@@ -227,7 +227,7 @@ cdef int measure(object data, dim_t* sizes) except -1:
         else:
             level = next(iter(level))
     if n and isinstance(level, (str, bytes)):
-        raise ValueError(f"too many dimensions: {type(level).__name__!r} is no number")
+        raise ValueError(f"too many dimensions: {type(level).__name__!r} is not a number")
     return n
 
 

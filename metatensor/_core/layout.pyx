@@ -9,7 +9,7 @@ from metatensor._core.types cimport (
 
 
 cdef int size_overflow(dim_t a, dim_t b, str sign) except -1:
-    raise RuntimeError(f"sizes beyond 63 bits: {a} {sign} {b} is more than any tensor can have of elements or bytes")
+    raise RuntimeError(f"sizes are too large: {a} {sign} {b} elements or bytes exceed 63 bits")
 
 
 cdef dim_t count(int ndim, const dim_t* sizes) except -1:

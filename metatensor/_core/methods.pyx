@@ -301,7 +301,7 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
 def __bytes__(self):
     """Return the elements of a vector of ints from 0 to 255 as bytes, as PyTorch does.
 
-    The memory is not copied as it is.
+    The result is not the raw memory, unlike that of memoryview().
     """
     return bytes(self.__index__() if self.numel() == 1 else self.tolist())
 
@@ -508,7 +508,7 @@ for _name, _property in {
 
 cdef extern from *:
     """
-    /* User code may set attributes of the class, as it may of PyTorch's: ``torch.Tensor.cuda = f``. */
+    /* As in PyTorch, user code may set attributes of the class: ``torch.Tensor.cuda = f``. */
     static void mt_allow_setattr(PyObject *type) {
         ((PyTypeObject *)type)->tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;
         PyType_Modified((PyTypeObject *)type);

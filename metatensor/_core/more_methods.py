@@ -68,7 +68,7 @@ class _Handle:
 
 def _keep(tensor: Any, kind: str, hook: Any) -> _Handle:
     if not callable(hook):
-        raise TypeError(f"{kind}: expected something to call, got {type(hook).__name__}")
+        raise TypeError(f"{kind}: expected a callable, got {type(hook).__name__}")
     hooks = tensor.__dict__.setdefault("_gradient_hooks", {})
     hooks.setdefault(kind, []).append(hook)
     return _Handle(hooks, kind, hook)
@@ -89,5 +89,5 @@ def register_post_accumulate_grad_hook(tensor: Any, hook: Any) -> _Handle:
     if not tensor.requires_grad:
         raise RuntimeError("register_post_accumulate_grad_hook: the tensor does not require grad")
     if not tensor.is_leaf:
-        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is no leaf")
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is not a leaf")
     return _keep(tensor, "register_post_accumulate_grad_hook", hook)

@@ -56,7 +56,7 @@ cdef class Recorder:
 
     def __exit__(self, *exc):
         if not _pop(thread_state(), self):
-            raise RuntimeError(f"{type(self).__name__}: it is left by a thread that has not entered it")
+            raise RuntimeError(f"{type(self).__name__}: it was exited in a thread that has not entered it")
         hints.recorders -= 1
 
 

@@ -417,8 +417,8 @@ cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, objec
         return True
     for t in outputs + written(c, ov):
         if t.storage.data is not None:
-            raise RuntimeError(f"{op_name(c)}(): a tensor of shape {shape_str(t)} that holds data cannot be written to "
-                               "under fake tensors; enter it with FakeTensorMode.from_tensor")
+            raise RuntimeError(f"{op_name(c)}(): cannot write to a tensor of shape {shape_str(t)} that holds data "
+                               "in fake tensor mode; convert it with FakeTensorMode.from_tensor")
         t.storage.fake = True
     if _constant(ov, tensors, outputs, recorder) or _deferred(tensors):
         record(c, ov, outputs, result)
@@ -599,8 +599,8 @@ cdef class Constant:
         """Return the tensor. Raise RuntimeError if it was modified since it was recorded."""
         checksum = later("checksum")
         if self.tensor is None:
-            raise RuntimeError("Constant: it was made without a tensor")
+            raise RuntimeError("Constant: it has no tensor")
         if self.tensor.storage.version != self.version or (self.mark is not None and checksum(self.tensor) != self.mark):
-            raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe needs was changed in place "
-                               "after it was used; clone() it before it is")
+            raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe uses was changed in place "
+                               "after it was used; clone() it before changing it")
         return self.tensor

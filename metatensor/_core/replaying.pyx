@@ -75,7 +75,7 @@ cdef Tensor placed(Ref r, dict storages, object place):
     cdef Tensor t
     cdef Ghost ghost
     if r.raw == NULL:
-        raise ValueError("replay: a Ref was made without a ghost")
+        raise ValueError("replay: a Ref has no recipe")
     ghost = <Ghost>r.raw
     found = storages.get(ghost)
     if found is None:

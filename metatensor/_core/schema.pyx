@@ -85,7 +85,7 @@ cdef Argument _argument(str part, bint kwonly, str text):
     a.type = words[0]
     a.name = words[1]
     if not a.name.isidentifier():
-        raise SchemaError(f"{a.name!r} is no argument name, in {text!r}")
+        raise SchemaError(f"{a.name!r} is not a valid argument name, in {text!r}")
     a.kind = _KIND[base]
     a.repeat = int(match["list"][1:-1] or 0) if match["list"] else 0
     a.optional = match["opt"] is not None

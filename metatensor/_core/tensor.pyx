@@ -216,7 +216,7 @@ cdef int set_requires_grad(Tensor t, object value) except -1:
         t.flags |= T_REQUIRES_GRAD
     else:
         if t.flags & T_NONLEAF:
-            raise RuntimeError("requires_grad: only leaf tensors can be switched off; use detach()")
+            raise RuntimeError("requires_grad: only leaf tensors can set it to False; use detach()")
         t.flags &= ~T_REQUIRES_GRAD
     return 0
 

@@ -70,7 +70,7 @@ def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=Fa
         raise TypeError(f"op: a name is missing; write @metatensor.op(\"namespace::{getattr(name, '__name__', 'name')}\")")
     _check_name(name)
     if schema is not None and mutates_args:
-        raise TypeError(f"{name}: a schema marks what is written to by itself, Tensor(a!) x; leave out mutates_args")
+        raise TypeError(f"{name}: a schema marks mutated arguments itself, Tensor(a!) x; leave out mutates_args")
     if composite and data_dependent:
         raise TypeError(f"{name}: an op is either composite or data-dependent, not both")
 
@@ -250,7 +250,7 @@ def _counterpart(name, device, backend):
 
 def _fallback(name, backend):
     if backend.fallback != "cpu":
-        raise ValueError(f"the fallback of the device {backend.type} is {backend.fallback!r}: it can be \"cpu\", or None for none")
+        raise ValueError(f"the fallback of the device {backend.type} is {backend.fallback!r}: it must be \"cpu\" or None")
     from metatensor.devices.fallback import host_kernel
 
     found = None if backend.type == "cpu" else host_kernel(name, backend)
