@@ -332,7 +332,7 @@ def _named(item: Any) -> tuple[str, Any]:
     module = getattr(item, "__module__", None) or ""
     own = getattr(item, "__qualname__", getattr(item, "__name__", ""))
     if module.partition(".")[0] in _NEVER_MODULES or (module == "builtins" and own.partition(".")[0] in _NEVER_BUILTINS):
-        raise ValueError(f"add_safe_globals: {module}.{own} would let a file run arbitrary code; it cannot be allowed")
+        raise ValueError(f"add_safe_globals: {module}.{own} would let a file do anything; it cannot be allowed")
     name = name or _own_name(item)
     if "." not in name:
         raise ValueError(f"add_safe_globals: the name {name!r} has no module")

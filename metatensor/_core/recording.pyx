@@ -599,7 +599,7 @@ cdef class Constant:
         """Return the tensor. Raise RuntimeError if it was modified since it was recorded."""
         checksum = later("checksum")
         if self.tensor is None:
-            raise RuntimeError("Constant: it has no tensor")
+            raise RuntimeError("Constant: it was created without a tensor")
         if self.tensor.storage.version != self.version or (self.mark is not None and checksum(self.tensor) != self.mark):
             raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe uses was changed in place "
                                "after it was used; clone() it before changing it")

@@ -62,7 +62,7 @@ def infer_arguments(function: Callable[..., Any], name: str, mutates_args: Itera
     for p in parameters.values():
         where = f"{name}: parameter {p.name!r}"
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise TypeError(f"{where}: a schema cannot have *args or **kwargs")
+            raise TypeError(f"{where}: *args and **kwargs have no place in a schema")
         if p.name not in hints:
             raise TypeError(f"{where}: a type annotation is missing")
         if p.kind is p.KEYWORD_ONLY and not keyword_only:
