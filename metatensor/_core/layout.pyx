@@ -200,7 +200,7 @@ cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
                       int new_ndim, const dim_t* new_sizes, dim_t* new_strides) except -1:
     """Write the strides of a view with `new_sizes` to `new_strides`. Return 1, or 0 if only a copy can have that shape.
 
-    Both shapes must have the same number of elements.
+    Both shapes must have equally many elements.
     """
     cdef dim_t step, run, used = 1
     cdef int d = ndim - 1, i
@@ -378,7 +378,7 @@ def compute_view_strides(sizes, strides, new_sizes):
 
 
 def broadcast_shapes(*shapes):
-    """Return the shape, a tuple, that `shapes` broadcast to. Each is an int or a sequence of ints.
+    """Return the shape, a tuple, that `shapes` broadcast to. Each shape is an int or a tuple of ints.
 
     Raise RuntimeError if two shapes do not broadcast or if a size is negative.
     """
