@@ -378,7 +378,7 @@ def compute_view_strides(sizes, strides, new_sizes):
 
 
 def broadcast_shapes(*shapes):
-    """Return the shape, a tuple, that `shapes` broadcast to. Each shape is an int or a tuple of ints.
+    """Return the shape, a tuple, that `shapes` broadcast to. Each is one int or several.
 
     Raise RuntimeError if two shapes do not broadcast or if a size is negative.
     """
