@@ -1,14 +1,14 @@
 """metatensor: PyTorch-shaped tensors without PyTorch, with a meta device at the core.
 
-On the meta device a tensor records what it would be and holds no data. Devices
-with data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
+A tensor on the meta device has a shape, a dtype and strides, but no data. Devices that
+hold data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
 """
 
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 
 try:
-    import metatensor._core.methods  # gives Tensor its methods
+    import metatensor._core.methods  # adds the methods to Tensor
 except ModuleNotFoundError as _error:
     if not (_error.name or "").startswith("metatensor."):
         raise
@@ -50,7 +50,7 @@ from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
 from metatensor._version import __version__
 from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
-# What the core and the operators call of later layers; see _core/late.py.
+# Functions of later layers that the core and the operators call; see _core/late.py.
 _provide("metatensor.library")
 _provide("metatensor.plugins")
 _provide("metatensor.array_api")
@@ -83,24 +83,42 @@ globals().update(_namespace(""))
 
 
 def broadcast_shapes(*shapes):
-    """The shape to which tensors of all these shapes broadcast, as a Size.
+    """Return the shape that tensors of the given shapes broadcast to.
 
-    Raises RuntimeError where two of them do not fit.
+    Parameters
+    ----------
+    *shapes : sequence of int or int
+        The shapes. An int stands for a shape of one dimension.
+
+    Returns
+    -------
+    Size
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes cannot be broadcast together.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> tuple(mt.broadcast_shapes((3, 1), (4,)))
+    (3, 4)
     """
     return Size(_broadcast_shapes(*shapes))
 
 
 def is_tensor(obj):
-    """Whether `obj` is a Tensor."""
+    """Return True if `obj` is a Tensor."""
     return isinstance(obj, Tensor)
 
 
 def is_storage(obj):
-    """Whether `obj` is a storage."""
+    """Return True if `obj` is a storage, an instance of `UntypedStorage`."""
     return isinstance(obj, UntypedStorage)
 
 
-# What is loaded when first asked for: name -> (module, attribute or None for the module).
+# Names that are imported on first access: name -> (module, attribute), where None stands for the module itself.
 _LAZY = {
     name: (f"metatensor.{name}", None)
     for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed",

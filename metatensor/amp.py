@@ -1,11 +1,14 @@
-"""Automatic mixed precision: inside an autocast, products are computed in half precision and sums in single.
+"""Automatic mixed precision.
+
+Inside `autocast`, operators that are safe in half precision, such as matrix products, run in float16 or bfloat16.
+Operators that need more precision, such as losses, run in float32::
 
     with mt.amp.autocast("cuda", dtype=mt.bfloat16):
         y = model(x)
 
-Which operators are cast how stands in `metatensor.rules.autocast`. As in PyTorch, an autocast is for one device type, and
-belongs to the thread that enters it. A meta tensor stands for one of any device: for meta tensors the innermost autocast
-counts, whatever its device type. It makes no matter whether a device is there.
+`metatensor.rules.autocast` lists the operators and how each is cast. An autocast applies to one device type and to the
+thread that enters it. Meta tensors follow the innermost autocast, whatever its device type. The device need not be
+present.
 """
 
 from __future__ import annotations
@@ -31,20 +34,20 @@ _FLOAT16 = frozenset(("cuda", "xpu", "mps", "mtia", "ipu", "privateuseone", "met
 
 
 class _State(threading.local):
-    """The autocasts of a thread."""
+    """The autocast state of a thread."""
 
     def __init__(self) -> None:
         self.enabled: dict[str, bool] = {}
         self.dtypes: dict[str, Any] = {}
         self.kind = "cpu"
-        """The device type of the innermost autocast: which table meta tensors follow."""
+        """The device type of the innermost autocast. It selects the table for meta tensors."""
         self.cache_enabled = True
         self.nesting = 0
         self.mode: AutocastMode | None = None
         self.entered = False
 
     def apply(self) -> None:
-        """Bring the mode in line with what is enabled; there is none while nothing is."""
+        """Update the mode from the enabled device types. Enter it if any is enabled, leave it if none is."""
         if self.mode is None:
             if not any(self.enabled.values()):
                 return
@@ -79,7 +82,7 @@ def _default(kind: str) -> Any:
 
 
 def _checked(name: str, device_type: Any) -> str:
-    """A device type that may be cast for. RuntimeError for others, ValueError for what is no string."""
+    """Return `device_type`. Raise ValueError if it is not a str, RuntimeError if autocast does not support it."""
     if not isinstance(device_type, str):
         raise ValueError(f"{name}: expected device_type to be a str, got {type(device_type).__name__}")
     if not is_autocast_available(device_type):
@@ -88,7 +91,16 @@ def _checked(name: str, device_type: Any) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether `autocast` takes a device type: those of PyTorch, meta, and those that a plugin provides."""
+    """Return True if `autocast` supports a device type.
+
+    It supports the device types of PyTorch, "meta", and those that an installed plugin provides.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.amp.is_autocast_available("cuda")
+    True
+    """
     if device_type in _BFLOAT16 or device_type in _FLOAT16:
         return True
     from metatensor import plugins
@@ -97,17 +109,28 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether this thread is in an autocast for a device type."""
+    """Return True if autocast is enabled for a device type in this thread.
+
+    Raises
+    ------
+    ValueError
+        If `device_type` is not a str.
+    RuntimeError
+        If `autocast` does not support it.
+    """
     return _state.enabled.get(_checked("is_autocast_enabled", device_type), False)
 
 
 def _is_any_autocast_enabled() -> bool:
-    """Whether this thread is in an autocast."""
+    """Return True if autocast is enabled for any device type in this thread."""
     return any(_state.enabled.values())
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Switch autocasting on or off for a device type, in this thread."""
+    """Enable or disable autocast for a device type, in this thread.
+
+    Meta tensors follow the device type that was set last.
+    """
     kind = _checked("set_autocast_enabled", device_type)
     _state.enabled[kind] = bool(enabled)
     if kind != "meta":
@@ -118,13 +141,13 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> Any:
-    """The dtype that autocasts for a device type cast to where they name none."""
+    """Return the dtype that autocast uses for a device type if none is given: float16 or bfloat16 by default."""
     kind = _checked("get_autocast_dtype", device_type)
     return _state.dtypes.get(kind) or _default(kind)
 
 
 def set_autocast_dtype(device_type: str, dtype: Any) -> None:
-    """Cast to ``dtype`` in this thread's autocasts for a device type."""
+    """Set the dtype that autocast uses for a device type, in this thread."""
     kind = _checked("set_autocast_dtype", device_type)
     _state.dtypes[kind] = dtype
     if kind == _state.kind:
@@ -133,37 +156,62 @@ def set_autocast_dtype(device_type: str, dtype: Any) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether casts of parameters are kept until the outermost autocast ends."""
+    """Return True if casts of parameters are cached until the outermost autocast ends."""
     return _state.cache_enabled
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Choose whether casts of parameters are kept until the outermost autocast ends."""
+    """Set whether casts of parameters are cached until the outermost autocast ends."""
     _state.cache_enabled = bool(enabled)
     _state.apply()
 
 
 def clear_autocast_cache() -> None:
-    """Forget the casts that were kept."""
+    """Clear the cache of casts of this thread."""
     _state.clear()
 
 
 def autocast_increment_nesting() -> int:
-    """Go one autocast deeper; returns how deep."""
+    """Increment the nesting depth of autocasts in this thread and return it."""
     _state.nesting += 1
     return _state.nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Come out of one autocast; returns how deep one still is."""
+    """Decrement the nesting depth of autocasts in this thread and return it."""
     _state.nesting -= 1
     return _state.nesting
 
 
 class autocast:
-    """A context manager, or a decorator: inside, ops are computed in the dtype that suits each.
+    """A context manager or decorator that selects the dtype of each operator.
 
-    ``dtype`` is what products are computed in, float16 or bfloat16; ``enabled=False`` suspends an outer autocast.
+    Parameters
+    ----------
+    device_type : str
+        The device type that the autocast applies to. Meta tensors follow it too.
+    dtype : dtype, optional
+        The lower-precision dtype, float16 or bfloat16. Default: `get_autocast_dtype(device_type)`. With another dtype
+        the autocast warns and is disabled.
+    enabled : bool
+        False suspends an outer autocast. Default True.
+    cache_enabled : bool, optional
+        Whether to cache the casts of parameters. Default: `is_autocast_cache_enabled()`.
+
+    Raises
+    ------
+    ValueError
+        If `device_type` is not a str.
+    RuntimeError
+        If autocast does not support `device_type`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> a = mt.empty(2, 3, device="meta")
+    >>> with mt.amp.autocast("cuda", dtype=mt.bfloat16):
+    ...     (a @ a.T).dtype == mt.bfloat16
+    True
     """
 
     def __init__(
@@ -220,7 +268,7 @@ class autocast:
 
 
 def _cast(value: Any, device_type: str, dtype: Any) -> Any:
-    """``value`` with the floating point tensors of a device type in it cast, all but float64 ones."""
+    """Cast the floating-point tensors in ``value`` that are on the device type, except those of float64."""
     if isinstance(value, mt.Tensor):
         eligible = value.is_floating_point() and value.device.type in (device_type, "meta") and value.dtype != mt.float64
         return value.to(dtype) if eligible else value
@@ -237,7 +285,18 @@ def _cast(value: Any, device_type: str, dtype: Any) -> Any:
 
 
 def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) -> Any:
-    """Decorate the forward of an `autograd.Function`: with ``cast_inputs`` it runs outside autocast, on inputs so cast."""
+    """Decorate the ``forward`` of an `autograd.Function` for use with autocast.
+
+    Parameters
+    ----------
+    fwd : callable, optional
+        The method to decorate. Its first argument is the context. If None, a decorator is returned.
+    device_type : str
+        The device type of the autocast.
+    cast_inputs : dtype, optional
+        If given, and autocast is enabled, the floating-point tensors among the arguments are cast to this dtype, except
+        those of float64, and the method runs with autocast disabled.
+    """
     _checked("custom_fwd", device_type)
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
@@ -255,7 +314,10 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) ->
 
 
 def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
-    """Decorate the backward of an `autograd.Function`: it runs in the autocast that its forward ran in."""
+    """Decorate the ``backward`` of an `autograd.Function` so that it runs in the autocast state of its ``forward``.
+
+    The ``forward`` must be decorated with `custom_fwd`.
+    """
     _checked("custom_bwd", device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

@@ -1,7 +1,7 @@
-"""The hooks of metatensor: what a plugin may provide. Each is called once, when its plugin is loaded.
+"""The hooks that a plugin can implement. Each is called once, when its plugin is loaded.
 
-A plugin is a module or an object, named by an entry point in one of the groups ``metatensor.devices``,
-``metatensor.ops``, ``metatensor.formats`` and ``metatensor.commands``, that implements the hook of that group::
+A plugin is a module or object that an entry point names. The group of the entry point is ``metatensor.devices``,
+``metatensor.ops``, ``metatensor.formats`` or ``metatensor.commands``. The plugin implements the hook of that group::
 
     from metatensor.hookspecs import hookimpl
 
@@ -20,19 +20,19 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def metatensor_devices(register):
-    """Call ``register(backend)`` with the `DeviceBackend` whose type is the entry point's name."""
+    """Call ``register(backend)`` with one `DeviceBackend`. Its type must equal the name of the entry point."""
 
 
 @hookspec
 def metatensor_ops(register):
-    """Call ``register(op)`` for each operator that the plugin defines in the namespace that its entry point names."""
+    """Call ``register(op)`` for each operator of the plugin. The name of the entry point is their namespace."""
 
 
 @hookspec
 def metatensor_checkpoint_formats(register):
-    """Call ``register(format)`` for each checkpoint format, an object with a ``name``, that the plugin reads or writes."""
+    """Call ``register(format)`` for each checkpoint format of the plugin. A format is an object with a ``name``."""
 
 
 @hookspec
 def metatensor_commands(register):
-    """Call ``register(command)`` for each click command to add to the ``metatensor`` command line."""
+    """Call ``register(command)`` for each Click command that the plugin adds to the ``metatensor`` command line."""

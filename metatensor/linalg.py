@@ -4,7 +4,7 @@ from metatensor._core.op import namespace as _namespace
 
 
 class LinAlgError(RuntimeError):
-    """What was asked of a matrix does not exist: the inverse of a singular one, Cholesky factors of an indefinite one."""
+    """Raised if the requested result does not exist, such as the inverse of a singular matrix."""
 
 
 globals().update(_namespace("linalg"))

@@ -1,4 +1,4 @@
-"""Reductions and normalisations over the elements that a mask shows: the operators of the namespace `masked`."""
+"""Reductions and normalizations over the unmasked elements of a tensor: the operators of the namespace `masked`."""
 
 from metatensor._core.op import namespace as _namespace
 

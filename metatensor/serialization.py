@@ -1,7 +1,7 @@
-"""Settings of loading and saving, and what pickled checkpoints may name beyond what tensors need.
+"""Settings of loading and saving, and the allowlist of classes and functions for pickled checkpoints.
 
-Nothing else in a file is ever imported or called. What is allowed here is called with whatever arguments a file has
-for it, and its instances' ``__setstate__`` with whatever state: allow what is harmless with any.
+Loading imports and calls only what tensors need and what is on the allowlist. A file chooses the arguments of the calls
+and the state passed to ``__setstate__``. Allow only what is harmless with any arguments and any state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
 
 Allowed = Callable[..., Any] | tuple[Callable[..., Any], str]
 
-# Modules and functions that turn into anything at all, whoever calls them.
+# Modules and builtins that would let a file run arbitrary code. They can never be allowed.
 _NEVER_MODULES = frozenset({
     "os", "posix", "nt", "sys", "subprocess", "shutil", "importlib", "runpy", "pty", "socket", "ctypes", "_ctypes", "code", "pickle",
     "_pickle", "marshal", "multiprocessing", "builtins.open", "io", "_io", "webbrowser", "pdb", "bdb", "timeit", "operator", "_operator",
@@ -38,10 +38,19 @@ _snapshot: dict[bytes, Any] = {}
 
 
 def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
-    """Let checkpoints name these classes and functions, and call them.
+    """Allow pickled checkpoints to use the given classes and functions.
 
-    Each is a class or function, or a pair of one and the name, ``"module.name"``, that files have for it.
-    Raises ValueError for what would let a file do anything (``eval``, ``os.system``), TypeError for what is no callable.
+    Parameters
+    ----------
+    safe_globals : iterable of callable or (callable, str)
+        Classes and functions. A pair also gives the name, ``"module.name"``, that files use for the object.
+
+    Raises
+    ------
+    ValueError
+        If an object would let a file run arbitrary code, such as ``eval`` or ``os.system``, or if a name has no module.
+    TypeError
+        If an object is not callable.
     """
     found = dict(_named(item) for item in safe_globals)
     _safe.update(found)
@@ -49,19 +58,19 @@ def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
 
 
 def get_safe_globals() -> list[Allowed]:
-    """What checkpoints may name, as it was given."""
+    """Return the objects on the allowlist, in the form in which they were added."""
     return [item if _own_name(item) == name else (item, name) for name, item in _safe.items()]
 
 
 def clear_safe_globals() -> None:
-    """Forget all that `add_safe_globals` was given."""
+    """Empty the allowlist."""
     _safe.clear()
     _refresh()
 
 
 @contextmanager
 def safe_globals(safe_globals: Iterable[Allowed]) -> Iterator[None]:
-    """Inside, checkpoints may name these too; see `add_safe_globals`."""
+    """Return a context manager that extends the allowlist inside its block. See `add_safe_globals`."""
     before = dict(_safe)
     add_safe_globals(safe_globals)
     try:
@@ -73,9 +82,17 @@ def safe_globals(safe_globals: Iterable[Allowed]) -> Iterator[None]:
 
 
 def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> list[str]:
-    """Names that a pickled checkpoint has and that are neither known nor allowed, in the order of the file.
+    """Return the names in a pickled checkpoint that are neither built in nor on the allowlist.
 
-    Takes and raises what `metatensor.load` does; formats without a pickle have none.
+    Parameters
+    ----------
+    f : path or binary file
+        The checkpoint, in any form that `metatensor.load` takes.
+
+    Returns
+    -------
+    list of str
+        The names in the order of the file. It is empty for formats that contain no pickle.
     """
     from metatensor.checkpoint import inspect
 
@@ -83,7 +100,7 @@ def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> li
 
 
 def allowed_names() -> dict[bytes, Any]:
-    """``b"module\\nname"`` to what is allowed under that name."""
+    """Return the allowlist as a dict from ``b"module\\nname"`` to the object."""
     return _snapshot
 
 
@@ -95,17 +112,24 @@ _packages: list[tuple[int, Any, Any]] = []
 def register_package(
     priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
 ) -> None:
-    """Let PyTorch's formats call a device by a name of its own.
+    """Register functions that save and restore the device of storages in PyTorch's formats.
 
     Parameters
     ----------
-    priority
-        Packages are asked in ascending order. Those below 10 come before the devices that are known already.
-    tagger
-        Called with a storage that is saved; returns the text that the file shall have for its device, or None.
-    deserializer
-        Called with what stands for a storage that is loaded (it has ``to`` and ``device``) and with that text; returns it on
-        its device, or None for a text of another package.
+    priority : int
+        Packages are tried in ascending order of priority. Those below 10 take precedence over the built-in devices.
+    tagger : callable
+        ``tagger(storage)`` is called for each storage that is saved. It returns the location tag to write, or None
+        if the device belongs to another package.
+    deserializer : callable
+        ``deserializer(storage, tag)`` is called for each storage that is loaded. The storage is a placeholder with
+        the attributes ``to`` and ``device``. The function returns the storage on its device, or None if the tag
+        belongs to another package.
+
+    Raises
+    ------
+    TypeError
+        If `tagger` or `deserializer` is not callable.
     """
     if not callable(tagger) or not callable(deserializer):
         raise TypeError("register_package: tagger and deserializer must be callable")
@@ -114,15 +138,15 @@ def register_package(
 
 
 KNOWN_LOCATIONS = ("cpu", "meta", "cuda", "mps", "xpu", "hpu", "xla", "mtia")
-"""Device types that PyTorch has."""
+"""The device types of PyTorch."""
 FIRST_KNOWN = 10
-"""The priority of the devices that are known without a package."""
+"""The priority of the built-in devices."""
 
 
 def location_tag(storage: Any) -> str:
-    """Return the text that PyTorch's formats have for the device of a storage: "cpu", "cuda:0", or what a package says.
+    """Return the location tag of a storage in PyTorch's formats: "cpu", "cuda:0", or the tag from a registered package.
 
-    It is "cpu" for a device that neither PyTorch nor a package knows, so that PyTorch finds its way with the file.
+    The tag of a device that neither PyTorch nor a package knows is "cpu", so that PyTorch can load the file.
     """
     device = storage.device
     known = device.type in KNOWN_LOCATIONS
@@ -137,7 +161,7 @@ def location_tag(storage: Any) -> str:
 
 
 def restored(storage: Any, location: str) -> Any:
-    """Return what a package makes of a storage at ``location``; None where none is asked, or none answers."""
+    """Return `storage` as restored by the first registered package that accepts the tag `location`, or None."""
     known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:
         if priority < FIRST_KNOWN or not known:
@@ -151,7 +175,7 @@ def restored(storage: Any, location: str) -> Any:
 
 
 class LoadEndianness(Enum):
-    """The byte order of numbers in a file."""
+    """The byte order of the numbers in a file."""
 
     NATIVE = 1
     LITTLE = 2
@@ -162,12 +186,23 @@ _endianness: LoadEndianness | None = None
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """Return what `set_default_load_endianness` set; None means little-endian."""
+    """Return the byte order set by `set_default_load_endianness`; None means little-endian."""
     return _endianness
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Set the byte order of PyTorch's zip files that do not say theirs. TypeError for what is no `LoadEndianness`."""
+    """Set the byte order to assume for zip files of PyTorch that do not state their own.
+
+    Parameters
+    ----------
+    endianness : LoadEndianness or None
+        None means little-endian.
+
+    Raises
+    ------
+    TypeError
+        If `endianness` is anything else.
+    """
     global _endianness
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError(f"set_default_load_endianness: expected a LoadEndianness or None, got {type(endianness).__name__}")
@@ -175,7 +210,7 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def default_byte_order() -> str:
-    """Return the byte order, "little" or "big", of a file that does not say its own."""
+    """Return the byte order, "little" or "big", to assume for a file that does not state its own."""
     if _endianness is LoadEndianness.NATIVE:
         return sys.byteorder
     return "big" if _endianness is LoadEndianness.BIG else "little"
@@ -192,27 +227,40 @@ _settings = _Settings()
 
 
 def get_crc32_options() -> bool:
-    """Return whether PyTorch's zip files are saved with checksums."""
+    """Return True if zip files in PyTorch's format are saved with CRC-32 checksums."""
     return bool(_settings.checksums)
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Save PyTorch's zip files with checksums or without. Without them, `zipfile` does not read what is written; `load` does."""
+    """Set whether zip files in PyTorch's format are saved with CRC-32 checksums.
+
+    A file without checksums is readable by `load` but not by Python's `zipfile`.
+    """
     _settings.checksums = compute_crc32
 
 
 def get_default_mmap_options() -> int:
-    """Return the flag of `mmap.mmap` with which ``load(..., mmap=True)`` maps files."""
+    """Return the flag that ``load(..., mmap=True)`` passes to `mmap.mmap`."""
     import mmap
 
     return mmap.MAP_PRIVATE if _settings.mmap_flags is None else _settings.mmap_flags
 
 
 class set_default_mmap_options:
-    """Map files in ``load(..., mmap=True)`` with this flag, or inside a ``with`` block only.
+    """Set the flag that ``load(..., mmap=True)`` passes to `mmap.mmap`.
 
-    ``mmap.MAP_PRIVATE``, the default, keeps writes to a tensor from the file; with ``mmap.MAP_SHARED`` they change it.
-    ValueError for another flag.
+    It takes effect at once. As a context manager it restores the previous flag on exit.
+
+    Parameters
+    ----------
+    flags : int
+        With ``mmap.MAP_PRIVATE``, the initial setting, writes to a loaded tensor do not change the file. With
+        ``mmap.MAP_SHARED`` they do.
+
+    Raises
+    ------
+    ValueError
+        If `flags` is anything else.
     """
 
     def __init__(self, flags: int) -> None:
@@ -232,9 +280,14 @@ class set_default_mmap_options:
 
 @contextmanager
 def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
-    """Inside, `save` in PyTorch's formats writes zeros for the data of tensors, and `load` leaves tensors uninitialised.
+    """Return a context manager that leaves out the data of tensors in PyTorch's formats.
 
-    ``materialize_fake_tensors`` lets `save` write fake tensors too, as if they had data.
+    Inside its block `save` writes zeros for the data of tensors, and `load` leaves tensors uninitialized.
+
+    Parameters
+    ----------
+    materialize_fake_tensors : bool
+        Whether `save` also accepts fake tensors, as if they had data. Default False.
     """
     before = _settings.skipping, _settings.materialize_fake
     _settings.skipping, _settings.materialize_fake = True, bool(materialize_fake_tensors)
@@ -245,11 +298,11 @@ def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
 
 
 def skips_data(fake: bool = False) -> bool:
-    """Return whether this thread is inside `skip_data`; for a ``fake`` tensor, one that takes those too."""
+    """Return True inside `skip_data`. For a ``fake`` tensor, `materialize_fake_tensors` must have been set too."""
     return bool(_settings.skipping and (_settings.materialize_fake or not fake))
 
 
-# What files may name ------------------------------------------------------------------
+# The allowlist ------------------------------------------------------------------------
 
 
 def _refresh() -> None:
@@ -257,7 +310,7 @@ def _refresh() -> None:
     table = {}
     for name, item in _safe.items():
         module = getattr(item, "__module__", "") or ""
-        # A nested class is called "module\nOuter.Inner": where its module ends is known from the class.
+        # A nested class is named "module\nOuter.Inner", so its module cannot be found from the dots alone.
         cut = len(module) if name.startswith(module + ".") else name.rindex(".")
         table[f"{name[:cut]}\n{name[cut + 1 :]}".encode()] = item
     _snapshot = table
@@ -268,7 +321,7 @@ def _own_name(item: Any) -> str:
 
 
 def _named(item: Any) -> tuple[str, Any]:
-    """What a file calls it, and it."""
+    """Return the name that files use for an object, and the object. Raise if it cannot be allowed."""
     name = None
     if isinstance(item, tuple):
         if len(item) != 2 or not isinstance(item[1], str):

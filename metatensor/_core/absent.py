@@ -1,4 +1,4 @@
-"""Names that can be imported, subclassed and asked about, but mean nothing without PyTorch: they raise when they are used."""
+"""Placeholders for names of PyTorch that metatensor does not implement. Importing them works; using them raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["function", "functions", "kind", "kinds"]
 
 
 def function(name: str, why: str, error: type[Exception] = NotImplementedError) -> Callable[..., Any]:
-    """A function called ``torch.<name>`` that raises and says why."""
+    """Return a function named ``torch.<name>`` that raises `error` with the reason `why`."""
 
     def raising(*_: Any, **__: Any) -> NoReturn:
         raise error(f"torch.{name}: {why}")
@@ -17,17 +17,17 @@ def function(name: str, why: str, error: type[Exception] = NotImplementedError) 
     raising.__name__ = name.rpartition(".")[2]
     raising.__qualname__ = raising.__name__
     raising.__module__ = f"torch.{name.rpartition('.')[0]}".rstrip(".")
-    raising.__doc__ = f"{error.__name__}: {why}."
+    raising.__doc__ = f"Raise {error.__name__}: {why}."
     return raising
 
 
 def functions(module: str, names: str, why: str, error: type[Exception] = NotImplementedError) -> dict[str, Any]:
-    """Several of them, for a module's namespace: ``names`` are separated by spaces."""
+    """Return such functions by name, for a module's namespace. ``names`` are separated by spaces. See `function`."""
     return {name: function(f"{module}.{name}".lstrip("."), why, error) for name in names.split()}
 
 
 def kind(name: str, why: str, *bases: type, error: type[Exception] = NotImplementedError, **members: Any) -> Any:
-    """A class called ``torch.<name>`` of which there are no instances: making one raises; its subclasses may make theirs."""
+    """Return a class named ``torch.<name>`` that cannot be instantiated. Its subclasses can."""
 
     def create(cls: type, *_: Any, **__: Any) -> Any:
         if cls is made:
@@ -42,5 +42,5 @@ def kind(name: str, why: str, *bases: type, error: type[Exception] = NotImplemen
 
 
 def kinds(module: str, names: str, why: str, *bases: type) -> dict[str, Any]:
-    """Several of them, for a module's namespace: ``names`` are separated by spaces."""
+    """Return such classes by name, for a module's namespace. ``names`` are separated by spaces. See `kind`."""
     return {name: kind(f"{module}.{name}", why, *bases) for name in names.split()}

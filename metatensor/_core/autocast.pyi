@@ -1,4 +1,4 @@
-"""The mode behind autocast."""
+"""The mode that implements autocast."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ REFUSE: int
 STATE: int
 
 class AutocastMode(Mode):
-    """Casts the arguments of the ops that `tables` names."""
+    """A mode that casts the arguments of the ops in `tables`."""
 
     tables: dict[str, Any]
     cache: dict[Any, Any] | None

@@ -1,6 +1,6 @@
-"""The mode behind autocast: it casts the arguments of the ops that a table names, and passes all others on.
+"""The mode that implements autocast. It casts the arguments of the ops in its tables and passes other calls on.
 
-Which tables are in force, `metatensor.amp` decides. One mode serves a thread, however autocasts are nested.
+`metatensor.amp` sets the tables. Each thread has one such mode, shared by nested autocasts.
 """
 cimport cython
 from cpython.object cimport PyObject
@@ -21,9 +21,11 @@ LOWER, FLOAT32, FLOAT32_DTYPE, PROMOTE, REFUSE, STATE = range(6)
 @cython.binding(False)
 @cython.final
 cdef class AutocastMode(Mode):
-    """Casts by `tables`, {device type: (lower dtype, {op: (policy, argument or None, its values)})}.
+    """A mode that casts the arguments of ops.
 
-    `cache` holds what leaves that require gradients were cast to, by id, beside the leaf; None where nothing is kept.
+    `tables` is {device type: (lower dtype, {op: (policy, argument or None, its values)})}. If an entry has an argument,
+    the policy applies only to calls in which that argument has one of the values. `cache` maps (id(leaf), dtype) to
+    (leaf, cast leaf), for leaves that require grad. It is None if casts are not cached.
     """
     cdef public dict tables
     cdef public dict cache
@@ -34,7 +36,7 @@ cdef class AutocastMode(Mode):
         self.cache = {}
 
     cdef tuple rule(self, Call* c):
-        """(lower dtype, policy, argument, values) for a call, or None."""
+        """Return (lower dtype, policy, argument, values) for a call, or None if it is not in the tables."""
         cdef Device device
         if c.variant != FUNCTIONAL or not self.tables or c.device == NULL:
             return None
@@ -57,8 +59,8 @@ cdef class AutocastMode(Mode):
             return run_modes(c)
         policy = rule[1]
         if policy == POLICY_REFUSE:
-            raise RuntimeError(f"{(<Op>c.op).name}: unsafe in an autocast, for its gradients leave the range of float16; "
-                               "use binary_cross_entropy_with_logits, or switch the autocast off around it")
+            raise RuntimeError(f"{(<Op>c.op).name}: its gradients exceed the range of float16 under autocast; "
+                               "use binary_cross_entropy_with_logits, or disable autocast around the call")
         if policy == POLICY_DTYPE:
             self.give_dtype(c)
         elif policy == POLICY_LOWER:
@@ -72,7 +74,7 @@ cdef class AutocastMode(Mode):
         return run_modes(c)
 
     cdef int give_dtype(self, Call* c) except -1:
-        """Where the first argument would be cast, ask for a float32 result, if no dtype was asked for."""
+        """If the first argument is eligible for casting, pass dtype=float32, unless the call gives a dtype."""
         cdef Overload ov = <Overload>c.overload
         cdef int i
         if not isinstance(<object>c.args[0], Tensor) or not _eligible(c, <Tensor>c.args[0]):
@@ -115,11 +117,11 @@ cdef class AutocastMode(Mode):
         return found[1]
 
     def enter(self):
-        """Become the innermost mode of this thread."""
+        """Push the mode onto this thread's mode stack."""
         Mode.__enter__(self)
 
     def leave(self):
-        """Leave the modes of this thread, wherever in their order this one stands."""
+        """Remove the mode from this thread's mode stack, at whatever position it is."""
         cdef ThreadState state = thread_state()
         cdef int i
         for i in range(len(state.modes)):
@@ -131,7 +133,10 @@ cdef class AutocastMode(Mode):
 
 
 cdef Device _device_of(Call* c):
-    """The device whose autocast a call belongs to: that of its tensors, but not the cpu's where they are on several."""
+    """Return the device that selects the table: that of the tensors.
+
+    If devices are mixed, prefer one other than cpu.
+    """
     cdef Overload ov = <Overload>c.overload
     cdef Device device = <Device>c.device if not c.mixed else None
     cdef int i
@@ -151,14 +156,14 @@ cdef Device _device_of(Call* c):
 
 
 cdef bint _eligible(Call* c, Tensor t) except -1:
-    """Whether an autocast casts a tensor: floating point, no float64, and on the device of the call."""
+    """Return True if autocast casts a tensor: floating point, not float64, and on the device of the call."""
     if not t.dtype.is_floating_point or t.dtype.code == F64:
         return False
     return not c.mixed or t.storage.device is _device_of(c)
 
 
 cdef DType _widest(Call* c, DType lower):
-    """float32 where an eligible argument has another dtype than the lower one, else that."""
+    """Return float32 if any eligible argument has a dtype other than `lower`, else `lower`."""
     cdef Overload ov = <Overload>c.overload
     cdef int i
     for i in range(ov.nslots):
@@ -175,7 +180,7 @@ cdef DType _widest(Call* c, DType lower):
 
 
 cdef DType _state_dtype(Call* c, DType lower):
-    """What a recurrent step computes in: the lower dtype where its state, or the last of its states, is of that."""
+    """Return the dtype of a recurrent step: `lower` if its (last) state has that dtype, else float32."""
     cdef Overload ov = <Overload>c.overload
     cdef int i
     for i in range(ov.nslots):
@@ -189,7 +194,7 @@ cdef DType _state_dtype(Call* c, DType lower):
 
 
 cdef object _value_of(Call* c, str name):
-    """The str that a call has for the argument of a name, "number" for a number, None for others."""
+    """Return the str passed for argument `name`, "number" if a number was passed, and None otherwise."""
     cdef Overload ov = <Overload>c.overload
     cdef int i
     for i in range(ov.nslots):

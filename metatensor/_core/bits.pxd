@@ -1,22 +1,22 @@
-"""Small floating-point formats as bits: float16, bfloat16 and the float8 kinds, to and from float."""
+"""Conversion between float and the bits of small formats: float16, bfloat16 and the float8 formats."""
 from libc.math cimport ldexp
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-# How a format ends: with infinities and NaNs as in IEEE 754, with one NaN and no
-# infinity (saturating), or with its only NaN where negative zero would be.
+# The special values of a format. IEEE: infinities and NaNs as in IEEE 754. FN: one NaN
+# per sign and no infinity. FNUZ: a single NaN, in place of negative zero, and no infinity.
 cdef enum SmallKind:
     SMALL_IEEE, SMALL_FN, SMALL_FNUZ
 
 cdef struct Small:
-    int bits            # in all
+    int bits            # total, with sign
     int mantissa
     int bias
     SmallKind kind
 
 
 cdef inline uint32_t small_encode(Small f, float value) noexcept nogil:
-    """The code nearest to `value`, ties to even."""
+    """Return the bits of the number nearest to `value`, ties to even."""
     cdef uint32_t raw, significand, code, rounded
     cdef uint32_t sign_bit = <uint32_t>1 << (f.bits - 1), top = sign_bit - 1
     cdef uint32_t infinity = top & ~((<uint32_t>1 << f.mantissa) - 1)
@@ -27,7 +27,7 @@ cdef inline uint32_t small_encode(Small f, float value) noexcept nogil:
     if exponent == 255 and significand:
         if f.kind == SMALL_FNUZ:
             return sign_bit
-        # As in PyTorch: the quiet NaN of the format, with the sign of the value.
+        # PyTorch returns the quiet NaN of the format with the sign of the value.
         code = top if f.kind == SMALL_FN or f.mantissa == 2 else infinity | <uint32_t>1 << (f.mantissa - 1)
         return code | (sign_bit if raw >> 31 and f.bits == 8 else 0)
     if exponent == 255:
@@ -47,7 +47,7 @@ cdef inline uint32_t small_encode(Small f, float value) noexcept nogil:
             rounded = 0
         else:
             rounded = (significand + (<uint32_t>1 << (shift - 1)) - 1 + (significand >> shift & 1)) >> shift
-        # The hidden bit of a normal number adds one to the exponent.
+        # The implicit leading bit of a normal number carries into the exponent field and adds one.
         code = (<uint32_t>(exponent - least) << f.mantissa) + rounded
         if exponent - least > 1 << (f.bits - 1 - f.mantissa):
             code = top + 1
@@ -66,7 +66,7 @@ cdef inline uint32_t small_encode(Small f, float value) noexcept nogil:
 
 
 cdef inline double small_decode(Small f, uint32_t code) noexcept nogil:
-    """The value of a code; exact."""
+    """Return the exact value of the bits `code`."""
     cdef uint32_t sign_bit = <uint32_t>1 << (f.bits - 1), top = sign_bit - 1, magnitude = code & top
     cdef uint32_t infinity = top & ~((<uint32_t>1 << f.mantissa) - 1)
     cdef int exponent = <int>(magnitude >> f.mantissa)
@@ -90,7 +90,7 @@ cdef inline double small_decode(Small f, uint32_t code) noexcept nogil:
 
 
 cdef inline uint32_t power_encode(float value) noexcept nogil:
-    """float8_e8m0fnu: the exponent alone; rounded to nearest, ties up, no sign and no zero."""
+    """Return the bits of `value` in float8_e8m0fnu, which has only an exponent. Round to nearest, ties up."""
     cdef uint32_t raw, exponent, rest
     memcpy(&raw, &value, 4)
     exponent = raw >> 23 & 0xFF

@@ -1,4 +1,4 @@
-"""Running kernels on devices with data."""
+"""Execution of kernels on devices with data."""
 
 from metatensor._core.op import Op
 

@@ -1,4 +1,4 @@
-"""Values: a device's kernel, or a decomposition, fills in what the meta kernel made."""
+"""Execution of kernels and decompositions, which fill in the tensors that the meta kernel created."""
 from types import FunctionType
 
 from cpython.object cimport PyObject
@@ -20,7 +20,7 @@ cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
 
-# Small questions ---------------------------------------------------------------------------------
+# Helpers -----------------------------------------------------------------------------------------
 
 cdef list names_of(Overload ov):
     cdef int i
@@ -28,7 +28,7 @@ cdef list names_of(Overload ov):
 
 
 cdef list tensors_in(Call* c, Overload ov):
-    """The tensors among the arguments, in order."""
+    """Return the tensors among the arguments, in order."""
     cdef int i
     found = []
     for i in range(ov.nslots):
@@ -41,7 +41,7 @@ cdef list tensors_in(Call* c, Overload ov):
 
 
 cdef list flat(object result):
-    """The tensors of a result."""
+    """Return the tensors in a result as a list."""
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, (tuple, list)):
@@ -63,9 +63,9 @@ cdef int copy_values(Tensor target, Tensor source) except -1:
 # Values ------------------------------------------------------------------------------------------------
 
 cdef object _kernel(Overload ov, Device d):
-    """The device's kernel of an op, or None; asked for once."""
+    """Return the device's kernel of an op, or None. The answer is cached."""
     cdef object found
-    cdef list kernels = ov.kernels      # looking one up may replace the list
+    cdef list kernels = ov.kernels      # find_kernel may replace ov.kernels
     while len(kernels) <= d.kind:
         kernels.append(None)
     found = kernels[d.kind]
@@ -77,7 +77,7 @@ cdef object _kernel(Overload ov, Device d):
 
 
 def forget_kernels(op):
-    """Drop the cached kernels and decompositions of an op, after one was registered."""
+    """Drop the cached kernels and decompositions of an op. Call it after one is registered."""
     if not isinstance(op, Op):
         raise TypeError("forget_kernels: expected an Op")
     for ov in (<Op>op).overloads:
@@ -92,7 +92,10 @@ cdef object _decomposition(Overload ov):
 
 
 cdef tuple _integers(object given, int repeat):
-    """The tuple of ints that kernels get for an argument of integers; for ``int[n]``, one int stands for n of them."""
+    """Return an integer argument as the tuple of ints that kernels receive.
+
+    For ``int[n]``, repeat a single int n times.
+    """
     cdef tuple values = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     cdef object value
     if repeat > 1 and len(values) == 1:
@@ -104,7 +107,7 @@ cdef tuple _integers(object given, int repeat):
 
 
 cdef object compute(Call* c, Overload ov, object result):
-    """Let the device fill in the values of `result`, or leave it without where an input has none."""
+    """Fill in the values of `result` on its device. Leave it without data if an input has none."""
     if plainly_absent(c, ov, result):
         return result
     if hints.recorders and thread_state().recorder is not None:
@@ -116,25 +119,25 @@ cdef object compute(Call* c, Overload ov, object result):
 
 
 cdef object compute_values(Call* c, Overload ov, object result):
-    """Call the device's kernel: all tensors among the arguments hold data."""
+    """Call the device's kernel. All tensors among the arguments must hold data."""
     cdef Device d = <Device>c.device
     cdef PyObject* args[MAX_ARGS + 1]
     cdef Tensor t
     cdef int i
     cdef object kernel, value
     cdef bint plain
-    cdef list resolved = None           # holds what is made here
+    cdef list resolved = None           # keeps references to converted arguments
     kernel = _kernel(ov, d)
     if kernel is None:
         return _decompose(c, ov, result)
-    # A Python function may well ask for NumPy's arrays, which tensors that require grad do not give.
+    # A kernel in Python may call numpy(), which raises for tensors that require grad: pass detached ones.
     plain = c.flags & T_REQUIRES_GRAD and type(kernel) is FunctionType
     args[0] = <PyObject*>result
     for i in range(ov.nslots):
         args[i + 1] = c.args[i]
         if ov.device_slot < 0 and isinstance(<object>c.args[i], Tensor) \
                 and (<Tensor>c.args[i]).storage.device.kind != d.kind and not ov.flags & MIXED:
-            value = (<Tensor>c.args[i]).to(d)       # a 0-d tensor of the cpu, which goes with those of any device
+            value = (<Tensor>c.args[i]).to(d)       # a 0-d cpu tensor, allowed with any device
             resolved = resolved or []
             resolved.append(value)
             args[i + 1] = <PyObject*>value
@@ -177,7 +180,7 @@ cdef object compute_values(Call* c, Overload ov, object result):
                 _allocate(ov, t, d)
     try:
         value = PyObject_Vectorcall(kernel, args, <size_t>ov.nslots + 1, NULL)
-        if ov.flags & DATA and not (value is None and result is not None):     # which out= gave it to fill
+        if ov.flags & DATA and not (value is None and result is not None):     # the kernel filled out
             return _checked_data(c, ov, d, value)
         return result if value is None else _adopt(ov, d, result, value)
     except Exception as error:
@@ -186,7 +189,7 @@ cdef object compute_values(Call* c, Overload ov, object result):
 
 
 cdef int _allocate(Overload ov, Tensor t, Device d) except -1:
-    """Memory for a result."""
+    """Allocate memory for a result."""
     if t.storage.device.kind != d.kind:
         raise errors.wrong_place(ov.qualname, t.storage.device, d)
     t.storage.data = backend_of(d).allocate(t.storage.size_bytes, d.number)
@@ -194,7 +197,7 @@ cdef int _allocate(Overload ov, Tensor t, Device d) except -1:
 
 
 cdef object _checked_data(Call* c, Overload ov, Device d, object value):
-    """What the kernel of a data-dependent op returned: tensors, as the schema has them, with data, on its device."""
+    """Return the results of a data-dependent kernel. Raise unless they match the schema and hold data on the device."""
     cdef Tensor t
     if isinstance(value, list) and ov.nreturns >= 0:
         value = tuple(value)
@@ -207,7 +210,7 @@ cdef object _checked_data(Call* c, Overload ov, Device d, object value):
 
 
 cdef bint _lacks_data(Call* c, Overload ov) except -1:
-    """Whether a tensor among the arguments is fake: on a real device, without data."""
+    """Return True if an argument is a fake tensor: on a device other than meta, without data."""
     cdef int i
     cdef Storage s
     for i in range(ov.nslots):
@@ -225,12 +228,12 @@ cdef bint _lacks_data(Call* c, Overload ov) except -1:
 
 
 cdef object _adopt(Overload ov, Device d, object result, object value):
-    """Store what a kernel returned, once it is what the meta kernel says."""
+    """Copy the tensors that a kernel returned into `result`. Raise if their shape or dtype differs."""
     cdef list due = flat(result), got = flat(value)
     cdef Tensor want, have
     cdef int i
     if not due:
-        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors where none are due")
+        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors, but the op has none")
     if len(due) != len(got):
         raise errors.wrong_kernel(ov.qualname, d, <Tensor>due[0], value)
     for i in range(len(due)):
@@ -243,13 +246,13 @@ cdef object _adopt(Overload ov, Device d, object result, object value):
 
 
 cdef object _argument(Call* c, Overload ov, int i):
-    """An argument as kernels and decompositions get it."""
+    """Return an argument in the form that kernels and decompositions receive."""
     cdef object value = <object>c.args[i]
     return value if ov.slots[i].kind != K_INTS or value is None else _integers(value, ov.slots[i].repeat)
 
 
 cdef object _decompose(Call* c, Overload ov, object result):
-    """Compute an op by other ops, and hold the outcome against the meta kernel's."""
+    """Compute an op by its decomposition. Raise if the result does not match the meta kernel's."""
     cdef Device d = <Device>c.device
     cdef int i
     cdef Tensor t

@@ -1,10 +1,10 @@
-"""A context manager as a decorator."""
+"""Use of context managers as decorators."""
 
 import functools
 
 
 def run_inside(context, function):
-    """`function`, run inside `context` at every call."""
+    """Return a function that calls `function` inside `context`."""
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):

@@ -1,4 +1,4 @@
-"""Signatures and documentation of ops, made from their schemas when asked for."""
+"""Signatures and documentation of ops. They are built from the schemas on first access."""
 
 import inspect
 import keyword
@@ -15,7 +15,7 @@ _ANNOTATION = {
 
 
 def annotation(argument):
-    """The annotation of a schema argument, as source text."""
+    """Return the type annotation of a schema argument as source text."""
     base = argument.type.rstrip("?").partition("(")[0]
     if "[" in argument.type:
         base = argument.type[: argument.type.index("[")].partition("(")[0] + "[]"
@@ -28,7 +28,7 @@ def annotation(argument):
 
 
 def returns(schema):
-    """The annotation of a schema's result, as source text."""
+    """Return the type annotation of a schema's result as source text."""
     names = {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "()": "None", "Scalar": "Number",
              "any": "Any", "int[]": "tuple[int, ...]"}
     parts = []
@@ -43,7 +43,7 @@ def returns(schema):
 
 
 def parameters(schema, out=False):
-    """The parameters of one schema."""
+    """Return the `inspect.Parameter` objects of a schema. With `out`, append an ``out`` parameter."""
     found = []
     for a in schema.arguments:
         found.append(inspect.Parameter(
@@ -59,25 +59,25 @@ def parameters(schema, out=False):
 
 
 def takes_out(op):
-    """Whether an op's function takes out=."""
+    """Return True if an op's function takes ``out``."""
     return bool(op.flags & 2) and not op.variant
 
 
 def op_signature(op):
-    """The signature of an op's first overload."""
+    """Return the `inspect.Signature` of an op's first overload."""
     schema = parse(op.schemas[0])
     return inspect.Signature(parameters(schema, takes_out(op)), return_annotation=returns(schema))
 
 
 def keyword_defaults(op):
-    """The defaults of an op's keyword-only arguments, or None, as a Python function has them."""
+    """Return the defaults of an op's keyword-only arguments, or None. This is its ``__kwdefaults__``."""
     found = {p.name: p.default for p in op_signature(op).parameters.values()
              if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}  # fmt: skip
     return found or None
 
 
 def op_doc(op):
-    """Signatures of all overloads, then the one line that the declaration gives."""
+    """Return the docstring of an op: the signatures of all overloads, then the text of its declaration."""
     lines = []
     name = op.name
     for text in op.schemas:

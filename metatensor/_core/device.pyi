@@ -1,4 +1,4 @@
-"""Devices: interned names of places where data can be."""
+"""Devices: interned pairs of a device type and an optional index."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, final, overload
@@ -7,7 +7,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @final
 class Device:
-    """Where a tensor's data is: a type such as "cpu" or "cuda", and perhaps an index."""
+    """A device: a type such as "cpu" or "cuda" and an optional index."""
 
     @overload
     def __new__(cls, type: Device | str | int) -> Device: ...

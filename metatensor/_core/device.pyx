@@ -1,7 +1,7 @@
-"""Devices: interned names of places where data can be.
+"""Devices: interned pairs of a device type and an optional index.
 
-Making one loads nothing. The backend behind a name is asked for when something
-has to be allocated, copied or computed there.
+Constructing a device does not load its backend. The backend is loaded when memory
+is first allocated, copied or computed on the device.
 """
 import os
 import re
@@ -15,7 +15,7 @@ from metatensor._core.late import later
 
 cdef object _FORM = re.compile(r"([a-z_][a-z0-9_]{0,63})(?::(0|[1-9][0-9]{0,4}))?")
 MAX_TYPES = 4096
-"""How many types may be named in a process, whether or not there are such devices."""
+"""The maximal number of device types that a process can name. Device objects are never freed."""
 
 cdef dict _interned = {}        # (type, number) -> Device
 cdef dict _kinds = {}           # type -> id
@@ -26,19 +26,39 @@ cdef dict _parsed = {}          # text -> Device
 @cython.final
 @cython.binding(False)
 cdef class Device:
-    """Where a tensor's data is: a type such as "cpu" or "cuda", and perhaps an index.
+    """A device: a type such as "cpu" or "cuda" and an optional index.
 
-    ``device("cuda:1")``, ``device("cuda", 1)`` or ``device(other)``. Making one
-    loads nothing and does not ask whether the device is there; a malformed name
-    is a RuntimeError, another kind of argument a TypeError.
+    Constructing a device neither loads its backend nor checks that the hardware is present.
+    Equal devices are the same object. As a context manager or decorator a device is the default
+    device of the current thread.
 
-    As a context manager it is the device of tensors made without naming one, in
-    this thread: ``with mt.device("meta"): ...``. Instances are interned.
+    Parameters
+    ----------
+    type : str, int or device
+        The type, ``"cuda"``, or the type and index, ``"cuda:1"``. An int n means ``"cuda:n"``.
+    index : int, optional
+        The index, if `type` has none.
+
+    Raises
+    ------
+    RuntimeError
+        If the name is malformed or the type unknown, or if the index is out of range or given twice.
+    TypeError
+        If an argument has another type.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.device("cuda", 1)
+    device(type='cuda', index=1)
+    >>> with mt.device("meta"):
+    ...     mt.empty(3).device
+    device(type='meta')
     """
 
     @property
     def index(self):
-        """The index as an int, or None."""
+        """The index, or None."""
         return None if self.number < 0 else self.number
 
     def __enter__(self):
@@ -50,7 +70,7 @@ cdef class Device:
         return self
 
     def __exit__(self, *exc):
-        # One object serves every thread, so look for this thread's own entry.
+        # All threads share the object: find the entry of this thread.
         cdef ThreadState state = thread_state()
         cdef Py_ssize_t i
         for i in range(len(self._saved or ()) - 1, -1, -1):
@@ -60,7 +80,7 @@ cdef class Device:
         raise RuntimeError(f"device {self} was not entered in this thread")
 
     def __call__(self, func):
-        """As a decorator: run `func` with this default device."""
+        """Return a function that calls `func` with this default device."""
         from metatensor._core.decorate import run_inside
         return run_inside(self, func)
 
@@ -93,7 +113,7 @@ cdef Device _intern(str type, int number):
     d.number = number
     if type not in _kinds:
         if len(_kinds) >= MAX_TYPES:
-            raise RuntimeError(f"device: {MAX_TYPES:,} types have been named, and names are kept: {type!r} would be one more")
+            raise RuntimeError(f"device: cannot name the type {type!r}: the limit is {MAX_TYPES:,} types per process")
         _kinds[type] = len(_backends)
         _backends.append(None)
     d.kind = _kinds[type]
@@ -114,7 +134,7 @@ cdef Device _parse(str spec):
     return d
 
 
-# The types that PyTorch names, and some of the out-of-tree ones that code is written for.
+# Types that are accepted without a plugin: those of PyTorch and some that are common in user code.
 cdef frozenset _NAMED = frozenset((
     "cpu", "cuda", "fpga", "hip", "hpu", "ideep", "ipu", "lazy", "maia", "meta", "mkldnn", "mps", "mtia", "musa", "npu", "opencl",
     "opengl", "privateuseone", "ve", "vulkan", "xla", "xpu",
@@ -122,19 +142,19 @@ cdef frozenset _NAMED = frozenset((
 
 
 cdef int _check_type(str type) except -1:
-    """RuntimeError for a type of which nobody has heard: no plugin provides it."""
+    """Raise RuntimeError unless a plugin provides the device type."""
     plugins = later("plugins")
     if type not in plugins.device_types():
         raise plugins.manager().unknown_type(type)
     return 0
 
 
-# Programs name one device over and over, mostly by the same str object.
+# Programs pass the same str object again and again, so the last one is cached.
 cdef object _last_spec = object()
 cdef Device _last_device = None
 
 cdef Device as_device(object spec):
-    """A Device from a Device, a string, or an index (of an accelerator, as in PyTorch)."""
+    """Return the Device for a Device, a str, or an int, which is the index of a cuda device."""
     global _last_spec, _last_device
     cdef object found
     if isinstance(spec, Device):
@@ -155,12 +175,15 @@ cdef Device as_device(object spec):
     raise TypeError(f"device: expected a str, an int or a device, got {type(spec).__name__}")
 
 
-# Types of which there may be several, so that a tensor is on a numbered one, as in PyTorch.
+# Types whose tensors are always on a device with an index, as in PyTorch.
 cdef frozenset _NUMBERED = frozenset(("cuda", "hpu", "mps", "mtia", "musa", "npu", "xpu"))
 
 
 cdef Device place_of(object spec):
-    """The device that `spec` names as a place for tensors: there is one meta device, whatever its index, and no bare cuda."""
+    """Return the device on which a tensor made with ``device=spec`` is.
+
+    Drop the index of meta, add the current one to "cuda".
+    """
     cdef Device d = as_device(spec)
     if d.kind == META.kind:
         return META
@@ -170,16 +193,17 @@ cdef Device place_of(object spec):
 
 
 cdef Device _current(Device d):
-    """The numbered device that a bare name means: the current one, or the first where there is none to be current.
+    """Return the current device of a type, or device 0 if the backend is not loaded or has no device.
 
-    Names need no hardware (fake tensors, checkpoints, plans): only memory asked of a device that is absent is an error.
+    No hardware is needed here: fake tensors and checkpoints refer to devices that are absent. Allocating memory on such
+    a device raises.
     """
     cdef object backend = _backends[d.kind]
     return _intern(d.type, backend.current_index() if backend is not None and backend.device_count() else 0)
 
 
 def place(spec):
-    """The device on which tensors are that are made with ``device=spec``."""
+    """Return the device on which a tensor made with ``device=spec`` is."""
     return place_of(spec)
 
 
@@ -192,7 +216,7 @@ def _make(type, index=None):
                         f"{type!r} and {index!r}")
     d = as_device(type)
     if d.number >= 0:
-        raise RuntimeError(f"device: the type must not have an index when one is given apart: {type!r}")
+        raise RuntimeError(f"device: index is given, but the type already contains one: {type!r}")
     if not 0 <= index < 100000:
         raise RuntimeError(f"device index must be in [0, 100000), got {index}")
     return _intern(d.type, index)
@@ -224,7 +248,7 @@ cdef Device _process_default = None
 
 
 cdef Device explicit_default():
-    """The device that a `with` block or a setting names, or None."""
+    """Return the default device set by a `with` block, `set_default_device` or the environment, or None."""
     global _process_default
     cdef ThreadState state = thread_state()
     if state.device is not None:
@@ -243,14 +267,29 @@ cdef Device default_device():
 
 
 def get_default_device():
-    """The device of tensors made without naming one; cpu unless something else was set."""
+    """Return the device of tensors that are created without a ``device`` argument.
+
+    It is the cpu unless another device was set.
+    """
     return default_device()
 
 
 def set_default_device(device):
-    """Set the default device of this thread; None goes back to the setting of the process.
+    """Set the device of tensors that are created without a ``device`` argument, in this thread.
 
-    The environment variable METATENSOR_DEFAULT_DEVICE sets it for the process.
+    Parameters
+    ----------
+    device : device, str, int or None
+        The default device. None restores the default of the process, which the environment variable
+        METATENSOR_DEFAULT_DEVICE sets.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.set_default_device("meta")
+    >>> mt.empty(3).device
+    device(type='meta')
+    >>> mt.set_default_device(None)
     """
     thread_state().device = None if device is None else as_device(device)
 
@@ -268,7 +307,7 @@ cdef object _missing(Device d, exc):
 
 
 cdef object backend_of(Device d):
-    """The backend of a device type, loading its plugin the first time."""
+    """Return the backend of a device type, loading its plugin on first use."""
     cdef object backend = _backends[d.kind]
     if backend is None:
         plugins = later("plugins")
@@ -284,14 +323,17 @@ cdef object backend_of(Device d):
 
 
 def backend_for(device):
-    """The DeviceBackend behind a device or a device name; loads its plugin if need be.
+    """Return the `DeviceBackend` of a device, loading its plugin on first use.
 
-    Raises RuntimeError where no installed plugin provides it, or its plugin is broken.
+    Raises
+    ------
+    RuntimeError
+        If no installed plugin provides the device type, or if the plugin is broken.
     """
     return backend_of(as_device(device))
 
 
 def _forget_backend(str type not None):
-    """Drop the cached backend of a type (the plugin manager calls this on changes)."""
+    """Drop the cached backend of a type. The plugin manager calls this when a backend is registered."""
     if type in _kinds:
         _backends[_kinds[type]] = None

@@ -1,4 +1,4 @@
-"""From a call to its meta kernel: bind, modes, meta, then `execute` on devices with data."""
+"""The dispatcher: bind the arguments, run modes, run the meta kernel, then continue in `execute`."""
 from cpython.object cimport PyObject
 from metatensor._core.op cimport Call, Op, Overload
 
@@ -8,7 +8,7 @@ cdef enum Why:
 cdef struct Misfit:
     Why why
     int slot
-    PyObject* name          # of an unknown keyword
+    PyObject* name          # the unknown keyword, if `why` is UNKNOWN
 
 cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwnames,
               Misfit* misfit) except -1

@@ -1,6 +1,6 @@
-"""From a call to its meta kernel: bind the arguments, ask the modes, run the kernel.
+"""The dispatcher: bind the arguments of a call, run modes, run the meta kernel.
 
-What follows on a device with data, in-place or with out= is in `execute`.
+`execute` continues calls on a device with data, in-place calls and calls with ``out``.
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -35,7 +35,7 @@ cdef extern from "Python.h":
 _KIND_TEXT = ("Tensor", "Tensor or number", "list or tuple of Tensors", "number", "int",
               "int or tuple of ints", "float", "tuple of floats", "bool", "tuple of bools", "str",
               "dtype", "device", "layout", "memory_format", "Generator", "object")
-# NumPy's names of arguments, which PyTorch takes too.
+# NumPy's argument names, which PyTorch accepts too.
 cdef dict _numpy_names = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input",
                           "x1": "input", "x2": "other"}
 
@@ -43,7 +43,7 @@ cdef dict _numpy_names = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a
 # Checking one argument ------------------------------------------------------------------
 
 cdef inline void _scan(Call* c, Tensor t) noexcept:
-    """Note a tensor argument's flags and device."""
+    """Record a tensor argument's flags and device in the call."""
     c.flags |= t.flags
     if c.device == NULL:
         c.device = <PyObject*>t.storage.device
@@ -52,7 +52,7 @@ cdef inline void _scan(Call* c, Tensor t) noexcept:
 
 
 cdef inline int _accept(SlotSpec* s, PyObject* p, Call* c, int i) except -1:
-    """Put one argument in its place: 1 where its type fits, else 0."""
+    """Store argument `p` in slot `i`. Return 1 if its type fits the slot, else 0."""
     cdef object value = <object>p
     c.args[i] = p
     if s.kind == K_TENSOR or s.kind == K_OPERAND:
@@ -79,7 +79,7 @@ cdef int _replace(Call* c, int i, object value) except -1:
 
 
 cdef object _as_int(object value):
-    """An int from what PyTorch takes for one, or None."""
+    """Return `value` as an int, or None if PyTorch would not accept it for one."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -93,7 +93,7 @@ cdef object _as_int(object value):
 
 
 cdef object _as_number(object value):
-    """A Python number from a number, a NumPy scalar or a one-element tensor; or None."""
+    """Return a number, a NumPy scalar or a one-element tensor as a Python number, or None for other values."""
     if isinstance(value, (bool, int, float, complex)):
         return value
     if isinstance(value, Tensor):
@@ -126,7 +126,7 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
     if s.kind == K_TENSORS:
         if not isinstance(value, (list, tuple)):
             return 0
-        value = list(value)     # of our own: the caller's may change under us
+        value = list(value)     # a copy, because the caller's list may change during the call
         for t in value:
             if not isinstance(t, Tensor):
                 return 0
@@ -145,7 +145,7 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
     if s.kind == K_FLOATS or s.kind == K_BOOLS:
         if not isinstance(value, (list, tuple)):
             return 0
-        value = tuple(value)    # of our own, as above
+        value = tuple(value)    # a copy, as above
         for v in value:
             if not isinstance(v, (float, int) if s.kind == K_FLOATS else bool):
                 return 0
@@ -156,7 +156,7 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
         return 0
     if s.kind == K_STR:
         return isinstance(value, str)
-    # Dtypes and devices are interned: nothing has to keep them alive.
+    # Dtypes and devices are interned and never freed, so no reference is held.
     if s.kind == K_DTYPE:
         converted = _as_dtype(value)
         c.args[i] = <PyObject*>converted
@@ -179,7 +179,7 @@ cdef int _accept_ints(SlotSpec* s, object value, Call* c, int i) except -1:
     cdef PyObject** items
     cdef Py_ssize_t k, n
     if isinstance(value, list):
-        value = tuple(value)    # of our own: the caller's may change under us
+        value = tuple(value)    # a copy, because the caller's list may change during the call
         _replace(c, i, value)
     if isinstance(value, tuple):
         items = PySequence_Fast_ITEMS(value)
@@ -207,7 +207,7 @@ cdef int _accept_ints(SlotSpec* s, object value, Call* c, int i) except -1:
 # Binding ------------------------------------------------------------------------------------
 
 cdef int _keyword(Overload ov, PyObject* name) except -2:
-    """The slot of a keyword, or -1."""
+    """Return the slot for keyword `name`, or -1."""
     cdef int i
     for i in range(ov.nslots):
         if ov.slots[i].name == name:
@@ -224,7 +224,7 @@ cdef int _keyword(Overload ov, PyObject* name) except -2:
 
 
 cdef int _pack(Overload ov, Call* c, PyObject** args, Py_ssize_t n) except -1:
-    """Take the positional ints from `ov.varargs` on as one list: 1 where they are ints."""
+    """Pack the positional arguments from `ov.varargs` on into one tuple. Return 1 if all are ints, else 0."""
     cdef Py_ssize_t i
     cdef object packed = PyTuple_New(n - ov.varargs)
     cdef object v
@@ -241,7 +241,7 @@ cdef int _pack(Overload ov, Call* c, PyObject** args, Py_ssize_t n) except -1:
 
 cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwnames,
               Misfit* misfit) except -1:
-    """Put arguments in their slots: 1 where they fit, else 0 with the reason in `misfit`."""
+    """Bind the arguments to the slots of an overload. Return 1 if they fit, else 0 with the reason in `misfit`."""
     cdef SlotSpec* slots = ov.slots
     cdef Py_ssize_t k, nkw
     cdef int i, given = <int>n
@@ -343,9 +343,10 @@ cdef str _reason(Overload ov, PyObject** args, Py_ssize_t n, PyObject* kwnames, 
 
 
 cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int how):
-    """Carry out a call that no overload takes: by objects that override functions, or in an older order of arguments.
+    """Handle a call that fits no overload.
 
-    Raises TypeError if neither can.
+    Try objects with ``__torch_function__`` among the arguments, then older argument orders. Raise TypeError if both
+    fail.
     """
     cdef Call c
     cdef Misfit m
@@ -406,7 +407,7 @@ cdef int _try_others(Op op, Call* c, PyObject** args, Py_ssize_t n, PyObject* kw
 
 
 cdef object dispatch(Call* c):
-    """Run a bound call: device, modes and overrides, then the kernels."""
+    """Run a bound call: resolve the device, run modes and overrides, then the kernels."""
     cdef Overload ov = <Overload>c.overload
     if c.out != NULL:
         c.variant = WITH_OUT
@@ -424,7 +425,7 @@ cdef object dispatch(Call* c):
 
 
 cdef object run(Call* c):
-    """The meta kernel, and what follows it outside the plain case."""
+    """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result
     if ov.meta != NULL:
@@ -438,7 +439,7 @@ cdef object run(Call* c):
 
 
 cdef object invoke(PyObject* callee, PyObject** args, int n):
-    """Call the first overload of an op with positional arguments whose types are known to fit."""
+    """Call the first overload of an op with positional arguments. Their types are not checked."""
     cdef Call c
     cdef Op op = <Op>callee
     cdef Overload ov

@@ -15,13 +15,13 @@ cdef enum:
 cdef class DType:
     cdef readonly int code          # index in the table, stable within a process
     cdef readonly int itemsize      # bytes of one element
-    cdef int kind                   # DTypeKind: the category of type promotion
+    cdef int kind                   # DTypeKind, the category for type promotion
     cdef readonly str name          # "float32"
     cdef readonly bint is_signed
     cdef str alias                  # "float"
 
 
-cdef signed char promotion[N_DTYPES][N_DTYPES]   # -1: no promotion is defined
+cdef signed char promotion[N_DTYPES][N_DTYPES]   # a dtype code, or -1 if no promotion is defined
 cdef DType by_code(int code)
 cdef DType default_float()
 cdef DType default_complex()

@@ -1,10 +1,10 @@
-"""Data types: interned objects, and PyTorch's promotion between them."""
+"""Data types and type promotion."""
 
 from typing import final
 
 @final
 class DType:
-    """A data type. Instances are interned: compare with `is`."""
+    """A data type. There is one object per data type: compare with `is`."""
 
     @property
     def code(self) -> int: ...

@@ -1,21 +1,21 @@
-"""Data types: interned objects, and PyTorch's promotion between them."""
+"""Data types and type promotion. The promotion table is PyTorch's."""
 cimport cython
 
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, KIND_OTHER
 
 
-# What reprs name the library: `torch.float32` where metatensor stands in for PyTorch.
+# The library name in reprs. It is "torch" if metatensor replaces PyTorch: `torch.float32`.
 _spelling = "metatensor"
 
 
 def spelling():
-    """The name under which reprs show the library."""
+    """Return the library name that reprs show."""
     return _spelling
 
 
 def set_spelling(str name not None):
-    """Show the library as `name` in the reprs of dtypes, sizes, layouts and memory formats."""
+    """Set the library name in the reprs of dtypes, sizes, layouts and memory formats."""
     global _spelling
     _spelling = name
 
@@ -23,10 +23,22 @@ def set_spelling(str name not None):
 @cython.final
 @cython.binding(False)
 cdef class DType:
-    """A data type. Instances are interned: compare with `is`.
+    """A data type. There is one object per data type: compare with `is`.
 
-    `itemsize` is in bytes; `is_floating_point`, `is_complex` and `is_signed`
-    say what kind of number it holds.
+    Attributes
+    ----------
+    name : str
+        The name, "float32".
+    itemsize : int
+        The size of one element in bytes.
+    is_floating_point, is_complex, is_signed : bool
+        The category of the numbers.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.float32.itemsize
+    4
     """
 
     @property
@@ -38,11 +50,17 @@ cdef class DType:
         return self.kind == KIND_COMPLEX
 
     def to_real(self):
-        """The dtype of the real part: complex64 gives float32; others give themselves."""
+        """Return the dtype of the real part: float32 for complex64. Return a dtype that is not complex unchanged."""
         return to_real(self)
 
     def to_complex(self):
-        """The complex dtype with this real part: float32 gives complex64."""
+        """Return the complex dtype for this real part: complex64 for float32.
+
+        Raises
+        ------
+        RuntimeError
+            If there is none.
+        """
         return to_complex(self)
 
     def __repr__(self):
@@ -60,7 +78,7 @@ cdef class DType:
 
 forbid_new(DType)
 
-# name, alias, bytes, kind, signed; in the order of the enum in dtype.pxd
+# (name, alias, itemsize, kind, signed), in the order of the enum in dtype.pxd
 _TABLE = [
     ("uint8", None, 1, KIND_INT, 0), ("int8", None, 1, KIND_INT, 1),
     ("int16", "short", 2, KIND_INT, 1), ("int32", "int", 4, KIND_INT, 1),
@@ -107,10 +125,7 @@ _fill()
 
 
 def dtype_by_name(str name not None):
-    """The dtype called `name` ("float32", or an alias such as "float").
-
-    Raises ValueError for an unknown name.
-    """
+    """Return the dtype with a name or alias, such as "float32" or "float". Raise ValueError for an unknown name."""
     try:
         return _by_name[name]
     except KeyError:
@@ -118,7 +133,7 @@ def dtype_by_name(str name not None):
 
 
 def names():
-    """Name or alias -> dtype, for all of them."""
+    """Return a dict from every name and alias to its dtype."""
     return dict(_by_name)
 
 
@@ -129,7 +144,7 @@ cdef DType by_code(int code):
 # Promotion ------------------------------------------------------------------
 
 cdef int _join(int a, int b):
-    """The promotion of two codes, or -1 where PyTorch defines none."""
+    """Return the code that two dtype codes promote to, or -1 if PyTorch defines none."""
     cdef DType x = by_code(a), y = by_code(b)
     if a == b:
         return a
@@ -138,7 +153,7 @@ cdef int _join(int a, int b):
     eights = (F8E5M2, F8E4M3FN, F8E5M2FNUZ, F8E4M3FNUZ, F8E8M0)
     if a in eights or b in eights:
         return -1
-    # the wide unsigned integers mix with floating-point dtypes only
+    # uint16, uint32 and uint64 promote only with floating-point dtypes
     wide = (U16, U32, U64)
     if (a in wide and y.kind != KIND_FLOAT) or (b in wide and x.kind != KIND_FLOAT):
         return -1
@@ -148,7 +163,7 @@ cdef int _join(int a, int b):
         return -1
     if x.kind < y.kind:
         a, b, x, y = b, a, y, x
-    # x is now of the higher category
+    # now x has the higher category
     if x.kind == KIND_COMPLEX:
         if y.kind == KIND_COMPLEX:
             return max(a, b)
@@ -213,7 +228,7 @@ cdef DType to_complex(DType a):
 
 
 cdef bint can_cast_to(DType source, DType to) noexcept:
-    """Whether PyTorch lets a result of dtype `source` be written to `to`."""
+    """Return True if PyTorch allows writing a result of dtype `source` to a tensor of dtype `to`."""
     if source.kind == KIND_COMPLEX and to.kind != KIND_COMPLEX:
         return False
     if source.kind == KIND_FLOAT and to.kind in (KIND_INT, KIND_BOOL):
@@ -222,7 +237,7 @@ cdef bint can_cast_to(DType source, DType to) noexcept:
 
 
 cdef int number_kind(object value) noexcept:
-    """The category of a Python number."""
+    """Return the DTypeKind of a Python number."""
     if value is True or value is False:
         return KIND_BOOL
     if isinstance(value, float):
@@ -233,7 +248,7 @@ cdef int number_kind(object value) noexcept:
 
 
 cdef DType of_number(object value):
-    """The dtype that a Python number alone has."""
+    """Return the dtype of a tensor made from a Python number."""
     cdef int kind = number_kind(value)
     if kind == KIND_BOOL:
         return by_code(BOOL)
@@ -256,14 +271,25 @@ cdef DType default_complex():
 
 
 def get_default_dtype():
-    """The dtype of floating-point tensors made from Python numbers; float32 at first."""
+    """Return the default floating-point dtype, float32 unless `set_default_dtype` changed it.
+
+    Tensors made from Python floats have this dtype.
+    """
     return _default
 
 
 def set_default_dtype(d):
-    """Set the default floating-point dtype of this process: float16, bfloat16, float32 or float64.
+    """Set the default floating-point dtype of the process.
 
-    Raises TypeError for anything else.
+    Parameters
+    ----------
+    d : dtype
+        float16, bfloat16, float32 or float64.
+
+    Raises
+    ------
+    TypeError
+        If `d` is anything else.
     """
     global _default
     if not isinstance(d, DType) or (<DType>d).code not in (F16, BF16, F32, F64):
@@ -272,10 +298,20 @@ def set_default_dtype(d):
 
 
 def promote_types(type1, type2):
-    """The smallest dtype that is at least as wide as both, by PyTorch's table.
+    """Return the dtype that two dtypes promote to. The table is PyTorch's.
 
-    Raises RuntimeError where no promotion is defined (the float8 kinds, mixed
-    wide unsigned and signed integers) and TypeError for what is no dtype.
+    Raises
+    ------
+    RuntimeError
+        If no promotion is defined, for example between a float8 dtype and another, or between uint16 and int32.
+    TypeError
+        If an argument is not a dtype.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.promote_types(mt.int64, mt.float16)
+    metatensor.float16
     """
     if not isinstance(type1, DType) or not isinstance(type2, DType):
         raise TypeError("promote_types: expected two dtypes, got "
@@ -284,7 +320,22 @@ def promote_types(type1, type2):
 
 
 def can_cast(from_, to):
-    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    """Return True if a result of dtype `from_` can be written to a tensor of dtype `to`.
+
+    A complex dtype cannot be cast to a real one, a floating-point dtype not to an integer one or bool, and an integer
+    dtype not to bool.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a dtype.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.can_cast(mt.int64, mt.float32), mt.can_cast(mt.float32, mt.int64)
+    (True, False)
+    """
     if not isinstance(from_, DType) or not isinstance(to, DType):
         raise TypeError("can_cast: expected two dtypes")
     return can_cast_to(<DType>from_, <DType>to)

@@ -1,10 +1,10 @@
-"""The messages of errors; every one is built here, from op, argument and shapes."""
+"""Errors of dispatch. Their messages name the op, the argument and the shapes."""
 
 class DataDependentError(NotImplementedError):
-    """A shape or value depends on data that a tensor without data does not have."""
+    """Raised if a shape or value depends on the data of a tensor that has none."""
 
 class NoDataError(NotImplementedError):
-    """A tensor's values are to be copied, and it holds none."""
+    """Raised if the values of a tensor without data would be copied."""
 
 class DeviceMismatchError(RuntimeError):
-    """Tensors are on different devices."""
+    """Raised if the tensors of a call are on different devices."""

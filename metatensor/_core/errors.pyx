@@ -1,4 +1,4 @@
-"""Errors of dispatch: every message is made here from the op, the argument and the shapes."""
+"""Errors of dispatch. Their messages name the op, the argument and the shapes."""
 import weakref
 
 from metatensor._core.tensor cimport Tensor, shape_str
@@ -19,7 +19,7 @@ _INSTEAD = {
 
 
 class _OfTensor:
-    """Mixed into exceptions: where the tensor stands in a module is looked up when the message is read."""
+    """A mixin for exceptions about a tensor. Its message adds the tensor's place in a module, looked up by `str()`."""
 
     def __init__(self, text="", tensor=None):
         super().__init__(text)
@@ -40,29 +40,29 @@ class _OfTensor:
 
 
 cdef object _member(Tensor t):
-    """A weak reference to a tensor, or to what it is a view of, that a module may have; else None."""
+    """Return a weak reference to `t` or its base if that is a parameter or buffer, else None."""
     Parameter = later("Parameter")
-    if t.base is not None:                          # the view may be gone when the message is read
+    if t.base is not None:                          # the view may be freed before the message is read
         t = <Tensor>t.base
     return weakref.ref(t) if t.flags & T_BUFFER or isinstance(t, Parameter) else None
 
 
 class DataDependentError(_OfTensor, NotImplementedError):
-    """The result depends on values, and the tensors here hold none."""
+    """Raised if a shape or value depends on the data of a tensor that has none."""
 
     declared = False    # True where a meta function said so on purpose, by asking for a size that is not known
 
 
 class NoDataError(_OfTensor, NotImplementedError):
-    """A tensor's values are to be copied, and it holds none."""
+    """Raised if the values of a tensor without data would be copied."""
 
 
 class DeviceMismatchError(_OfTensor, RuntimeError):
-    """Tensors are on different devices."""
+    """Raised if the tensors of a call are on different devices."""
 
 
 def data_dependent(str name not None, device=None, shape=None, tensor=None):
-    """The error for an op whose result depends on values, on tensors without data; `tensor` is one of them."""
+    """Return the error for an op whose result depends on the values of a tensor that has no data."""
     stem = name.rpartition(".")[2].rstrip("_")
     text = f"{name}(): the result depends on the values of a tensor"
     if shape is not None:
@@ -75,7 +75,7 @@ def data_dependent(str name not None, device=None, shape=None, tensor=None):
 
 
 def type_name(value):
-    """How a message names the type of an argument."""
+    """Return the name of the type of an argument, for messages."""
     if isinstance(value, Tensor):
         return "Tensor"
     if isinstance(value, (list, tuple)):
@@ -85,7 +85,7 @@ def type_name(value):
 
 
 def misfit(str name not None, list reasons not None, args, kwargs):
-    """The TypeError for a call that fits no overload; `reasons` holds (schema, reason)."""
+    """Return the TypeError for a call that fits no overload. `reasons` holds a (schema, reason) for each."""
     if len(reasons) == 1:
         return TypeError(f"{name}(): {reasons[0][1]}")
     given = ", ".join([type_name(a) for a in args] + [f"{k}={type_name(v)}" for k, v in kwargs.items()])
@@ -94,12 +94,12 @@ def misfit(str name not None, list reasons not None, args, kwargs):
 
 
 def not_a_target(str name not None, str argument not None, value):
-    """The error for an in-place op on what is no tensor."""
+    """Return the error for an in-place op whose first argument is not a tensor."""
     return TypeError(f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type_name(value)}")
 
 
 def different_devices(str name not None, devices, tensors=()):
-    """The error for tensors on several devices; it names the one of them that holds no data, if a module has it."""
+    """Return the error for tensors on several devices. It names a tensor without data if a module has it."""
     return DeviceMismatchError(f"{name}(): expected all tensors to be on the same device, but found "
                                + " and ".join(str(d) for d in devices), _without_data(tensors))
 
@@ -113,54 +113,54 @@ cdef object _without_data(tensors):
 
 
 def meta_copy(tensor):
-    """The error for copying values out of a tensor without any."""
+    """Return the error for copying values from a tensor without data."""
     return NoDataError("Cannot copy out of meta tensor; no data!", tensor)
 
 
 def no_data(str name not None, tensor):
-    """The error for writing what is not there into a tensor with data."""
-    return RuntimeError(f"{name}(): an argument holds no data, so nothing can be written to a tensor of shape "
-                        f"{list(tensor.shape)} on {tensor.device} that does")
+    """Return the error for writing values of a tensor without data into one with data."""
+    return RuntimeError(f"{name}(): an argument holds no data, so its values cannot be written to a tensor of shape "
+                        f"{list(tensor.shape)} on {tensor.device}, which holds data")
 
 
 def no_kernel(str name not None, device, arguments):
-    """The error for an op that a device cannot compute; `arguments` names those of the op."""
+    """Return the error for an op without a kernel on a device. `arguments` holds the op's argument names."""
     return NotImplementedError(
         f"{name}: the device {device} has no kernel for this op and it has no decomposition; register a function of "
         f"({', '.join(['out', *arguments])}) with @metatensor.library.kernel({name!r}, \"{device.type}\")")
 
 
 def inplace_shape(str name, Tensor target not None, Tensor result not None):
-    """The error for an in-place op whose result has another shape."""
+    """Return the error for an in-place op whose result has a different shape than the target."""
     return RuntimeError(f"{name}(): the tensor of shape {shape_str(target)} cannot hold the result, "
                         f"which has the shape {shape_str(result)}")
 
 
 def cannot_cast(str name not None, result, target):
-    """The error for a result whose dtype cannot be stored in the target's."""
+    """Return the error for a result whose dtype cannot be cast to the target's."""
     return RuntimeError(f"{name}(): a result of dtype {result.name} cannot be cast to the "
                         f"{target.name} tensor that it is written to")
 
 
 def written_overlap(str name, Tensor target not None, why):
-    """The error for writing to memory that is seen twice."""
+    """Return the error for writing to memory that other elements or arguments share. `why` gives the reason."""
     return RuntimeError(f"{name}(): cannot write to a tensor of shape {shape_str(target)}: {why}; clone() it first")
 
 
 def leaf_inplace(str name not None):
-    """The error for an in-place op on a leaf that requires grad."""
+    """Return the error for an in-place op on a leaf that requires grad."""
     return RuntimeError(f"{name}(): a leaf tensor that requires grad cannot be changed in place; "
                         "use metatensor.no_grad()")
 
 
 def together_inplace(str name not None):
-    """The error for an in-place op on one of several views that were made at once, where gradients are recorded."""
+    """Return the error for an in-place op, with gradients enabled, on one of several views that one op returned."""
     return RuntimeError(f"{name}(): one of the views that split(), chunk() or unbind() returned cannot be changed in place while "
                         "gradients are recorded; use index or narrow() for a view of a part")
 
 
 def wrong_kernel(str name, device, Tensor want not None, got):
-    """The error for a device kernel whose result is not what the meta kernel says."""
+    """Return the error for a device kernel whose result differs in shape or dtype from the meta kernel's."""
     if isinstance(got, Tensor):
         what = f"shape {shape_str(<Tensor>got)} and dtype {(<Tensor>got).dtype.name}"
     else:
@@ -170,7 +170,7 @@ def wrong_kernel(str name, device, Tensor want not None, got):
 
 
 def wrong_data_kernel(str name, str schema, device, got):
-    """The error for a kernel that makes its results itself, and made none, or others than are due."""
+    """Return the error for a data-dependent kernel whose results do not match the schema."""
     what = _one(got)
     if isinstance(got, Tensor):
         what += f" on {got.device}" + ("" if got.untyped_storage().data is not None else " without data")
@@ -179,7 +179,7 @@ def wrong_data_kernel(str name, str schema, device, got):
 
 
 def _one(got):
-    """What a function returned, in words."""
+    """Describe the return value of a function, for messages."""
     if got is None:
         return "nothing"
     kind = type_name(got)
@@ -191,7 +191,7 @@ def _owner(name, device):
 
 
 def note_kernel(error, str name, device):
-    """Add to an error that left a kernel whose kernel it is, once."""
+    """Add a note to an exception raised by a kernel, naming the kernel and its provider. Add it only once."""
     from metatensor._core.where import add_note
     owner = _owner(name, device)
     if owner not in str(error) and not any([n.startswith("(in the kernel of") for n in getattr(error, "__notes__", ())]):
@@ -199,12 +199,12 @@ def note_kernel(error, str name, device):
 
 
 def no_meta(str name):
-    """The error for an op that was declared without a meta function."""
+    """Return the error for an op that has no meta function."""
     return NotImplementedError(f"{name}: no meta function was registered; use @metatensor.library.meta({name!r})")
 
 
 def wrong_meta(str name, str schema, got):
-    """The error for a Python meta function whose results are not those of the schema."""
+    """Return the error for a Python meta function whose results do not match the schema."""
     return TypeError(f"{name}: the meta function returned {_results(got)}, which is not what the schema says: {schema}")
 
 
@@ -215,11 +215,11 @@ def _results(got):
 
 
 def wrong_place(str name, where, device):
-    """The error for a meta function whose result is not on the device of the call."""
+    """Return the error for a meta function whose result is on another device than the call."""
     return RuntimeError(f"{name}: the meta function puts a result on the device {where}, but the arguments are on {device}")
 
 
 def undeclared_alias(str name, str schema):
-    """The error for a Python meta function that returns an argument's own memory where the schema has a new result."""
+    """Return the error for a Python meta function whose result aliases an argument, unlike the schema."""
     return RuntimeError(f"{name}: the meta function returned a tensor that shares memory with an argument, which the schema does "
                         f"not say: {schema}; return a Spec or new_empty(), or mark the argument and the result with (a)")

@@ -1,4 +1,4 @@
-"""Running kernels on devices with data."""
+"""The steps of a call after its meta kernel."""
 
 from metatensor._core.tensor import Tensor
 

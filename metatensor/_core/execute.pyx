@@ -1,4 +1,4 @@
-"""What follows a meta kernel: gradients, in-place and out=."""
+"""The steps of a call after its meta kernel: values, in-place variants, ``out`` and requires_grad."""
 import warnings
 
 from cpython.object cimport PyObject
@@ -32,11 +32,11 @@ cdef extern from "Python.h":
 # The device of the results ------------------------------------------------------------------
 
 cdef int resolve_device(Call* c) except -1:
-    """Settle `c.device`: that of the argument `device`, of out= where a tensor is made from nothing, of the tensors, or the default."""
+    """Set `c.device` to the device argument; without one to that of a factory's `out=`, of the tensors, or the default."""
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
         given = place_of(<object>c.args[ov.device_slot])
-        c.device = <PyObject*>given         # devices are interned: the table keeps them alive
+        c.device = <PyObject*>given         # devices are interned and never freed
         c.mixed = False
         return 0
     if ov.device_slot >= 0 and c.out != NULL and isinstance(<object>c.out, Tensor):
@@ -53,7 +53,7 @@ cdef int resolve_device(Call* c) except -1:
 
 
 cdef int _common_device(Call* c, Overload ov) except -1:
-    """A 0-d cpu tensor goes with any device; other tensors must be on one."""
+    """Set `c.device` to the one device of all tensors, ignoring 0-d cpu tensors. Raise if there are several."""
     cdef Device found = None, d
     cdef Tensor t
     for t in tensors_in(c, ov):
@@ -77,19 +77,19 @@ cdef int _common_device(Call* c, Overload ov) except -1:
 # Python meta kernels ---------------------------------------------------------------------------
 
 cdef object python_meta(Call* c):
-    """Run the Python body of an op: results are tensors or Specs, alone or in a tuple."""
+    """Run the Python meta function of an op and return its results as tensors."""
     cdef Overload ov = <Overload>c.overload
     cdef object body = ov.pymeta, result = None
     cdef PyObject* keywords = NULL
     if ov.npos < ov.nslots:
         keywords = PyList_GET_ITEM(ov.refs, 1)
     if body is not None:
-        # Slots lie as vectorcall wants them: the positional ones, then those that are keywords only.
+        # Slots have the order of vectorcall arguments: positional ones first, then keyword-only ones.
         result = PyObject_Vectorcall(body, c.args, ov.npos, keywords)
     elif not ov.flags & DATA:
         raise errors.no_meta(ov.qualname)
     if ov.flags & DATA and <object>c.device is META:
-        raise errors.data_dependent(ov.qualname)    # the body has checked the arguments
+        raise errors.data_dependent(ov.qualname)    # the meta function has already checked the arguments
     if type(result) is Spec:
         if ov.nreturns == 1 and not (ov.flags & VIEW and <object>c.device is not META):
             return _from_spec(c, <Spec>result)
@@ -100,7 +100,7 @@ cdef object python_meta(Call* c):
 
 
 cdef object _python_results(Call* c, Overload ov, object result):
-    """What a Python meta function returned, held against the schema, with tensors for Specs."""
+    """Replace Specs by tensors in the results of a Python meta function. Raise if they do not match the schema."""
     cdef Tensor t
     cdef bint many = isinstance(result, (tuple, list)), plain = True
     cdef tuple given
@@ -124,7 +124,7 @@ cdef object _python_results(Call* c, Overload ov, object result):
     if not plain and not (<list>ov.refs)[0]._admits(result, Tensor):
         raise errors.wrong_meta(ov.qualname, ov.text, result)
     if <object>c.device is not META and not ov.flags & VIEW and not ov.mutates:
-        # Values are about to be written into the results.
+        # A kernel will write values into the results, so they must not alias an argument.
         for t in flat(result):
             for a in tensors_in(c, ov):
                 if (<Tensor>a).storage is t.storage:
@@ -158,7 +158,7 @@ cdef Tensor _from_spec(Call* c, Spec s):
 # After the meta kernel ----------------------------------------------------------------------------
 
 cdef object finish(Call* c, object result):
-    """Turn what the meta kernel made into the result of the call."""
+    """Return the result of the call, given the result of its meta kernel."""
     cdef Overload ov = <Overload>c.overload
     cdef bint grad
     if ov.flags & DATA and not ov.flags & HOST:
@@ -174,7 +174,7 @@ cdef object finish(Call* c, object result):
     if ov.flags & (HOST | COMPOSITE):
         return result
     if result is <object>c.args[0] and not ov.mutates:
-        return result           # the kernel found nothing to do
+        return result           # the meta kernel returned its input: there is nothing to compute
     grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
     if ov.mutates:
         _before_mutation(c, ov, grad)
@@ -191,7 +191,7 @@ cdef object finish(Call* c, object result):
 
 
 cdef int _mark(object result) except -1:
-    """Results of differentiable ops require grad and are no leaves."""
+    """Mark the floating-point and complex tensors of a result as requiring grad and not leaves."""
     cdef Tensor t
     for t in flat(result):
         if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
@@ -257,7 +257,10 @@ cdef int _after_mutation(Call* c, Overload ov, bint grad) except -1:
 
 
 cdef object _data_dependent(Call* c, Overload ov):
-    """Ops whose results depend on values: an error without data, else the kernel's own results."""
+    """Return the results of a data-dependent op from its kernel.
+
+    Raise DataDependentError if an argument has no data.
+    """
     cdef Tensor t
     cdef Device d = <Device>c.device, there = d
     cdef int resolved = 0
@@ -278,7 +281,7 @@ cdef object _data_dependent(Call* c, Overload ov):
     return result
 
 
-# Writing into a tensor that exists -------------------------------------------------------------------
+# Writing into an existing tensor ---------------------------------------------------------------------
 
 cdef bint _same_layout(Tensor a, Tensor b) noexcept:
     cdef int i
@@ -291,7 +294,7 @@ cdef bint _same_layout(Tensor a, Tensor b) noexcept:
 
 
 cdef int _ranges(Tensor a, Tensor b) except -1:
-    """How two tensors share memory: 0 not at all, 1 the same elements, 2 in part, 3 unknown."""
+    """Return how two tensors overlap in memory: 0 not at all, 1 exactly, 2 partly, 3 unknown."""
     cdef dim_t a_end, b_end
     if a.storage is not b.storage or a.total == 0 or b.total == 0:
         return 0
@@ -307,7 +310,7 @@ cdef int _ranges(Tensor a, Tensor b) except -1:
 
 
 cdef bint _one_value(Call* c, Overload ov) noexcept:
-    """Whether what is written, the last argument, is one value: a number, or with a mask also a 0-d tensor."""
+    """Return True if the op writes a single value: its last argument is a number or, with a mask, a 0-d tensor."""
     cdef object value = <object>c.args[ov.nslots - 1]
     return ov.nslots == 1 or not isinstance(value, Tensor) or (ov.nslots > 2 and (<Tensor>value).ndim == 0)
 
@@ -321,14 +324,14 @@ cdef int _check_cast(Call* c, Overload ov, Tensor target, Tensor result) except 
 
 
 cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) except -1:
-    """Errors of writing `result` into `target`; returns whether a kernel may write there directly."""
+    """Raise if `result` cannot be written to `target`. Return True if a kernel may write to `target` directly."""
     cdef int i
     cdef bint direct = target.dtype is result.dtype and not target.flags & (T_CONJ | T_NEG)
     _check_cast(c, ov, target, result)
     if overlap(target.ndim, target.sizes, target.strides) \
             and not (ov.flags & ONE_VALUE and _one_value(c, ov)):
         raise errors.written_overlap(op_name(c), target, "several of its elements share one place in memory")
-    # In place, the first argument is the target.
+    # In an in-place call the first argument is the target.
     if c.variant == IN_PLACE:
         direct = ov.flags & ELEMENTWISE != 0 and direct
     for i in range(c.variant == IN_PLACE, ov.nslots):
@@ -341,7 +344,7 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
 
 
 cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1:
-    """An argument that shares memory with the target: an error, or in the way of writing directly."""
+    """Raise if argument `t` overlaps the target illegally. Return True if it does not prevent direct writing."""
     cdef int shared
     if t.storage is not target.storage:
         return True
@@ -354,7 +357,7 @@ cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1
 
 
 cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct) except -1:
-    """Compute on a device with data, into `target` or by way of a temporary."""
+    """Write the result to `target`. If `direct`, the kernel writes there; otherwise the result is copied."""
     if ov.flags & COMPOSITE:
         if result is not target:
             copy_values(target, result)
@@ -369,7 +372,7 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
 
 
 cdef int _deposit(Call* c, Overload ov, Tensor target, Tensor made) except -1:
-    """Copy a result into `target`, which may have its elements in another shape, or is still to be resized."""
+    """Copy a result into `target`. If the shapes differ, resize `target`, unless the op keeps its shape."""
     cdef dim_t strides[MAX_DIMS]
     if not same_sizes(target, made):
         if not _keeps_shape(ov, target, made):
@@ -406,7 +409,7 @@ cdef object _in_place(Call* c, Overload ov, object result):
         raise errors.inplace_shape(op_name(c), target, made)
     if made.storage.device is not target.storage.device:
         raise errors.different_devices(op_name(c), (target.storage.device, made.storage.device))
-    # A kernel that gives back the target itself has nothing to write.
+    # A meta kernel that returns the target itself leaves nothing to write.
     unchanged = made is target and not ov.flags & COMPOSITE
     direct = unchanged or _check_target(c, ov, target, made)
     _check_leaf(c, target)
@@ -422,7 +425,7 @@ cdef object _in_place(Call* c, Overload ov, object result):
 
 
 cdef bint _check_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
-    """Errors of out=, and its resizing; returns whether a kernel may write there directly."""
+    """Check ``out`` and resize it if necessary. Return True if a kernel may write to it directly."""
     if (c.flags | out.flags) & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled:
         raise RuntimeError(f"{op_name(c)}(): functions with out= do not record gradients, but one of "
                            "the arguments requires grad")
@@ -431,7 +434,7 @@ cdef bint _check_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
     if same_sizes(out, spec):
         return _check_target(c, ov, out, spec)
     if _is_argument(c, ov, out) and not ov.flags & COMPOSITE and out.total:
-        # The kernel reads this tensor: it is resized only after that.
+        # The kernel reads this tensor, so it is resized after the kernel has run.
         if ov.flags & ELEMENTWISE:
             raise errors.inplace_shape(op_name(c), out, spec)
         _check_cast(c, ov, out, spec)
@@ -459,7 +462,7 @@ cdef object _with_out(Call* c, Overload ov, object result):
         _one_out(c, ov, <Tensor>given, <Tensor>result)
         return given
     made = flat(result)
-    if isinstance(given, (tuple, list)) and not isinstance(result, Tensor):     # one result goes into a Tensor only
+    if isinstance(given, (tuple, list)) and not isinstance(result, Tensor):     # a single result needs a Tensor
         outs = list(given)
     else:
         outs = [given] if isinstance(given, Tensor) else None
@@ -487,7 +490,7 @@ cdef object _with_out(Call* c, Overload ov, object result):
 
 
 cdef int _resize_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
-    """Give `out` the result's shape; most ops warn where it had elements."""
+    """Resize `out` to the shape of the result. Most ops warn if `out` had elements."""
     if out.total and not ov.flags & QUIET_OUT:
         warnings.warn(f"{op_name(c)}(): the tensor given as out= has the shape {shape_str(out)} and is resized "
                       f"to {shape_str(spec)}; pass an empty tensor to have it resized", UserWarning, stacklevel=2)
@@ -496,7 +499,7 @@ cdef int _resize_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
 
 
 cdef int resize_tensor(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides) except -1:
-    """Give `t` a new layout at its offset, growing its storage where it is too small."""
+    """Set sizes and strides of `t`. Keep its offset. Grow its storage if it is too small."""
     cdef dim_t need = extent(ndim, sizes, strides)
     if need:
         need = mul_dims(add_dims(need, t.offset), t.dtype.itemsize)
@@ -507,7 +510,7 @@ cdef int resize_tensor(Tensor t, int ndim, const dim_t* sizes, const dim_t* stri
 
 
 def mark_output(tensor):
-    """Make a tensor require grad as the result of an op does; returns it."""
+    """Mark a floating-point or complex tensor as requiring grad and not a leaf, like the result of an op. Return it."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"mark_output: expected a Tensor, got {type(tensor).__name__}")
     _mark(tensor)

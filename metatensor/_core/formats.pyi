@@ -1,17 +1,17 @@
-"""Memory formats and layouts: the tags that PyTorch's functions take."""
+"""Memory formats and layouts, as arguments of functions."""
 
 from typing import final
 
 @final
 class MemoryFormatTag:
-    """In which order the dimensions of a dense tensor lie in memory."""
+    """The order of the dimensions of a dense tensor in memory."""
 
     @property
     def name(self) -> str: ...
 
 @final
 class LayoutTag:
-    """How a tensor is laid out in memory. Only `strided` has operators."""
+    """The layout of a tensor in memory. Operators support only `strided`."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Memory formats and layouts: the tags that PyTorch's functions take."""
+"""Memory formats and layouts, as arguments of functions."""
 cimport cython
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.types cimport (
@@ -10,7 +10,7 @@ from metatensor._core.dtype import spelling
 
 @cython.final
 cdef class MemoryFormatTag:
-    """In which order the dimensions of a dense tensor lie in memory."""
+    """The order of the dimensions of a dense tensor in memory."""
 
     def __repr__(self):
         return f"{spelling()}.{self.name}"
@@ -21,7 +21,7 @@ cdef class MemoryFormatTag:
 
 @cython.final
 cdef class LayoutTag:
-    """How a tensor is laid out in memory. Only `strided` has operators."""
+    """The layout of a tensor in memory. Operators support only `strided`."""
 
     def __repr__(self):
         return f"{spelling()}.{self.name}"

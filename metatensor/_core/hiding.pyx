@@ -1,9 +1,10 @@
-"""What Python's collector of cycles sees of recipes.
+"""Garbage-collector tracking for recorded steps.
 
-A recipe is some five objects, of which a big model has thousands, and looking through them again and again would cost
-more than making them. So the collector does not see recipes in which no cycle can be: a step refers to its own result
-weakly, and what a fresh result is made of is older. A cycle takes a step with several results, or one that writes to
-an old result and refers to another: with these, what they reach is shown to the collector.
+A recipe has about five objects and a big model has thousands of recipes. Traversing them in every collection would cost
+more than creating them. Recipes that cannot be part of a reference cycle are therefore not tracked by the garbage
+collector. A step that only creates one new tensor is such a case: it holds a weak reference to its result, and its
+arguments are older. A cycle needs a step with several results, or one that writes to an existing tensor and refers to
+another. All objects that such a step reaches are tracked.
 """
 from cpython.object cimport PyObject
 from metatensor._core.recording cimport Ghost, Ref, Step
@@ -20,7 +21,7 @@ cdef int hide(object o) except -1:
 
 
 cdef bint _show(object o) except -1:
-    """Let the collector see an object; whether it was hidden."""
+    """Track `o` with the garbage collector. Return True if it was untracked before."""
     if PyObject_GC_IsTracked(<PyObject*>o):
         return False
     PyObject_GC_Track(<void*>o)
@@ -28,7 +29,7 @@ cdef bint _show(object o) except -1:
 
 
 cdef int show_all(object start) except -1:
-    """The same for all that an object of a recipe reaches."""
+    """Track `start` and all objects of recipes that it reaches."""
     cdef list queue = [start]
     while queue:
         o = queue.pop()
@@ -50,7 +51,7 @@ cdef int show_all(object start) except -1:
 
 
 cdef int settle(Step step, Ghost own, bint fresh) except -1:
-    """Hide a step that fills in `own` alone, or show what it may be in a cycle with."""
+    """Untrack a step that only writes to `own`. If it could be part of a cycle, track it and all it reaches instead."""
     cdef bint refers = False
     for value in step.args:
         if isinstance(value, Ref):

@@ -1,4 +1,4 @@
-"""Host values: nested lists of Python numbers to the bytes of a dtype, and back."""
+"""Conversion between nested lists of Python numbers and the bytes of a dtype."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.types cimport dim_t
 

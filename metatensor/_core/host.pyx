@@ -1,9 +1,10 @@
-"""Host values: nested lists of Python numbers to the bytes of a dtype, and back.
+"""Conversion between nested lists of Python numbers and the bytes of a dtype.
 
-Numbers go into dtypes as in PyTorch: what does not fit an integer dtype is a
-RuntimeError (a negative number fits an unsigned dtype when its magnitude does,
-and wraps around), fractions are cut off, floats that are too large become
-infinite or the largest value of formats without infinity.
+The rules are PyTorch's. A number that does not fit an integer dtype raises
+RuntimeError, or ValueError for int64. A negative number wraps around in an
+unsigned dtype if its magnitude fits. Fractions are truncated. Floats that are
+too large become infinite, or the largest value of float8_e4m3fn, or NaN in the
+other formats without infinity.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -45,7 +46,7 @@ cdef inline Small _small(int code) noexcept:
 # One number -----------------------------------------------------------------------------
 
 cdef object _plain(object value):
-    """A Python number from what stands for one: a NumPy scalar, a tensor of one element."""
+    """Return `value` as a Python number: a number, a NumPy scalar or a tensor with one element."""
     if isinstance(value, (bool, int, float, complex)):
         return value
     if isinstance(value, Tensor):
@@ -69,7 +70,7 @@ cdef object _overflow(object value, DType dtype):
 cdef int _write_int(char* to, DType dtype, object value) except -1:
     cdef int64_t v
     cdef uint64_t u
-    cdef object reach = 2 ** <object>(8 * dtype.itemsize - dtype.is_signed)     # 2**64 is beyond C's ints
+    cdef object reach = 2 ** <object>(8 * dtype.itemsize - dtype.is_signed)     # 2**64 overflows C integers
     if not isinstance(value, int):
         if isinstance(value, complex):
             raise TypeError(f"a complex number cannot be converted to {dtype.name}")
@@ -83,7 +84,7 @@ cdef int _write_int(char* to, DType dtype, object value) except -1:
                 raise _overflow(value, dtype)
             raise ValueError(f"the value {value} does not fit in 64 bits")
         v = value
-        memcpy(to, &v, dtype.itemsize)      # little-endian, as every platform here
+        memcpy(to, &v, dtype.itemsize)      # the supported platforms are little-endian
     else:
         if not -reach < value < reach:
             raise _overflow(value, dtype)
@@ -112,12 +113,12 @@ cdef inline void _write_float(char* to, int code, double value) noexcept:
 
 
 cdef inline int _part_code(int code) noexcept:
-    """The float dtype of the parts of a complex one."""
+    """Return the code of the float dtype of the real and imaginary parts of a complex dtype."""
     return F64 if code == C128 else F32 if code == C64 else F16
 
 
 cdef int write_number(char* to, DType dtype, object value) except -1:
-    """Store a number at `to` as an element of `dtype`."""
+    """Write a number to `to` as an element of `dtype`."""
     cdef int code = dtype.code, part
     if dtype.kind == KIND_FLOAT and dtype.itemsize >= 1 and code <= F8E8M0:
         if PyFloat_CheckExact(value):
@@ -164,7 +165,7 @@ cdef inline double _read_float(const char* p, int code) noexcept:
 
 
 cdef object read_number(const char* p, DType dtype):
-    """The element of `dtype` at `p` as a Python number."""
+    """Return the element of `dtype` at `p` as a Python number."""
     cdef int code = dtype.code, part
     cdef int64_t v = 0
     cdef uint64_t u = 0
@@ -187,13 +188,13 @@ cdef object read_number(const char* p, DType dtype):
     if dtype.kind == KIND_COMPLEX:
         part = _part_code(code)
         return complex(_read_float(p, part), _read_float(p + dtype.itemsize // 2, part))
-    raise RuntimeError(f"elements of {dtype.name} have no Python number")
+    raise RuntimeError(f"elements of {dtype.name} cannot be converted to Python numbers")
 
 
 # Nested lists -----------------------------------------------------------------------------
 
 cdef bint is_sequence(object value) except -1:
-    """Whether a value counts as a list of values: it has a length and items, and is no text or mapping."""
+    """Return True if `value` is a sequence: it has a length and items and is not a str, bytes, dict or Tensor."""
     if type(value) is list or type(value) is tuple:
         return True
     if type(value) is float or type(value) is int:
@@ -208,7 +209,10 @@ cdef bint is_sequence(object value) except -1:
 
 
 cdef int measure(object data, dim_t* sizes) except -1:
-    """The shape of nested sequences, by their first elements; returns the number of dimensions."""
+    """Write the shape of nested sequences, taken from their first items, to `sizes`.
+
+    Return the number of dimensions.
+    """
     cdef int n = 0
     cdef object level = data
     while is_sequence(level):
@@ -223,7 +227,7 @@ cdef int measure(object data, dim_t* sizes) except -1:
         else:
             level = next(iter(level))
     if n and isinstance(level, (str, bytes)):
-        raise ValueError(f"too many dimensions: {type(level).__name__!r} is no number")
+        raise ValueError(f"too many dimensions: {type(level).__name__!r} is not a number")
     return n
 
 
@@ -253,7 +257,7 @@ cdef DType _dtype_of(object value):
 
 
 cdef DType _join(DType found, object data, int depth):
-    """Promote `found` (None at first) with the dtypes of all the numbers in `data`."""
+    """Return the promotion of `found`, which may be None, with the dtypes of all numbers in `data`."""
     cdef DType d
     cdef object last = None
     if type(data) is not list and type(data) is not tuple and (not is_sequence(data) or hasattr(data, "dtype")):
@@ -262,7 +266,7 @@ cdef DType _join(DType found, object data, int depth):
     if depth == MAX_DIMS:
         raise ValueError(f"too many dimensions: sequences are nested more than {MAX_DIMS} deep")
     for item in data:
-        # Runs of one type need one look.
+        # Skip repeated items of one type.
         if type(item) is last:
             continue
         if type(item) is float:
@@ -279,13 +283,13 @@ cdef DType _join(DType found, object data, int depth):
 
 
 cdef DType infer_dtype(object data):
-    """The dtype of a tensor made of `data`; an empty list has the default dtype."""
+    """Return the dtype of a tensor made from `data`. For an empty list it is the default dtype."""
     cdef DType d = _join(None, data, 0)
     return default_float() if d is None else d
 
 
 cdef int _fill(char* to, object data, int ndim, const dim_t* sizes, int d, DType dtype, dim_t step) except -1:
-    """Write one level of nested sequences; `step` is the bytes of one item of this level."""
+    """Write one level of nested sequences. `step` is the size of an item of this level in bytes."""
     cdef dim_t i = 0
     cdef object item
     if not is_sequence(data):
@@ -310,7 +314,7 @@ cdef int _fill(char* to, object data, int ndim, const dim_t* sizes, int d, DType
 
 
 cdef object encode(object data, int ndim, const dim_t* sizes, DType dtype):
-    """The elements of nested sequences in C order, as bytes. ValueError where they are ragged."""
+    """Return the elements of nested sequences in C order, as bytes. Raise ValueError if the sequences are ragged."""
     cdef dim_t total = mul_dims(count(ndim, sizes), dtype.itemsize)
     cdef object block = PyBytes_FromStringAndSize(NULL, total)
     cdef char* to = PyBytes_AS_STRING(block)
@@ -323,7 +327,7 @@ cdef object encode(object data, int ndim, const dim_t* sizes, DType dtype):
 
 
 cdef object decode(const char* source, DType dtype, int ndim, const dim_t* sizes):
-    """Nested lists of Python numbers from elements in C order; a number where there is no dimension."""
+    """Return elements in C order as nested lists of Python numbers, or as one number if `ndim` is 0."""
     cdef dim_t i, step
     if ndim == 0:
         return read_number(source, dtype)
@@ -334,10 +338,10 @@ cdef object decode(const char* source, DType dtype, int ndim, const dim_t* sizes
     return out
 
 
-# A Python face, for tests and tools --------------------------------------------------------
+# Python interface, for tests and tools ------------------------------------------------------
 
 def encode_numbers(data, dtype=None):
-    """(shape, dtype, bytes) of nested lists of numbers; the dtype is inferred where none is given."""
+    """Return (shape, dtype, bytes) of nested lists of numbers. The dtype is inferred if it is None."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = measure(data, sizes)
     cdef DType d = infer_dtype(data) if dtype is None else <DType?>dtype
@@ -345,7 +349,7 @@ def encode_numbers(data, dtype=None):
 
 
 def decode_numbers(data, dtype, shape):
-    """Nested lists of Python numbers from bytes in C order. ValueError where their number is wrong."""
+    """Return bytes in C order as nested lists of Python numbers. Raise ValueError if there are too few or too many."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = 0
     cdef bytes block = bytes(data)

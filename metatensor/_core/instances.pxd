@@ -1,8 +1,8 @@
-"""How instances of Tensor come and go: the slots that Cython cannot fill, set once by tensor.pyx.
+"""Creation and deallocation of Tensor instances: type slots that Cython cannot fill. tensor.pyx sets them once.
 
-`Tensor.__new__` from Python gives a whole, empty tensor; the instance dictionary
-is made when the first attribute is set (tp_dictoffset), and traversed and
-dropped here.
+`Tensor.__new__` called from Python returns a valid, empty tensor. The instance
+dictionary is created when the first attribute is set (tp_dictoffset), and is
+traversed and cleared here.
 """
 from cpython.object cimport PyObject
 

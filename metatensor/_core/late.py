@@ -1,7 +1,7 @@
 """Functions of later layers that the core calls.
 
-The core imports none of these layers. `metatensor/__init__.py` says with `provide` where each function is; the first call
-of `later` imports it.
+The core does not import these layers. `metatensor/__init__.py` registers the module of each function with `provide`.
+The first call of `later` imports it.
 """
 
 from importlib import import_module
@@ -14,7 +14,10 @@ _found: dict[str, Any] = {}
 
 
 def provide(module, names=""):
-    """Say that the functions called `names`, separated by spaces, are in `module`; without names, the module is meant itself."""
+    """Register `module` as the home of the functions `names`, separated by spaces.
+
+    Without names, register the module itself.
+    """
     if names:
         _places.update({name: (module, name) for name in names.split()})
     else:
@@ -22,7 +25,7 @@ def provide(module, names=""):
 
 
 def later(name):
-    """Return the function or module called `name`, importing it at the first call."""
+    """Return the function or module `name`. The first call imports it."""
     found = _found.get(name)
     if found is None:
         module, attribute = _places[name]

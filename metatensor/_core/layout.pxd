@@ -1,4 +1,4 @@
-"""Sizes, strides and offsets as plain values: no tensor, dtype or device in sight."""
+"""Layouts: sizes, strides and offsets as plain values, independent of tensors, dtypes and devices."""
 from metatensor._core.types cimport MAX_DIMS, dim_t
 
 
@@ -35,7 +35,7 @@ cdef extern from *:
 cdef int size_overflow(dim_t a, dim_t b, str sign) except -1
 
 cdef inline dim_t mul_dims(dim_t a, dim_t b) except? -1:
-    """a * b, or RuntimeError beyond 63 bits."""
+    """Return a * b. Raise RuntimeError if it exceeds 63 bits."""
     cdef dim_t r
     if MT_MUL_OVERFLOW(a, b, &r):
         size_overflow(a, b, "*")
@@ -60,7 +60,10 @@ cdef inline void copy_dims(dim_t* to, const dim_t* source, int n) noexcept nogil
         to[i] = source[i]
 
 cdef inline bint is_row_major(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """Contiguous: dimensions of size 1 and empty tensors put no condition on strides."""
+    """Return True if the layout is contiguous.
+
+    The strides of dimensions of size 1 and of empty tensors do not matter.
+    """
     cdef dim_t expected = 1
     cdef int i
     for i in range(ndim):

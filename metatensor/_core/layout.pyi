@@ -1,4 +1,4 @@
-"""Layouts as values: sizes, strides and offsets."""
+"""Layouts: sizes, strides and offsets as plain values."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,7 @@
-"""Sizes, strides and offsets as plain values: no tensor, dtype or device in sight.
+"""Layouts: sizes, strides and offsets as plain values, independent of tensors, dtypes and devices.
 
-Strides and offsets are in elements. Every product that could pass 63 bits is
-checked and raises RuntimeError.
+Strides and offsets are in elements. Products are checked and raise RuntimeError if
+they exceed 63 bits.
 """
 from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, MAX_DIMS, dim_t,
@@ -9,11 +9,11 @@ from metatensor._core.types cimport (
 
 
 cdef int size_overflow(dim_t a, dim_t b, str sign) except -1:
-    raise RuntimeError(f"sizes beyond 63 bits: {a} {sign} {b} is more than any tensor can have of elements or bytes")
+    raise RuntimeError(f"sizes are too large: {a} {sign} {b} elements or bytes exceed 63 bits")
 
 
 cdef dim_t count(int ndim, const dim_t* sizes) except -1:
-    """Number of elements. A negative size is a RuntimeError: nothing can be made with one."""
+    """Return the number of elements. Raise RuntimeError for a negative size."""
     cdef dim_t n = 1
     cdef bint empty = False
     cdef int i
@@ -31,7 +31,7 @@ cdef dim_t count(int ndim, const dim_t* sizes) except -1:
 
 
 cdef int row_major(int ndim, const dim_t* sizes, dim_t* strides) except -1:
-    """Fill in contiguous strides; a dimension of size 0 counts as 1."""
+    """Write contiguous strides to `strides`. A dimension of size 0 counts as 1."""
     cdef dim_t step = 1
     cdef int i
     for i in range(ndim - 1, -1, -1):
@@ -42,7 +42,10 @@ cdef int row_major(int ndim, const dim_t* sizes, dim_t* strides) except -1:
 
 
 cdef int set_format(int ndim, const dim_t* sizes, dim_t* strides, int memory_format) except -1:
-    """Dense strides in a memory format; in the channels-last ones an empty dimension makes those outside it 0."""
+    """Write dense strides in a memory format to `strides`.
+
+    In channels-last formats, strides outside an empty dimension are 0.
+    """
     cdef dim_t step = 1
     cdef int i
     if memory_format == FORMAT_CHANNELS_LAST:
@@ -63,7 +66,7 @@ cdef int set_format(int ndim, const dim_t* sizes, dim_t* strides, int memory_for
 
 
 cdef bint is_channels_last(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """Dense with the channel (dimension 1) innermost; 4-d and 5-d only."""
+    """Return True if a 4-d or 5-d layout is dense with the channels, dimension 1, innermost."""
     cdef dim_t expected = 1
     cdef int i
     if ndim != 4 and ndim != 5:
@@ -81,7 +84,7 @@ cdef bint is_channels_last(int ndim, const dim_t* sizes, const dim_t* strides) n
 
 
 cdef bint is_channels_last_strides(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """Return whether strides grow in the order C, spatial dimensions from the last, N. There may be gaps."""
+    """Return True if strides increase in the order C, last to first spatial dimension, N. Gaps are allowed."""
     cdef dim_t bound = 0
     cdef int inner = 1, outer = ndim - 1, _i
     if ndim != 4 and ndim != 5 or strides[1] <= 0:
@@ -92,12 +95,12 @@ cdef bint is_channels_last_strides(int ndim, const dim_t* sizes, const dim_t* st
             return False
         inner = outer
         outer = outer - 1 if outer > 2 else 0
-    # With one element in each member of the batch both formats are possible. That counts as contiguous.
+    # With one element per batch item both formats fit. That counts as contiguous.
     return sizes[0] != 0 and bound != strides[1]
 
 
 cdef int suggest_format(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """The memory format that an op like convolution keeps."""
+    """Return the memory format that ops such as convolution preserve."""
     if ndim == 4 and is_channels_last_strides(4, sizes, strides):
         return FORMAT_CHANNELS_LAST
     if ndim == 5 and is_channels_last_strides(5, sizes, strides):
@@ -106,14 +109,14 @@ cdef int suggest_format(int ndim, const dim_t* sizes, const dim_t* strides) noex
 
 
 cdef bint is_dense(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """Non-overlapping and dense: some permutation of the dimensions is contiguous."""
+    """Return True if the layout is non-overlapping and dense: some permutation of its dimensions is contiguous."""
     cdef int order[MAX_DIMS]
     cdef int i, j, k, n = 0
     cdef dim_t expected = 1
     if ndim == 1:
         return sizes[0] < 2 or strides[0] == 1
     for i in range(ndim):
-        if sizes[i] < 2:            # no condition on its stride, as in PyTorch
+        if sizes[i] < 2:            # the stride does not matter, as in PyTorch
             if sizes[i] == 0:
                 return True
             continue
@@ -131,7 +134,7 @@ cdef bint is_dense(int ndim, const dim_t* sizes, const dim_t* strides) noexcept 
 
 
 cdef dim_t extent(int ndim, const dim_t* sizes, const dim_t* strides) except? -1:
-    """Elements that a storage needs beyond the offset to hold this layout."""
+    """Return the number of elements that a storage must have beyond the offset to hold the layout."""
     cdef dim_t n = 1
     cdef int i
     for i in range(ndim):
@@ -143,7 +146,7 @@ cdef dim_t extent(int ndim, const dim_t* sizes, const dim_t* strides) except? -1
 
 
 cdef int preserve_strides(int ndim, const dim_t* sizes, const dim_t* strides, dim_t* out) except -1:
-    """Strides of `empty_like`: kept when dense, else dense in the same order of dimensions."""
+    """Write the strides of `empty_like` to `out`: the given ones if dense, else dense ones in the same order."""
     cdef const dim_t* shape = sizes
     cdef const dim_t* step = strides
     cdef Layout lay
@@ -160,7 +163,7 @@ cdef int preserve_strides(int ndim, const dim_t* sizes, const dim_t* strides, di
 
 
 cdef int broadcast_into(Layout* to, int ndim, const dim_t* sizes) except -1:
-    """Broadcast `to.sizes` with `sizes` in place; returns 1 where they do not fit, else 0."""
+    """Broadcast `to.sizes` with `sizes` in place. Return 1 if that is impossible, else 0."""
     cdef int i, shift
     cdef dim_t a, b
     if ndim > to.ndim:
@@ -183,7 +186,7 @@ cdef int broadcast_into(Layout* to, int ndim, const dim_t* sizes) except -1:
 
 
 cdef bint can_broadcast(int ndim, const dim_t* sizes, int to_ndim, const dim_t* to_sizes) noexcept nogil:
-    """Whether `sizes` expands to exactly `to_sizes`."""
+    """Return True if `sizes` can be expanded to `to_sizes`."""
     cdef int i, shift = to_ndim - ndim
     if shift < 0:
         return False
@@ -195,9 +198,9 @@ cdef bint can_broadcast(int ndim, const dim_t* sizes, int to_ndim, const dim_t* 
 
 cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
                       int new_ndim, const dim_t* new_sizes, dim_t* new_strides) except -1:
-    """Write the strides with which `new_sizes` shows the elements, in order, without a copy.
+    """Write the strides of a view with `new_sizes` to `new_strides`. Return 1, or 0 if only a copy can have that shape.
 
-    Return 1, or 0 if there are no such strides. Both shapes must hold equally many elements.
+    Both shapes must have equally many elements.
     """
     cdef dim_t step, run, used = 1
     cdef int d = ndim - 1, i
@@ -211,7 +214,7 @@ cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
         for i in range(new_ndim):
             new_strides[i] = 1
         return 1
-    # The old dimensions form runs of elements that are `step` apart. A new dimension takes its elements from one run.
+    # The old dimensions form runs of elements that are `step` apart. Each new dimension must lie within one run.
     step = strides[d]
     run = next_run(sizes, strides, step, &d)
     for i in range(new_ndim - 1, -1, -1):
@@ -227,7 +230,10 @@ cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
 
 
 cdef inline dim_t next_run(const dim_t* sizes, const dim_t* strides, dim_t step, int* d) noexcept:
-    """Return the length of the longest run of elements `step` apart that ends in dimension `d`, and move `d` before it."""
+    """Return the length of the longest run of elements `step` apart that ends at dimension `d`.
+
+    Move `d` before the run.
+    """
     cdef dim_t run = 1
     while d[0] >= 0 and (sizes[d[0]] == 1 or strides[d[0]] == run * step):
         run *= sizes[d[0]]
@@ -236,10 +242,10 @@ cdef inline dim_t next_run(const dim_t* sizes, const dim_t* strides, dim_t step,
 
 
 cdef int infer_size(int ndim, dim_t* sizes, dim_t total) except -1:
-    """Replace one -1 so that the product is `total`.
+    """Replace a size of -1 so that the product of the sizes is `total`.
 
-    Returns 0 on success, 1 where the sizes do not fit, 2 for several -1,
-    3 for another negative size, 4 where -1 is ambiguous (a product of 0).
+    Return 0 on success, 1 if the sizes do not fit, 2 if there are several -1, 3 if another size is negative, and 4 if
+    the -1 is ambiguous because the other sizes and `total` are 0.
     """
     cdef dim_t n = 1
     cdef int i, unknown = -1
@@ -264,10 +270,11 @@ cdef int infer_size(int ndim, dim_t* sizes, dim_t total) except -1:
 
 cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const dim_t** strides,
                              Layout* out) except -1:
-    """Write to `out` the dense strides of an element-wise result whose sizes are in it.
+    """Write the dense strides of an element-wise result to `out`, which holds the sizes.
 
-    Dimensions are ordered by the inputs' strides, innermost first. Not every pair can be compared, so the order depends on
-    which pairs are: as in PyTorch, each dimension is compared with those inside it until one certainly stays inside.
+    Dimensions are ordered by the strides of the inputs, innermost first. Some pairs cannot be compared, so the result
+    depends on the sorting algorithm. This is PyTorch's insertion sort: each dimension is compared with those inside it
+    until one is certainly smaller.
     """
     cdef int order[MAX_DIMS]
     cdef int i, at, inside, sign, ndim = out.ndim
@@ -290,12 +297,12 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
         return row_major(ndim, out.sizes, out.strides)
     for i in range(ndim):
         out.strides[order[i]] = step
-        step = mul_dims(step, out.sizes[order[i]])      # 0 from an empty dimension on, as PyTorch has it
+        step = mul_dims(step, out.sizes[order[i]])      # 0 outside an empty dimension, as in PyTorch
     return 0
 
 
 cdef inline dim_t stride_at(int ndim, const dim_t* sizes, const dim_t* strides, const Layout* out, int dim) noexcept:
-    """Return an input's stride in a dimension of the result, 0 if the input is broadcast there."""
+    """Return the stride of an input in dimension `dim` of the result, or 0 if the input is broadcast there."""
     dim -= out.ndim - ndim
     if dim < 0 or (sizes[dim] == 1 and out.sizes[dim + out.ndim - ndim] != 1):
         return 0
@@ -304,7 +311,10 @@ cdef inline dim_t stride_at(int ndim, const dim_t* sizes, const dim_t* strides, 
 
 cdef inline int compare_dims(int n, const int* ndims, const dim_t** sizes, const dim_t** strides, const Layout* out,
                              int p, int q) noexcept:
-    """Return -1 if dimension `p` belongs inside `q`, 1 if outside, 0 if no input tells. The first input that tells decides."""
+    """Return -1 if dimension `p` belongs inside `q`, 1 if outside, 0 if undecided.
+
+    The first input that differs decides.
+    """
     cdef dim_t a, b
     cdef int k
     for k in range(n):
@@ -320,7 +330,7 @@ cdef inline int compare_dims(int n, const int* ndims, const dim_t** sizes, const
 
 
 cdef int overlap(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """1 where two indices share an element for certain (an expanded dimension), else 0."""
+    """Return 1 if two indices certainly refer to the same element, because a dimension is expanded, else 0."""
     cdef bint repeats = False
     cdef int i
     for i in range(ndim):
@@ -330,7 +340,7 @@ cdef int overlap(int ndim, const dim_t* sizes, const dim_t* strides) noexcept no
     return repeats
 
 
-# A Python face of the pure functions above, for tests and for tools.
+# Python interface to the functions above, for tests and tools.
 
 cdef int _read(object seq, dim_t* to) except -1:
     cdef int i = 0
@@ -343,7 +353,7 @@ cdef int _read(object seq, dim_t* to) except -1:
 
 
 def contiguous_strides(sizes):
-    """Row-major strides, in elements, for `sizes` (a sequence of ints)."""
+    """Return the contiguous strides, in elements, for a sequence of sizes."""
     cdef dim_t a[MAX_DIMS]
     cdef dim_t b[MAX_DIMS]
     cdef int n = _read(sizes, a)
@@ -352,7 +362,7 @@ def contiguous_strides(sizes):
 
 
 def compute_view_strides(sizes, strides, new_sizes):
-    """Strides of a view with `new_sizes`, or None where only a copy can have them."""
+    """Return the strides of a view with `new_sizes`, or None if only a copy can have that shape."""
     cdef dim_t a[MAX_DIMS]
     cdef dim_t b[MAX_DIMS]
     cdef dim_t c[MAX_DIMS]
@@ -368,9 +378,9 @@ def compute_view_strides(sizes, strides, new_sizes):
 
 
 def broadcast_shapes(*shapes):
-    """Return the shape, a tuple, to which all `shapes` broadcast. A shape is an int or several.
+    """Return the shape, a tuple, that `shapes` broadcast to. Each is one int or several.
 
-    Raises RuntimeError if two shapes do not fit or a size is negative.
+    Raise RuntimeError if two shapes do not broadcast or if a size is negative.
     """
     cdef Layout lay
     cdef dim_t a[MAX_DIMS]
@@ -388,7 +398,7 @@ def broadcast_shapes(*shapes):
 
 
 def is_non_overlapping_and_dense(sizes, strides):
-    """Whether some permutation of the dimensions is contiguous."""
+    """Return True if some permutation of the dimensions is contiguous."""
     cdef dim_t a[MAX_DIMS]
     cdef dim_t b[MAX_DIMS]
     cdef int n = _read(sizes, a)

@@ -1,4 +1,4 @@
-"""Modules whose submodules and attributes are loaded when they are first named."""
+"""Modules that import their submodules and attributes on first access."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ __all__ = ["attributes"]
 def attributes(
     module: str, submodules: Iterable[str] = (), others: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for the module called ``module``.
+    """Return `__getattr__` and `__dir__` for a module that imports lazily.
 
-    ``submodules`` are modules below it; ``others`` maps a name to the module it is, or to ``"module:attribute"``.
-    Any other name is an AttributeError.
+    Parameters
+    ----------
+    module : str
+        The name of the module.
+    submodules : iterable of str
+        Names of its submodules.
+    others : mapping of str to str, optional
+        Other names. The value is the name of a module, or ``"module:attribute"``.
     """
     places = {name: f"{module}.{name}" for name in submodules} | dict(others or {})
     public = module.partition("torch_api.")[2] or module

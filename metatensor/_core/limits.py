@@ -1,4 +1,4 @@
-"""What numbers the dtypes hold: `finfo` and `iinfo`."""
+"""Numeric limits of dtypes: `finfo` and `iinfo`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,44 @@ _FLOATS = {
     "float8_e4m3fnuz": (3, -7, 240.0, 0),
     "float8_e8m0fnu": (0, -127, math.ldexp(1.0, 127), 0),
 }
-# Half of the step, which is what PyTorch states for it.
+# PyTorch reports half of the spacing after 1 for this dtype.
 _EPS = {"float8_e5m2fnuz": 0.125}
 _INTS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 class finfo:
-    """Limits of a floating-point dtype, of the parts of a complex one, or of the default dtype.
+    """Numeric limits of a floating-point dtype.
 
-    `bits`, `eps` (the step from 1 to the next number), `max`, `min`, `tiny` and `smallest_normal` (the smallest
-    number of full precision), `resolution` (the decimal one), `dtype` (its name). TypeError for other dtypes.
+    Parameters
+    ----------
+    type : dtype, optional
+        A floating-point dtype, or a complex one, which stands for the dtype of its parts. Default: the default dtype.
+
+    Attributes
+    ----------
+    bits : int
+        The size of a number in bits.
+    eps : float
+        The difference between 1 and the next larger number. For float8_e5m2fnuz it is half of that, as in PyTorch.
+    max, min : float
+        The largest and the smallest number.
+    tiny, smallest_normal : float
+        The smallest positive number of full precision.
+    resolution : float
+        10 to the power of minus the number of decimal digits that the dtype always represents.
+    dtype : str
+        The name of the dtype.
+
+    Raises
+    ------
+    TypeError
+        If `type` is not such a dtype.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.finfo(mt.float16).max
+    65504.0
     """
 
     def __init__(self, type: Any = None) -> None:
@@ -59,7 +87,33 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: `bits`, `max`, `min` and `dtype` (its name). TypeError for other dtypes."""
+    """Numeric limits of an integer dtype.
+
+    Parameters
+    ----------
+    type : dtype
+        A dtype from int8 to int64 or uint8 to uint64.
+
+    Attributes
+    ----------
+    bits : int
+        The size of a number in bits.
+    max, min : int
+        The largest and the smallest number.
+    dtype : str
+        The name of the dtype.
+
+    Raises
+    ------
+    TypeError
+        If `type` is not such a dtype.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.iinfo(mt.int8).max
+    127
+    """
 
     def __init__(self, type: Any) -> None:
         name = type.name if isinstance(type, _dtypes.DType) else repr(type)

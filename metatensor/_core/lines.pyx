@@ -1,4 +1,4 @@
-"""Which line of the user's code is running, cheaply: the instruction is noted, and looked up when somebody asks."""
+"""The line of user code that is running. Only the instruction is recorded; its line is looked up on request."""
 from cpython.object cimport PyObject
 
 cdef extern from *:
@@ -14,16 +14,16 @@ cdef extern from *:
     static PyObject *mt_frame_back(PyObject *f) { return (PyObject *)PyFrame_GetBack((PyFrameObject *)f); }
     static PyObject *mt_frame_code(PyObject *f) { return (PyObject *)PyFrame_GetCode((PyFrameObject *)f); }
     """
-    PyObject* mt_frame()                        # borrowed
-    PyObject* mt_frame_back(PyObject* frame)    # new references, this and the next
+    PyObject* mt_frame()                        # borrowed reference
+    PyObject* mt_frame_back(PyObject* frame)    # these two return new references
     PyObject* mt_frame_code(PyObject* frame)
     int mt_lasti(PyObject* frame)
     int mt_line_at(PyObject* code, int lasti)
     void Py_XDECREF(PyObject* o)
 
-cdef dict _ours = {}            # address of a code object: itself, and whether it is metatensor's own
+cdef dict _ours = {}            # address of a code object -> (code object, whether it belongs to metatensor)
 cdef enum:
-    FRAMES = 12                     # how far out the user's code is looked for
+    FRAMES = 12                     # how many frames are searched for user code
 
 
 cdef tuple _known(object frame, object code):
@@ -34,7 +34,7 @@ cdef tuple _known(object frame, object code):
 
 
 cdef object running_code(int* lasti):
-    """The user's code that is running, where there is some near, or None."""
+    """Return the code object of the innermost user frame and set `lasti`. Return None if no near frame is one."""
     cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw
@@ -53,11 +53,11 @@ cdef object running_code(int* lasti):
             return code
         back = mt_frame_back(frame)
         frame = back
-        _held = None if back == NULL else <object>back       # keeps it alive while it is looked at
+        _held = None if back == NULL else <object>back       # keeps the frame alive
         Py_XDECREF(back)
     return None
 
 
 cdef int line_of(object code, int lasti) except -2:
-    """The line of an instruction."""
+    """Return the line number of an instruction."""
     return mt_line_at(<PyObject*>code, lasti)

@@ -1,4 +1,4 @@
-"""The methods and properties of Tensor that are not operators and not hot."""
+"""Methods and properties of Tensor that are neither operators nor performance-critical."""
 
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
@@ -17,7 +17,7 @@ from metatensor._core.late import later
 # Subclasses ---------------------------------------------------------------------------------
 
 def __torch_function__(cls, func, types, args=(), kwargs=None):
-    """Run `func` for a subclass: the default computes as usual and wraps the results in `cls`."""
+    """Run `func` for a subclass. The default implementation computes as usual and wraps the results in `cls`."""
     from metatensor._core.overrides import default_torch_function
     return default_torch_function(cls, func, types, args, kwargs)
 
@@ -29,12 +29,12 @@ def _init_subclass(cls, **kwargs):
 
 
 def _disabled_torch_dispatch_impl(cls, func, types, args=(), kwargs=None):
-    """Return NotImplemented: the ``__torch_dispatch__`` of classes that do not override operators."""
+    """Return NotImplemented. This is the ``__torch_dispatch__`` of classes that do not override operators."""
     return NotImplemented
 
 
 def _make_subclass(cls, data, require_grad=False):
-    """`data` detached, as an instance of the subclass `cls`."""
+    """Return ``data.detach()`` as an instance of the subclass `cls`. It shares the storage."""
     cdef Tensor source, t
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError("_make_subclass: expected a subclass of Tensor")
@@ -54,10 +54,25 @@ def _make_subclass(cls, data, require_grad=False):
 def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_format=None, dtype=None, layout=None,
                            device=None, pin_memory=False, requires_grad=False, dispatch_sizes_strides_policy=None,
                            dispatch_device=False, dispatch_layout=False):
-    """Return an instance of `cls`, a class with ``__torch_dispatch__``, that has this shape and holds no data itself.
+    """Return an instance of `cls`, a class with ``__torch_dispatch__``, that has a shape but no data.
 
-    Parameters are those of `empty_strided`; `device` may be one that is not there. Raises RuntimeError for a class without
-    ``__torch_dispatch__``, NotImplementedError for the last three arguments: sizes, device and layout cannot be overridden.
+    Parameters
+    ----------
+    cls : type
+        A subclass of Tensor that defines ``__torch_dispatch__``.
+    size, strides, storage_offset, memory_format, dtype, layout, device, requires_grad
+        As for `empty_strided`. The device need not be present. Default strides: contiguous in `memory_format`.
+    pin_memory : bool
+        Must be False.
+    dispatch_sizes_strides_policy, dispatch_device, dispatch_layout
+        Must have their defaults: overriding sizes, device and layout is not supported.
+
+    Raises
+    ------
+    RuntimeError
+        If `cls` does not define ``__torch_dispatch__``, or if both `strides` and `memory_format` are given.
+    NotImplementedError
+        If an argument that must have its default is given, or if the layout is not strided.
     """
     from metatensor._core.placing import tensor_from_storage
     from metatensor._core.storage import make_fake_storage
@@ -94,7 +109,7 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
 
 
 def as_subclass(Tensor self not None, cls):
-    """This tensor's data as an instance of `cls`, a subclass of Tensor."""
+    """Return a view of this tensor that is an instance of `cls`, a subclass of Tensor."""
     cdef Tensor t = _make_subclass(cls, self)
     t.base = self if self.base is None else self.base
     t.flags |= T_VIEW | (self.flags & (T_REQUIRES_GRAD | T_NONLEAF))
@@ -104,52 +119,55 @@ def as_subclass(Tensor self not None, cls):
 # Metadata ---------------------------------------------------------------------------------
 
 def element_size(Tensor self not None):
-    """Bytes of one element."""
+    """Return the size of one element in bytes."""
     return self.dtype.itemsize
 
 
 def data_ptr(Tensor self not None):
-    """Address of the first element where the device has addresses; without data as if the storage's were 0. 0 for no elements."""
+    """Return the address of the first element, or 0 if there are none.
+
+    Without data, the storage's address counts as 0.
+    """
     return self.storage.data_ptr() + self.offset * self.dtype.itemsize if self.total else 0
 
 
 def is_floating_point(Tensor self not None):
-    """Whether the dtype is a real floating-point one."""
+    """Return True if the dtype is a real floating-point dtype."""
     return self.dtype.kind == KIND_FLOAT
 
 
 def is_complex(Tensor self not None):
-    """Whether the dtype is complex."""
+    """Return True if the dtype is complex."""
     return self.dtype.kind == KIND_COMPLEX
 
 
 def is_signed(Tensor self not None):
-    """Whether the dtype has negative values."""
+    """Return True if the dtype can represent negative numbers."""
     return self.dtype.is_signed
 
 
 def is_conj(Tensor self not None):
-    """Whether the elements are to be read conjugated."""
+    """Return True if the conjugate bit is set: the values are the conjugates of the stored ones."""
     return self.flags & T_CONJ != 0
 
 
 def is_neg(Tensor self not None):
-    """Whether the elements are to be read negated."""
+    """Return True if the negative bit is set: the values are the negatives of the stored ones."""
     return self.flags & T_NEG != 0
 
 
 def is_inference(Tensor self not None):
-    """Whether the tensor was made in inference mode."""
+    """Return True if the tensor was created in inference mode."""
     return self.flags & T_INFERENCE != 0
 
 
 def get_device(Tensor self not None):
-    """The index of the device; -1 where it has none."""
+    """Return the index of the device, or -1 if it has none."""
     return self.storage.device.number
 
 
 def _is_view(Tensor self not None):
-    """Whether the tensor is a view of another one."""
+    """Return True if the tensor is a view of another one."""
     return self.flags & T_VIEW != 0
 
 
@@ -208,7 +226,7 @@ def _retains_grad(Tensor self not None):
 
 
 def retain_grad(Tensor self not None):
-    """Ask for `grad` of a tensor that is not a leaf."""
+    """Request that `grad` is kept for a tensor that is not a leaf. Raise RuntimeError if it does not require grad."""
     if not self.flags & T_REQUIRES_GRAD:
         raise RuntimeError("retain_grad: this tensor does not require grad")
     if self.flags & T_NONLEAF:
@@ -216,7 +234,7 @@ def retain_grad(Tensor self not None):
 
 
 def backward(Tensor self not None, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Not there yet: raises NotImplementedError, or RuntimeError where PyTorch would."""
+    """Raise NotImplementedError, or RuntimeError if the tensor does not require grad. There is no backward pass yet."""
     if not self.flags & T_REQUIRES_GRAD:
         raise RuntimeError("backward: this tensor does not require grad and has no grad_fn")
     raise NotImplementedError("backward: metatensor does not compute gradients yet")
@@ -237,32 +255,38 @@ def _set_data(Tensor self not None, value):
     detach_from(self, <Tensor>value)
 
 
-# What every dense tensor answers alike ------------------------------------------------------------
+# Methods with the same answer for every tensor ----------------------------------------------------
 
 def dense_dim(Tensor self not None):
-    """The number of dimensions that are dense: all."""
+    """Return the number of dense dimensions, which is `ndim`."""
     return self.ndim
 
 
 def sparse_dim(Tensor self not None):
-    """The number of dimensions that are sparse: none."""
+    """Return the number of sparse dimensions, which is 0."""
     return 0
 
 
 def is_distributed(Tensor self not None):
-    """False: no tensor is spread over processes."""
+    """Return False: a plain tensor is not distributed over processes."""
     return False
 
 
 def __reversed__(Tensor self not None):
-    """The tensor with its first dimension in reverse."""
+    """Return the tensor with its first dimension reversed."""
     return self if self.ndim == 0 else self.flip(0)
 
 
-# Leaving metatensor: what these do is in Python, for they move data -------------------------------
+# Conversion to other libraries. The implementations are in Python, because they move data ---------
 
 def numpy(self, *, force=False):
-    """A NumPy array over the same memory, for a tensor on cpu; ``force=True`` copies where it must."""
+    """Return a NumPy array that shares memory with this cpu tensor.
+
+    Parameters
+    ----------
+    force : bool
+        Whether to copy if memory cannot be shared. Default False.
+    """
     return later("to_numpy")(self, force)
 
 
@@ -275,12 +299,15 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
 
 
 def __bytes__(self):
-    """As in PyTorch the whole numbers of a vector, each of which must be a byte; not the memory, as with memoryview()."""
+    """Return the elements of a vector of ints from 0 to 255 as bytes, as PyTorch does.
+
+    The result is not the raw memory, unlike that of memoryview().
+    """
     return bytes(self.__index__() if self.numel() == 1 else self.tolist())
 
 
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """A DLPack capsule of the tensor's memory, for `from_dlpack` of any library. BufferError where there can be none."""
+    """Return a DLPack capsule of the tensor's memory. Raise BufferError if the tensor cannot be exported."""
     return later("to_dlpack")(self, stream, max_version, dl_device, copy)
 
 
@@ -289,12 +316,15 @@ def __dlpack_device__(self):
 
 
 def __array_namespace__(self, /, *, api_version=None):
-    """`metatensor.array_api`, for version 2024.12 of the standard and those before it; else ValueError."""
+    """Return `metatensor.array_api`.
+
+    Raise ValueError for versions of the standard other than 2024.12 and earlier ones.
+    """
     return later("array_namespace")(api_version)
 
 
 def to_device(self, device, /, *, stream=None):
-    """This tensor on `device`: itself where it is there. `stream` (None: the current one) is not heeded."""
+    """Return the tensor on `device`; the same object if it is already there. `stream` is ignored."""
     return self.to(device)
 
 
@@ -307,7 +337,7 @@ def _cuda_array_interface(self):
 
 
 cdef object _buffer_of(object self):
-    """The array over the same memory, whose buffer is the tensor's."""
+    """Return the NumPy array that provides the tensor's buffer."""
     return later("buffer_of")(self)
 
 
@@ -320,7 +350,10 @@ def __reduce_ex__(self, protocol):
 
 
 def new(self, *args, size=None, device=None):
-    """Return an uninitialised tensor of the given sizes, or one with the values of a sequence, of this dtype and device."""
+    """Return an uninitialized tensor of the given sizes, or one with the values of a sequence.
+
+    Keep dtype and device.
+    """
     from metatensor._core import more_methods
     if size is not None:
         if args:
@@ -330,74 +363,80 @@ def new(self, *args, size=None, device=None):
 
 
 def apply_(self, callable):
-    """Replace each element by what `callable` gives for it, on cpu."""
+    """Replace each element x of a cpu tensor by ``callable(x)``. Return the tensor."""
     from metatensor._core import more_methods
     return more_methods.apply_(self, callable)
 
 
 def map_(self, tensor, callable):
-    """Replace each element by what `callable` gives for it and its counterpart in `tensor`, on cpu."""
+    """Replace each element x of a cpu tensor by ``callable(x, y)``, where y is the element of `tensor`.
+
+    Return the tensor.
+    """
     from metatensor._core import more_methods
     return more_methods.map_(self, tensor, callable)
 
 
 def register_hook(self, hook):
-    """Keep a function to call with the gradient, once there is a backward; the result takes it away again."""
+    """Store a function to call with the gradient, once there is a backward pass.
+
+    Return a handle with a method `remove`.
+    """
     from metatensor._core import more_methods
     return more_methods.register_hook(self, hook)
 
 
 def register_post_accumulate_grad_hook(self, hook):
-    """Keep a function to call after the gradient was added to; for leaves that require grad."""
+    """Store a function to call after the gradient of a leaf is accumulated. Return a handle with a method `remove`."""
     from metatensor._core import more_methods
     return more_methods.register_post_accumulate_grad_hook(self, hook)
 
 
 def module_load(Tensor self not None, other, assign=False):
-    """Return what `Module.load_state_dict` puts in the place of this parameter or buffer: `other`, or a copy of it in this one."""
+    """Return the tensor that `Module.load_state_dict` stores: `other` if `assign`, else this one with its values."""
     return other.detach() if assign else self.detach().copy_(other)
 
 
 def record_stream(self, stream):
-    """No effect: memory is not given to another stream while a tensor uses it."""
+    """Do nothing: memory is not reused on another stream while a tensor uses it."""
 
 
 def to_dense(self, dtype=None, *, masked_grad=None):
-    """This tensor, which is dense; in another dtype where one is given."""
+    """Return the tensor, converted to `dtype` if that is given. Every tensor is dense."""
     return self if dtype is None else self.to(dtype)
 
 
 def storage(self):
-    """The storage as a sequence of elements of this dtype (deprecated in PyTorch)."""
+    """Return the storage as a sequence of elements of this dtype. It is deprecated in PyTorch."""
     return later("TypedStorage")(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 
 def storage_type(self):
-    """The class of what `storage` gives."""
+    """Return the class of the result of `storage`."""
     return later("TypedStorage")
 
 
 def _typed_storage(self):
-    """`storage`, without a warning."""
+    """Return `storage()`, without a warning."""
     return self.storage()
 
 
 def is_coalesced(Tensor self not None):
-    """False: no tensor is sparse."""
+    """Return False: no tensor is sparse."""
     return False
 
 
 def resize(self, *sizes):
-    """Another tensor on the same storage, of other sizes; deprecated in PyTorch, and no more than a view here."""
+    """Return a view with the given sizes. It is deprecated in PyTorch."""
     return self.view(*sizes)
 
 
 def resize_as(self, tensor):
-    """Another tensor on the same storage, with the sizes of ``tensor``; deprecated in PyTorch, and no more than a view."""
+    """Return a view with the sizes of ``tensor``. It is deprecated in PyTorch."""
     return self.view(tensor.size())
 
 
-# Methods of tensors that metatensor does not have, and methods that PyTorch removed: they are there to be looked up.
+# Methods that only raise: those of sparse and quantized tensors, and those that PyTorch removed.
 cdef dict _refusals = {
     "metatensor has strided tensors only": (NotImplementedError, (
         "coalesce sparse_mask to_mkldnn to_sparse to_sparse_coo to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr")),
@@ -413,7 +452,7 @@ def _refusal(name, error, why):
         raise error(f"{name}(): {why}")
 
     refused.__name__ = refused.__qualname__ = name
-    refused.__doc__ = f"{error.__name__}: {why}."
+    refused.__doc__ = f"Raise {error.__name__}: {why}."
     return refused
 
 
@@ -441,11 +480,11 @@ for _why, (_error, _refused) in _refusals.items():
         type_set(Tensor, _name, _refusal(_name, _error, _why))
 
 for _name, _property in {
-    "is_sparse": property(lambda self: False, doc="Whether the layout is a sparse one."),
+    "is_sparse": property(lambda self: False, doc="Whether the layout is sparse."),
     "is_sparse_csr": property(lambda self: False, doc="Whether the layout is sparse CSR."),
-    "is_quantized": property(lambda self: False, doc="Whether the tensor is quantised."),
-    "is_nested": property(lambda self: False, doc="Whether the tensor is a nested one."),
-    "is_mkldnn": property(lambda self: False, doc="Whether the layout is that of oneDNN."),
+    "is_quantized": property(lambda self: False, doc="Whether the tensor is quantized."),
+    "is_nested": property(lambda self: False, doc="Whether the tensor is nested."),
+    "is_mkldnn": property(lambda self: False, doc="Whether the layout is oneDNN's."),
     "is_mps": property(lambda self: self.device.type == "mps", doc="Whether the device is mps."),
     "is_xpu": property(lambda self: self.device.type == "xpu", doc="Whether the device is xpu."),
     "is_xla": property(lambda self: self.device.type == "xla", doc="Whether the device is xla."),
@@ -453,23 +492,23 @@ for _name, _property in {
     "is_maia": property(lambda self: self.device.type == "maia", doc="Whether the device is maia."),
     "is_mtia": property(lambda self: self.device.type == "mtia", doc="Whether the device is mtia."),
     "is_vulkan": property(lambda self: self.device.type == "vulkan", doc="Whether the device is vulkan."),
-    "__array_interface__": property(_array_interface, doc="The memory as NumPy's protocol describes it."),
-    "__cuda_array_interface__": property(_cuda_array_interface, doc="The memory, on cuda, as Numba's protocol describes it."),
-    "layout": property(_layout, doc="The layout; metatensor.strided."),
+    "__array_interface__": property(_array_interface, doc="The NumPy array interface of the memory."),
+    "__cuda_array_interface__": property(_cuda_array_interface, doc="The CUDA array interface of the memory."),
+    "layout": property(_layout, doc="The layout, always `strided`."),
     "names": property(_names, doc="Names of the dimensions: None for each."),
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),
-    "grad_fn": property(_grad_fn, doc="None for a leaf; else what stands for the op that made the tensor."),
-    "output_nr": property(lambda self: 0, doc="0: nothing is recorded that could have several results."),
-    "volatile": property(lambda self: False, doc="False (removed from PyTorch)."),
-    "retains_grad": property(_retains_grad, doc="Whether `grad` is kept although this is no leaf."),
-    "data": property(_get_data, _set_data, doc="A tensor on the same storage that autograd does not see."),
+    "grad_fn": property(_grad_fn, doc="None for a leaf, else a placeholder for the op that created the tensor."),
+    "output_nr": property(lambda self: 0, doc="Always 0, because no autograd graph is recorded."),
+    "volatile": property(lambda self: False, doc="Always False. PyTorch has removed it."),
+    "retains_grad": property(_retains_grad, doc="Whether `retain_grad` was called and this is not a leaf."),
+    "data": property(_get_data, _set_data, doc="A detached tensor that shares the storage."),
 }.items():
     type_set(Tensor, _name, _property)
 
 
 cdef extern from *:
     """
-    /* User code may set attributes of the class, as it may of PyTorch's: ``torch.Tensor.cuda = f``. */
+    /* As in PyTorch, user code may set attributes of the class: ``torch.Tensor.cuda = f``. */
     static void mt_allow_setattr(PyObject *type) {
         ((PyTypeObject *)type)->tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;
         PyType_Modified((PyTypeObject *)type);

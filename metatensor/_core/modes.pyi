@@ -1,4 +1,4 @@
-"""The mode stack of a thread, and what sees the calls of a thread."""
+"""The mode stack of a thread and memory trackers."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from metatensor._core.op import Op
 from metatensor._core.storage import Storage
 
 class Mode:
-    """A context manager that sees every op of its thread."""
+    """A context manager that intercepts every op of its thread."""
 
     sees_composites: bool
     @property
@@ -17,18 +17,18 @@ class Mode:
     def __exit__(self, *exc: object) -> None: ...
 
 class DispatchMode(Mode):
-    """The base of modes written in Python: override `dispatch`."""
+    """Base class of modes in Python. Override `dispatch`."""
 
     def dispatch(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
 class TorchFunctionMode(Mode):
-    """A mode whose ``__torch_function__`` gets every call of a function, before the classes of its arguments do."""
+    """A mode whose ``__torch_function__`` receives every function call, before the classes of the arguments do."""
 
 class TorchDispatchMode(Mode):
-    """A mode whose ``__torch_dispatch__`` gets every operator that is no composite, below gradients and casts."""
+    """A mode whose ``__torch_dispatch__`` receives every non-composite operator, below autograd and autocast."""
 
 class MemoryTracker:
-    """Counts the bytes of the storages that this thread makes, from birth to death."""
+    """A context manager that counts the bytes of the storages that this thread creates, while they live."""
 
     on_peak: Callable[[], object] | None
     @property

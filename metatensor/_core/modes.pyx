@@ -1,8 +1,13 @@
-"""The mode stack of a thread: what sees calls before their kernels run.
+"""The mode stack of a thread. Modes intercept calls before their kernels run.
 
-While a mode handles a call, the modes below it are the active ones, so calling the op again goes down. Modes of
-functions stand above those of casts, and these above those of operators, in whatever order they are entered.
-Between functions and casts come the classes that override functions, below the operators those with ``__torch_dispatch__``.
+While a mode handles a call, only the modes below it are active. If it calls the op again, the next mode below handles
+that. A call passes, whatever the order in which modes were entered:
+
+1. modes of functions (`TorchFunctionMode`);
+2. classes of arguments with ``__torch_function__``;
+3. the autocast mode;
+4. modes of operators (`DispatchMode`, `TorchDispatchMode`);
+5. classes of arguments with ``__torch_dispatch__``.
 """
 cimport cython
 from metatensor._core.dispatch cimport run
@@ -20,10 +25,10 @@ from metatensor._core.types cimport T_INFERENCE, T_OVERRIDES, T_REQUIRES_GRAD, T
 
 @cython.binding(False)
 cdef class Mode:
-    """A context manager that sees every op of its thread.
+    """A context manager that intercepts every op of its thread.
 
-    `sees_composites` says whether it gets ops that are made of other ops whole;
-    otherwise (the default) it gets their parts.
+    If the class attribute `sees_composites` is True, the mode receives composite ops
+    as such. Otherwise, which is the default, it receives the ops they call.
     """
     sees_composites = False
     _rank = OPERATORS
@@ -35,7 +40,7 @@ cdef class Mode:
         return self.sees_composites
 
     cdef int place(self, ThreadState state) except -1:
-        """Return the position in the stack above the active modes of this rank and of those below it."""
+        """Return the index in the stack above all active modes of the same or a lower rank."""
         cdef int i = state.level
         while i > 0 and (<Mode>state.modes[i - 1]).rank > self.rank:
             i -= 1
@@ -62,14 +67,26 @@ cdef class Mode:
 
 @cython.binding(False)
 cdef class DispatchMode(Mode):
-    """The base of modes written in Python: override `dispatch`.
+    """Base class of modes in Python. Override `dispatch`.
 
-    ``dispatch(self, op, args, kwargs)`` gets the Op and its arguments and returns
-    the result; ``op(*args, **kwargs)`` inside it goes to the mode below.
+    ``dispatch(self, op, args, kwargs)`` receives the `Op` and its arguments and returns
+    the result. If it calls ``op(*args, **kwargs)``, the mode below handles that call.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> class Log(mt.DispatchMode):
+    ...     def dispatch(self, op, args, kwargs):
+    ...         print(op.name)
+    ...         return op(*args, **kwargs)
+    >>> x = mt.empty(3, device="meta")
+    >>> with Log():
+    ...     y = x + x
+    add
     """
 
     def dispatch(self, op, args, kwargs):
-        """Handle one call; the default runs it."""
+        """Handle one call and return its result. The default calls the op."""
         return op(*args, **kwargs)
 
     cdef object handle(self, Call* c):
@@ -88,7 +105,10 @@ cdef Mode _function_mode(ThreadState state):
 
 
 cdef object _override(ThreadState state, object func, list asked, tuple args, dict kwargs):
-    """Let the innermost mode of functions, else the classes of `asked`, carry out a call; ABSENT where there is neither."""
+    """Run a call by the innermost mode of functions, else by the overriding values `asked`.
+
+    Return ABSENT if there is neither.
+    """
     cdef Mode mode = _function_mode(state)
     cdef int level = state.level
     if mode is not None:
@@ -105,38 +125,39 @@ cdef object _override(ThreadState state, object func, list asked, tuple args, di
 
 
 cdef bint intercepts() except -1:
-    """Whether a mode of functions is active in this thread."""
+    """Return True if a mode of functions is active in this thread."""
     return _function_mode(thread_state()) is not None
 
 
 cdef object intercept(object func, object values, tuple args, dict kwargs):
-    """Let modes of functions and overriding classes among `values` carry out a call; ABSENT where there is none."""
+    """Run a call by a mode of functions or an overriding class among `values`. Return ABSENT if there is none."""
     return _override(thread_state(), func, overriding_values(values), args, kwargs)
 
 
 def override(func, values, args, kwargs):
-    """Let modes of functions, or the values that override functions, carry out ``func(*args, **kwargs)``.
+    """Run ``func(*args, **kwargs)`` by a mode of functions or by a value that overrides functions.
 
     Returns
     -------
-    A tuple of the result, or an empty one where nothing overrides the call.
+    tuple
+        The result in a tuple of length 1, or an empty tuple if nothing overrides the call.
     """
     result = intercept(func, values, args, kwargs)
     return () if result is ABSENT else (result,)
 
 
 def overriding(values):
-    """Return the first of the values of each class that overrides functions, subclasses first."""
+    """Return the values that override functions, the first of each class, with subclasses before their bases."""
     return overriding_values(values)
 
 
 def function_mode_active():
-    """Whether a mode of functions is active in this thread."""
+    """Return True if a mode of functions is active in this thread."""
     return intercepts()
 
 
 cdef object run_modes(Call* c):
-    """Run a call that something may override: functions first, then operators, then the kernel."""
+    """Run a call that may be overridden: by functions first, then by operators. Otherwise run the kernel."""
     cdef ThreadState state = thread_state()
     cdef Overload ov = <Overload>c.overload
     cdef int level = state.level
@@ -152,7 +173,7 @@ cdef object run_modes(Call* c):
     while state.level > 0:
         mode = <Mode>state.modes[state.level - 1]
         if ov.flags & COMPOSITE and not mode.sees(c):
-            return run(c)       # its parts will come here
+            return run(c)       # the ops it calls will reach the mode
         if isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
             result = run_parts(c)
             if result is not ABSENT:
@@ -173,7 +194,7 @@ cdef object run_modes(Call* c):
 
 
 cdef int _mark_inference(object result) except -1:
-    """Results of inference mode are inference tensors, unless they view or are older ones."""
+    """Mark results as inference tensors, unless they are views or require grad."""
     cdef Tensor t
     if isinstance(result, Tensor):
         t = <Tensor>result
@@ -187,13 +208,13 @@ cdef int _mark_inference(object result) except -1:
 
 @cython.binding(False)
 cdef class TorchFunctionMode(Mode):
-    """A mode whose ``__torch_function__`` gets every call of a function, before the classes of its arguments do."""
+    """A mode whose ``__torch_function__`` receives every function call, before the classes of the arguments do."""
     _rank = FUNCTIONS
 
 
 @cython.binding(False)
 cdef class TorchDispatchMode(Mode):
-    """A mode whose ``__torch_dispatch__`` gets every operator that is no composite, below gradients and casts."""
+    """A mode whose ``__torch_dispatch__`` receives every non-composite operator, below autograd and autocast."""
 
     cdef object handle(self, Call* c):
         if thread_state().dispatch_disabled or answers_itself(c):
@@ -202,7 +223,7 @@ cdef class TorchDispatchMode(Mode):
 
 
 def _disable_modes(bint functions_only=False):
-    """Suspend this thread's modes, or those of functions only. Return what `_restore_modes` needs."""
+    """Suspend this thread's modes, or only those of functions. Return the argument for `_restore_modes`."""
     cdef ThreadState state = thread_state()
     was = state.level
     while state.level > 0 and (not functions_only or (<Mode>state.modes[state.level - 1]).rank == FUNCTIONS):
@@ -216,7 +237,7 @@ def _restore_modes(int level):
 
 
 def current_modes():
-    """The active modes of this thread, innermost last."""
+    """Return the active modes of this thread, innermost last."""
     cdef ThreadState state = thread_state()
     return list(state.modes[:state.level])
 
@@ -227,7 +248,7 @@ def current_modes():
 @cython.final
 @cython.no_gc_clear
 cdef class _Life:
-    """Hangs on a storage and tells its tracker of the storage's end."""
+    """An object owned by a storage. It subtracts the bytes of the storage from its tracker when it is freed."""
     cdef MemoryTracker tracker
     cdef dim_t nbytes
 
@@ -241,11 +262,11 @@ cdef class _Life:
 
 @cython.binding(False)
 cdef class MemoryTracker:
-    """Counts the bytes of the storages that this thread makes, from birth to death.
+    """A context manager that counts the bytes of the storages that this thread creates, while they live.
 
-    `current` and `peak` are in bytes, `count` is the number of storages made.
-    `on_peak`, a callable without arguments or None, is called whenever a new
-    peak has been reached, after the storage was counted.
+    `current` and `peak` are in bytes. `count` is the number of storages created.
+    `on_peak` is None or a callable without arguments. It is called after each new
+    peak.
     """
     cdef readonly dim_t current, peak
     cdef readonly long long count
@@ -270,7 +291,7 @@ cdef class MemoryTracker:
         state.tracker = self._outer
         self._outer = None
         self._entered = False
-        self.on_peak = None     # it may hold tensors, and these the tracker
+        self.on_peak = None     # breaks a reference cycle: it may hold tensors, which hold the tracker
         hints.trackers -= 1
 
     cdef int grow(self, dim_t nbytes) except -1:
@@ -282,7 +303,7 @@ cdef class MemoryTracker:
         return 0
 
     def birth(self, Storage s not None):
-        """Count a new storage; what is returned counts it out when it is dropped."""
+        """Count a new storage. Return an object that subtracts it again when it is freed."""
         cdef _Life life = _Life.__new__(_Life)
         life.tracker = self
         life.nbytes = s.size_bytes

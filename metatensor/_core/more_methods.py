@@ -1,4 +1,4 @@
-"""Methods of Tensor that are seldom called, in Python."""
+"""Implementations of rarely used methods of Tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["apply_", "map_", "new", "register_hook", "register_post_accumulate_g
 
 
 def new(tensor: Any, args: tuple, device: Any) -> Any:
-    """What ``tensor.new(*args)`` gives: by sizes, by values, or a tensor that views another one's elements."""
+    """Return ``tensor.new(*args)``. The arguments are sizes, a sequence of values, a storage or a tensor."""
     place = tensor.device if device is None else mt.device(device)
     if place.type != tensor.device.type:
         raise RuntimeError(f"new: the tensor is on {tensor.device}, so device= cannot be {place}")
@@ -48,13 +48,13 @@ def map_(tensor: Any, other: Any, function: Callable[[Any, Any], Any]) -> Any:
 
 
 class _Handle:
-    """Takes a hook away again."""
+    """The handle of a registered hook."""
 
     def __init__(self, hooks: dict[str, list], kind: str, hook: Any) -> None:
         self._hooks, self._kind, self._hook = hooks, kind, hook
 
     def remove(self) -> None:
-        """Forget the hook; once is enough."""
+        """Remove the hook. Further calls have no effect."""
         kept = self._hooks.get(self._kind, [])
         if self._hook in kept:
             kept.remove(self._hook)
@@ -68,23 +68,26 @@ class _Handle:
 
 def _keep(tensor: Any, kind: str, hook: Any) -> _Handle:
     if not callable(hook):
-        raise TypeError(f"{kind}: expected something to call, got {type(hook).__name__}")
+        raise TypeError(f"{kind}: expected a callable, got {type(hook).__name__}")
     hooks = tensor.__dict__.setdefault("_gradient_hooks", {})
     hooks.setdefault(kind, []).append(hook)
     return _Handle(hooks, kind, hook)
 
 
 def register_hook(tensor: Any, hook: Any) -> _Handle:
-    """See `Tensor.register_hook`. RuntimeError for a tensor that requires no grad."""
+    """See `Tensor.register_hook`. Raise RuntimeError if the tensor does not require grad."""
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: the tensor does not require grad")
     return _keep(tensor, "register_hook", hook)
 
 
 def register_post_accumulate_grad_hook(tensor: Any, hook: Any) -> _Handle:
-    """See `Tensor.register_post_accumulate_grad_hook`. RuntimeError for a tensor that is no leaf or requires no grad."""
+    """See `Tensor.register_post_accumulate_grad_hook`.
+
+    Raise RuntimeError unless the tensor is a leaf that requires grad.
+    """
     if not tensor.requires_grad:
         raise RuntimeError("register_post_accumulate_grad_hook: the tensor does not require grad")
     if not tensor.is_leaf:
-        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is no leaf")
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is not a leaf")
     return _keep(tensor, "register_post_accumulate_grad_hook", hook)

@@ -1,4 +1,4 @@
-"""Older orders of arguments: PyTorch still takes a scale by position, before the tensor that it scales."""
+"""Deprecated argument orders: PyTorch still accepts a positional scale before the tensor that it scales."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SCALED = {
     "addcdiv": ("input value tensor1 tensor2",),
     **dict.fromkeys(("addmm", "addmv", "addr", "addbmm", "baddbmm"), ("beta input alpha a b", "beta input a b")),
 }
-"""The arguments of an operator in their older order. Scales are those that are numbers: alpha, beta and value."""
+"""The deprecated argument orders of each operator. The scales are alpha, beta and value."""
 _SCALES = {"alpha", "beta", "value"}
 
 
 def reordered(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return the arguments of a call of operator `name` in today's order, or None if `args` are in no older order."""
+    """Return the arguments of a call in the current order, or None if `args` are not in a deprecated order."""
     for form in _SCALED.get(name.rstrip("_"), ()):
         names = form.split()
-        # The method is called on the input, which then comes first.
+        # In a method call the input comes first.
         for order in (names, ["input", *(n for n in names if n != "input")]):
             if len(order) != len(args) or any(isinstance(a, Tensor) == (n in _SCALES) for n, a in zip(order, args, strict=True)):
                 continue

@@ -1,4 +1,4 @@
-"""Operators: parsed schemas, the callables, the registry, and what a meta kernel sees of a call."""
+"""Operators: parsed schemas, callables, the registry, and the call record that meta kernels receive."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
@@ -11,28 +11,28 @@ cdef enum SlotKind:
     K_STR, K_DTYPE, K_DEVICE, K_LAYOUT, K_FORMAT, K_GENERATOR, K_ANY
 
 
-# What `define` takes as flags.
+# The flags of `define`.
 cdef enum OpFlag:
-    INPLACE = 1             # there is `name_` too, and ELEMENTWISE unless said otherwise
-    OUT = 2                 # takes out=
-    VIEW = 4                # the result shares storage with an input: no kernel anywhere
-    COMPOSITE = 8           # the body calls other ops: no kernel, no rules of its own
-    DATA = 16               # the result's shape depends on values
-    ELEMENTWISE = 32        # a kernel may write over its own input
-    RANDOM = 64             # draws a ticket from a generator
+    INPLACE = 1             # also defines the in-place op `name_`; implies ELEMENTWISE
+    OUT = 2                 # accepts out=
+    VIEW = 4                # the result is a view of an input; there are no kernels
+    COMPOSITE = 8           # the body calls other ops; there are no kernels or rules
+    DATA = 16               # the shape of the result depends on values
+    ELEMENTWISE = 32        # a kernel may write its result to the memory of an input
+    RANDOM = 64             # takes a ticket from a generator
     FUNCTION_ONLY = 128
     METHOD_ONLY = 256
-    PROPERTY = 512          # a property of Tensor, no function
+    PROPERTY = 512          # a property of Tensor, not a function
     NO_GRAD = 1024          # results never require grad
-    HOST = 2048             # returns Python values, or only changes metadata: finished by its body
-    EXACT_OUT = 4096        # out= must have exactly the result's dtype
+    HOST = 2048             # its body returns the final result: Python values or changed metadata
+    EXACT_OUT = 4096        # out= must have the dtype of the result
     INPLACE_ARG = 8192      # has a bool `inplace` argument that selects the in-place variant
     MIXED = 16384           # arguments may be on different devices; the body decides
-    SAFE_CAST = 32768       # in-place and out= may cast the result freely (copy_ and the like)
-    ONE_VALUE = 65536       # of a number: in place, elements that share memory are no matter
-    APART = 1 << 17         # what is written may share no memory with another argument
-    QUIET_OUT = 1 << 18     # out= of another shape is resized without a warning
-    KEEPS_SHAPE = 1 << 19   # out= with as many elements as the result keeps its shape
+    SAFE_CAST = 32768       # the target may have any dtype, as with copy_
+    ONE_VALUE = 65536       # writes one number: elements of the target may share memory
+    APART = 1 << 17         # the target must not share memory with another argument
+    QUIET_OUT = 1 << 18     # resizing out= does not warn
+    KEEPS_SHAPE = 1 << 19   # out= with the same number of elements keeps its shape
     # dtype rules of the shared kernels
     PROMOTE = 1 << 20
     INT_TO_FLOAT = 2 << 20
@@ -44,13 +44,13 @@ cdef enum OpFlag:
     INTEGRAL = 8 << 20
     REAL_ONLY = 9 << 20
     RULE_MASK = 15 << 20
-    # a further choice within a family
+    # options whose meaning the family defines
     OPTION_A = 1 << 25
     OPTION_B = 2 << 25
     OPTION_C = 4 << 25
     OPTION_D = 8 << 25
-    # more of the first kind
-    TOGETHER = 1 << 29      # returns several views: where gradients are recorded, none may be changed in place
+    # more flags like the first ones
+    TOGETHER = 1 << 29      # returns several views, none of which may be modified in place while grad is enabled
 
 
 cdef enum Variant:
@@ -61,21 +61,21 @@ cdef enum Variant:
 
 cdef struct SlotSpec:
     PyObject* name          # interned str
-    PyObject* default       # NULL where the argument is required
+    PyObject* default       # NULL if the argument is required
     SlotKind kind
     bint optional           # None is accepted
     bint mutated
-    int repeat              # int[n]: an int stands for n of them; 0 where it does not
+    int repeat              # n of int[n], for which a single int is repeated n times; else 0
 
 
 cdef struct Call:
     PyObject* op            # the Op that was called
-    PyObject* overload      # the Overload that its arguments fit
-    PyObject* args[MAX_ARGS]    # borrowed, one for each slot, defaults filled in
-    PyObject* device        # Device of the results
-    PyObject* out           # what was given as out=, or NULL
-    PyObject* keep          # owned: the temporaries, or NULL
-    int flags               # TensorFlags of the tensor arguments, or-ed
+    PyObject* overload      # the Overload that the arguments are bound to
+    PyObject* args[MAX_ARGS]    # borrowed references, one per slot, including defaults
+    PyObject* device        # the Device of the results
+    PyObject* out           # the out= argument, or NULL
+    PyObject* keep          # a list that owns temporaries, or NULL
+    int flags               # the TensorFlags of all tensor arguments combined
     int variant             # Variant
     bint mixed              # the tensor arguments are not all on one device
 
@@ -84,39 +84,39 @@ ctypedef object (*MetaFn)(Call* c)
 
 
 cdef class Overload:
-    cdef readonly str qualname      # "max.dim": the key of kernels and rules
-    cdef readonly str text          # the schema
+    cdef readonly str qualname      # "max.dim", the key of kernels and rules
+    cdef readonly str text          # schema text
     cdef Op op
     cdef SlotSpec* slots
     cdef int nslots
-    cdef int npos                   # positional ones
-    cdef int varargs                # slot that takes the rest of the positional ints, or -1
-    cdef int device_slot            # or -1
-    cdef int inplace_slot           # of a bool that selects the in-place variant, or -1
-    cdef int mutates                # some slot is written to
+    cdef int npos                   # number of positional slots
+    cdef int varargs                # slot that collects the remaining positional ints, or -1
+    cdef int device_slot            # slot of the device argument, or -1
+    cdef int inplace_slot           # slot of the bool that selects the in-place variant, or -1
+    cdef int mutates                # whether any slot is mutated
     cdef int nreturns
     cdef readonly long flags
     cdef MetaFn meta
     cdef object pymeta              # Python meta kernel or composite body, or None
-    cdef object returns             # names of several results, or None
-    cdef object return_type         # structseq type for them, or None
-    cdef list kernels               # by device kind: callable, False (known to lack), or None (not asked)
-    cdef object decomposition       # callable or None
-    cdef object refs                # keeps the slots' names and defaults alive
+    cdef object returns             # names of the results if there are several, else None
+    cdef object return_type         # structseq type of the results, or None
+    cdef list kernels               # by device kind: callable, False if there is none, None if not looked up yet
+    cdef object decomposition       # callable, False if there is none, None if not looked up yet
+    cdef object refs                # owns the names and defaults of the slots
 
 
 cdef class Op:
     cdef void* vectorcall
     cdef readonly str name          # "nn.functional.relu", "add_"
     cdef readonly int variant
-    cdef Op base                    # the op that this is the in-place variant of, or None
-    cdef list texts                 # declarations that are not parsed yet
+    cdef Op base                    # the functional op, for an in-place variant; else None
+    cdef list texts                 # schema texts that are not parsed yet
     cdef list overloads
     cdef Overload first
     cdef bint ready
     cdef readonly long flags
     cdef str doc
-    cdef object meta_data           # signature and the like, made when asked for
+    cdef object meta_data           # signature and documentation, computed on first access
     cdef object __weakref__
     cdef dict __dict__
 
@@ -138,7 +138,7 @@ cdef object call(str name, tuple args, dict kwargs=*)
 cdef object as_declared(Op op, object result)
 cdef int hold(Call* c, object value) except -1
 
-# Reading arguments. They have been checked for type, not for value.
+# Access to arguments. Their types have been checked, their values have not.
 cdef inline object arg(Call* c, int i):
     return <object>c.args[i]
 

@@ -1,4 +1,4 @@
-"""Op records, their callables, and the registry of all of them."""
+"""Operators and their registry."""
 
 import inspect
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing_extensions import Self
 
 @final
 class Overload:
-    """One schema of an op, parsed, with its meta kernel."""
+    """One schema of an op, with its meta kernel."""
 
     @property
     def qualname(self) -> str: ...
@@ -28,7 +28,7 @@ class Overload:
 
 @final
 class Op:
-    """An operator: callable like a function, found by `name` in the registry."""
+    """An operator. It is callable and registered under `name`."""
 
     __signature__: inspect.Signature
     def kernel(self, device: str, *, override: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...

@@ -1,6 +1,6 @@
-"""Op records, their callables, and the registry of all of them.
+"""Operators, their callables and their registry.
 
-A declaration is kept as text until the op is first called or looked at.
+A declaration is stored as text and parsed when the op is first called or inspected.
 """
 import sys
 from types import SimpleNamespace
@@ -26,16 +26,16 @@ cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
 registry = {}           # name -> Op, in-place variants included
-by_family = {}          # module that declares -> list of Op, for the documentation
+by_family = {}          # declaring module -> list of Op, for the documentation
 cdef dict _registry = registry
-cdef void* entry_function = NULL    # dispatch fills these in
+cdef void* entry_function = NULL    # dispatch sets both
 cdef void* entry_method = NULL
 cdef list _waiting = []
 
 
 @cython.final
 cdef class Overload:
-    """One schema of an op, parsed, with its meta kernel."""
+    """One schema of an op, with its meta kernel."""
 
     def __dealloc__(self):
         PyMem_Free(self.slots)
@@ -58,7 +58,7 @@ cdef class Overload:
 
     @property
     def is_host(self):
-        """Whether its body finishes the call, without kernels: from metadata, or by copying to the host."""
+        """Whether its body returns the final result, from metadata or by copying to the host, without kernels."""
         return self.flags & HOST != 0
 
 
@@ -68,10 +68,18 @@ cdef object _library():
 
 @cython.final
 cdef class Op:
-    """An operator: callable like a function, found by `name` in the registry.
+    """An operator. It is callable and registered under `name`.
 
-    Calling it checks the arguments against its schemas (`schemas`), runs the
-    meta kernel, and on a device with data that device's kernel.
+    A call binds the arguments to one of the schemas (`schemas`) and runs the meta
+    kernel. On a device with data it then runs the device's kernel.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.relu.name
+    'relu'
+    >>> mt.relu.schemas
+    ('relu(Tensor input) -> Tensor',)
     """
 
     @property
@@ -103,7 +111,7 @@ cdef class Op:
 
     @property
     def schemas(self):
-        """The schema texts, one for each overload."""
+        """The schema texts, one per overload."""
         prepare(self)
         return tuple([(<Overload>ov).text for ov in (self.overloads if self.base is None
                                                      else self.base.overloads)])
@@ -115,7 +123,7 @@ cdef class Op:
 
     @property
     def functional(self):
-        """The op that this is the in-place variant of, or itself."""
+        """The functional op of an in-place variant; otherwise the op itself."""
         return self if self.base is None else self.base
 
     @property
@@ -123,15 +131,15 @@ cdef class Op:
         return self.doc
 
     def kernel(self, device, *, override=False):
-        """Decorator: the kernel for one device type; see `metatensor.library.kernel`."""
+        """Return a decorator that registers a kernel for a device type. See `metatensor.library.kernel`."""
         return _library().kernel(self.name, device, override=override)
 
     def decomposition(self, function):
-        """Decorator: how to compute it by other ops; see `metatensor.library.decomposition`."""
+        """Register a decomposition; use it as a decorator. See `metatensor.library.decomposition`."""
         return _library().decomposition(self.name)(function)
 
     def flops(self, function):
-        """Decorator: the rule that counts its FLOPs; see `metatensor.library.flops`."""
+        """Register a FLOP rule; use it as a decorator. See `metatensor.library.flops`."""
         return _library().flops(self.name)(function)
 
     def __repr__(self):
@@ -213,7 +221,7 @@ forbid_new(Overload)
 # Declaring ------------------------------------------------------------------------
 
 cdef class _Declared:
-    """A declaration that waits to be parsed."""
+    """A declaration that is not parsed yet."""
     cdef str text
     cdef MetaFn meta
     cdef object pymeta
@@ -256,7 +264,7 @@ cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
     d.text = schema
     d.meta = meta
     d.pymeta = pymeta
-    # The last dotted part is an overload's name where an op by the rest exists.
+    # The last dotted part is the name of an overload if the rest is the name of an op.
     cdef str stem = head.rpartition(".")[0]
     if stem and stem in _registry:
         name, overload = stem, head.rpartition(".")[2]
@@ -296,23 +304,26 @@ cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
 
 
 cdef Op define(str schema, MetaFn meta, long flags=0, str doc=""):
-    """Declare a built-in op, or a further overload of one (`name.overload`)."""
+    """Define a built-in op, or another overload (`name.overload`) of one."""
     return _define(schema, meta, None, flags, doc)
 
 
 cdef Op define_python(str schema, object body, long flags=0, str doc=""):
-    """Declare an op whose meta kernel (or composite body) is a Python callable."""
+    """Define an op whose meta kernel or composite body is a Python callable."""
     return _define(schema, NULL, body, flags, doc)
 
 
 def define_op(schema, body, flags=0, doc=""):
-    """Declare an op with a Python meta kernel. RuntimeError for a name that is taken, SchemaError for a malformed schema."""
+    """Define an op with a Python meta kernel and return it.
+
+    Raise RuntimeError if the name is already in use, SchemaError if the schema is malformed.
+    """
     parse(schema)
     return _define(schema, NULL, body, flags, doc)
 
 
 def set_meta(op, function):
-    """Give an op that `define_op` declared with None its meta function. Raises RuntimeError where it has one."""
+    """Set the meta function of an op that was defined without one. Raise RuntimeError if it already has one."""
     cdef Op target = <Op?>op
     cdef _Declared d
     for d in target.texts:
@@ -324,7 +335,7 @@ def set_meta(op, function):
 
 
 cdef int alias_op(str name, str target) except -1:
-    """A second name for an op, and for its in-place variant and methods."""
+    """Register a second name for an op, its in-place variant and its methods."""
     cdef Op op = <Op>_registry[target]
     if name in _registry:
         raise RuntimeError(f"the op {name!r} is already defined")
@@ -339,18 +350,18 @@ cdef int alias_op(str name, str target) except -1:
 
 
 cdef int set_slot(int slot, str name) except -1:
-    """Let an operator slot of Tensor call the op `name`."""
+    """Make an operator slot of Tensor call the op `name`."""
     slot_ops[slot] = <PyObject*>_registry[name]     # the registry keeps it alive
     return 0
 
 
 def missing_slots():
-    """The operator slots of Tensor, by number, that no op fills yet; empty once all families are loaded."""
+    """Return the numbers of the operator slots of Tensor that no op fills. Empty once all families are loaded."""
     return [i for i in range(<int>N_SLOTS) if slot_ops[i] == NULL]
 
 
 def op_by_name(str name not None):
-    """The op called `name`, from a plugin where it has a namespace of its own. Raises AttributeError for an unknown one."""
+    """Return the op `name`, loading the plugin of its namespace if necessary. Raise AttributeError if it is unknown."""
     if name not in _registry and "::" in name:
         later("plugins").load_ops(name.partition("::")[0])
     if name not in _registry:
@@ -363,7 +374,7 @@ cdef Op find(str name):
 
 
 def namespace(str prefix not None):
-    """The ops below a namespace: ``namespace("nn.functional")["relu"]``; "" for the top."""
+    """Return the ops of a namespace by name: ``namespace("nn.functional")["relu"]``. "" is the top-level namespace."""
     cdef str start = prefix + "." if prefix else ""
     cdef Op op
     out = {}
@@ -376,7 +387,7 @@ def namespace(str prefix not None):
 
 
 cdef set_entries(void* function, void* method):
-    """What vectorcall of the two callables runs; the dispatcher calls this once."""
+    """Set the vectorcall functions of Op and OpMethod. The dispatcher calls this once."""
     global entry_function, entry_method
     entry_function = function
     entry_method = method
@@ -388,7 +399,7 @@ cdef set_entries(void* function, void* method):
     _waiting.clear()
 
 
-# Parsing, at the first call ----------------------------------------------------------
+# Parsing, on first use ---------------------------------------------------------------
 
 cdef int prepare(Op op) except -1:
     cdef _Declared d
@@ -401,7 +412,7 @@ cdef int prepare(Op op) except -1:
         op.first = op.base.first
         op.ready = True
         return 0
-    # Built aside and published at once: another thread may be doing the same.
+    # Build a new list and assign it at once, because another thread may do the same.
     made = list(op.overloads)
     for i in range(len(made), len(op.texts)):
         d = <_Declared>op.texts[i]
@@ -455,14 +466,14 @@ cdef Overload _overload(Op op, _Declared d):
         ov.varargs = last
     ov.refs, ov.kernels = refs, []
     names = [n for _, n in schema.returns]
-    ov.nreturns = -1 if schema.returns_list else len(names)     # -1: one list, of any length
+    ov.nreturns = -1 if schema.returns_list else len(names)     # -1: one list of any length
     if ov.nreturns > 1 and None not in names:
         ov.returns = tuple(names)
     return ov
 
 
 cdef object make_returns(Call* c, tuple values):
-    """Several results: a named tuple where the schema names them."""
+    """Return several results as a named tuple if the schema names them, else as a tuple."""
     cdef Overload ov = <Overload>c.overload
     cdef object seq
     cdef Py_ssize_t i
@@ -478,14 +489,14 @@ cdef object make_returns(Call* c, tuple values):
 
 
 cdef object call(str name, tuple args, dict kwargs=None):
-    """Call an op by name from compiled code that is not hot."""
+    """Call an op by name, from compiled code that is not performance-critical."""
     cdef Op op = <Op>_registry[name]
-    PyErr_CheckSignals()    # a loop of calls can be interrupted
+    PyErr_CheckSignals()    # so that a loop of calls can be interrupted
     return as_declared(op, op(*args) if kwargs is None else op(*args, **kwargs))
 
 
 cdef object as_declared(Op op, object result):
-    """`result` for compiled code, which trusts the schema; TypeError where a mode or an override gave something else."""
+    """Return `result` if it matches the schema. Raise TypeError if a mode or an override returned something else."""
     if (isinstance(result, Tensor) and op.first.nreturns == 1) or any([
             (<list>(<Overload>ov).refs)[0]._admits(result, Tensor) for ov in op.overloads]):
         return result
@@ -502,7 +513,7 @@ cdef int hold(Call* c, object value) except -1:
     return 0
 
 
-# Reading arguments --------------------------------------------------------------------
+# Access to arguments ------------------------------------------------------------------
 
 cdef dim_t int_arg(Call* c, int i) except? -1:
     cdef int beyond = 0
@@ -517,7 +528,7 @@ cdef double float_arg(Call* c, int i) except? -1:
 
 
 cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
-    """Read an int list into `to` (room for MAX_DIMS); returns its length."""
+    """Write an int list to `to`, which has room for MAX_DIMS values. Return its length."""
     cdef object value = <object>c.args[i]
     cdef SlotSpec* s = &(<Overload>c.overload).slots[i]
     cdef PyObject** items = NULL
@@ -548,7 +559,7 @@ cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
 
 
 cdef int wrap(Call* c, dim_t d, int ndim) except -1:
-    """A dimension as 0 <= d < ndim, a 0-d tensor counting as 1-d; IndexError otherwise."""
+    """Return dimension `d` as 0 <= d < ndim. Raise IndexError if it is out of range. A 0-d tensor counts as 1-d."""
     cdef int n = ndim if ndim else 1
     if d < -n or d >= n:
         raise IndexError(f"{op_name(c)}(): dimension {d} is out of range for {ndim} dimensions; "
@@ -561,9 +572,9 @@ cdef int dim_arg(Call* c, int i, int ndim) except -1:
 
 
 cdef int dim_list(Call* c, int i, int ndim, bint* chosen) except -1:
-    """Mark the dimensions that an optional int list names; none given, or (), means all.
+    """Set `chosen` for the dimensions in an optional int list. None and () select all dimensions.
 
-    Returns how many were named. A dimension named twice is a RuntimeError.
+    Return the number of dimensions in the list. Raise RuntimeError if one appears twice.
     """
     cdef dim_t dims[MAX_DIMS]
     cdef int k, d, n = 0
@@ -594,7 +605,7 @@ cdef DType dtype_arg(Call* c, int i, DType default):
 
 
 cdef list tensors_arg(Call* c, int i):
-    """A list of tensors as a list (the caller's own where it was one)."""
+    """Return an argument of several tensors as a list. It is not copied if it is a list already."""
     cdef object value = <object>c.args[i]
     return <list>value if type(value) is list else list(value)
 

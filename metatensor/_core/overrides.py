@@ -1,4 +1,4 @@
-"""What a subclass of Tensor does by default with the results of ops, and how its attributes reach ``__torch_function__``."""
+"""``__torch_function__``: its default implementation, and the attributes of subclasses that call it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
     "has_torch_function_variadic", "overridable_attributes",
 ]  # fmt: skip
 
-# Attributes of Tensor that make and describe the object itself.
+# Attributes of Tensor that can never be overridden.
 _NEVER = frozenset((
     "__annotations__", "__array_priority__", "__class__", "__class_getitem__", "__delattr__", "__dict__", "__dir__", "__doc__",
     "__getattribute__", "__getstate__", "__hash__", "__init__", "__init_subclass__", "__module__", "__new__", "__pyx_vtable__",
@@ -24,7 +24,7 @@ _NEVER = frozenset((
     "__setstate_cython__", "__sizeof__", "__subclasshook__", "__torch_dispatch__", "__torch_function__",
     "__weakref__", "_make_subclass", "_make_wrapper_subclass", "as_subclass",
 ))  # fmt: skip
-# Operators that reach the dispatcher as methods of another name.
+# Special methods that reach the dispatcher as methods of another name.
 _AS_METHODS = frozenset(
     f"__{name}__"
     for name in (
@@ -51,7 +51,7 @@ def _kept() -> tuple[Any, ...]:
 
 
 def default_torch_function(cls: type, func: Any, types: Iterable[type], args: tuple, kwargs: dict[str, Any] | None) -> Any:
-    """Compute with overriding switched off, then make the results instances of `cls`."""
+    """Call `func` with overrides disabled, then convert the results to instances of `cls`."""
     if not all(issubclass(cls, t) for t in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
@@ -59,11 +59,11 @@ def default_torch_function(cls: type, func: Any, types: Iterable[type], args: tu
     return result if func in _kept() else _wrap(result, cls)
 
 
-# Attributes that are no operators --------------------------------------------------------------
+# Attributes that are not operators --------------------------------------------------------------
 
 
 class _Method:
-    """A method of Tensor, as it stands in a class that overrides functions."""
+    """Wraps a method of Tensor in a subclass, so that it calls ``__torch_function__``."""
 
     def __init__(self, original: Any) -> None:
         self.original = original
@@ -77,7 +77,7 @@ class _Method:
 
 
 class _Property:
-    """A property of Tensor, as it stands in a class that overrides functions."""
+    """Wraps a property of Tensor in a subclass, so that it calls ``__torch_function__``."""
 
     def __init__(self, original: Any) -> None:
         self.original = original
@@ -99,7 +99,7 @@ class _Property:
 
 @cache
 def overridable_attributes() -> dict[str, Any]:
-    """Return the methods and properties of Tensor that are no operators and can be overridden, by name."""
+    """Return the methods and properties of Tensor that can be overridden and are not operators, by name."""
     return {
         name: value
         for name, value in vars(Tensor).items()
@@ -115,7 +115,7 @@ def _function(method: Any) -> Any:
 
 
 def declare(cls: Any) -> None:
-    """Note on a new subclass of Tensor what it overrides, and let its attributes reach ``__torch_function__``."""
+    """Set attributes on a new subclass of Tensor that say what it overrides, and wrap its methods and properties."""
     function = _function(cls.__torch_function__)
     cls._overrides_function = function is not _disabled_torch_function_impl
     cls._overrides_torch_dispatch = _function(cls.__torch_dispatch__) is not _function(vars(Tensor)["__torch_dispatch__"])
@@ -136,27 +136,36 @@ def declare(cls: Any) -> None:
 
 
 def has_torch_function(relevant_args: Iterable[Any], /) -> bool:
-    """Return whether one of the arguments, or a mode, overrides functions."""
+    """Return True if any of the arguments, or a mode, overrides functions."""
     return function_mode_active() or bool(overriding([x for x in relevant_args if type(x) not in (list, tuple)]))
 
 
 def has_torch_function_unary(obj: Any, /) -> bool:
-    """Return whether the argument, or a mode, overrides functions."""
+    """Return True if the argument, or a mode, overrides functions."""
     return has_torch_function((obj,))
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
-    """Return whether one of the arguments, or a mode, overrides functions."""
+    """Return True if any of the arguments, or a mode, overrides functions."""
     return has_torch_function(args)
 
 
 def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Let a mode, or the overriding arguments, carry out a call.
+    """Run a call by a mode or by an argument that overrides functions, and return the result.
+
+    Parameters
+    ----------
+    public_api : callable
+        The function that was called.
+    relevant_args : iterable
+        The arguments that may override it.
+    *args, **kwargs
+        The arguments of the call.
 
     Raises
     ------
     TypeError
-        If there is none, or each returns NotImplemented.
+        If nothing overrides the call, or if all overrides return NotImplemented.
     """
     found = override(public_api, tuple(relevant_args), args, kwargs)
     if not found:

@@ -1,9 +1,9 @@
 from metatensor._core.op cimport Call
 
 cdef enum:
-    CALLED_AS_METHOD = 1 << 20      # in Call.flags, beside the flags of tensors: the op was called as a method
+    CALLED_AS_METHOD = 1 << 20      # in Call.flags, in addition to the flags of tensors: the op was called as a method
 
-cdef object ABSENT                  # what the functions below return where nothing overrides the call
+cdef object ABSENT                  # returned by the functions below if nothing overrides the call
 
 cdef tuple python_call(Call* c)
 cdef object public_function(Call* c)

@@ -1,4 +1,4 @@
-"""``__torch_function__`` and ``__torch_dispatch__``: calls that the classes of their arguments carry out."""
+"""``__torch_function__`` and ``__torch_dispatch__``: calls that the classes of arguments override."""
 from metatensor._core.op cimport (
     FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, METHOD_ONLY, NO_GRAD, PROPERTY, WITH_OUT,
     Call, Op, OpMethod, Overload,
@@ -16,7 +16,7 @@ ABSENT = object()
 
 
 cdef tuple python_call(Call* c):
-    """Return the (args, kwargs) with which the op can be called again; trailing arguments that are defaults are left out."""
+    """Return (args, kwargs) to call the op again. Trailing arguments that equal their defaults are left out."""
     cdef Overload ov = <Overload>c.overload
     cdef int i, last = -1
     kwargs = {}
@@ -43,7 +43,7 @@ cdef object public_function(Call* c):
     return op
 
 
-# Who overrides --------------------------------------------------------------------------------
+# Finding overrides ----------------------------------------------------------------------------
 
 cdef bint _overrides_function(object value) except -1:
     cls = type(value)
@@ -56,7 +56,7 @@ cdef bint _overrides_function(object value) except -1:
 
 
 cdef int _insert(list asked, object value) except -1:
-    """Add a value unless one of its class is there, subclasses before their bases."""
+    """Insert a value, unless one of its class is present. Subclasses come before their bases."""
     cdef Py_ssize_t i
     cls = type(value)
     for other in asked:
@@ -81,7 +81,7 @@ cdef int _collect(object value, list asked) except -1:
 
 
 cdef list overriding_values(object values):
-    """Return the first value of each class that overrides functions, subclasses first; lists are searched one level deep."""
+    """Return the first value of each class that overrides functions, subclasses first. Search lists one level deep."""
     asked = []
     if not thread_state().overrides_disabled:
         for value in values:
@@ -90,7 +90,7 @@ cdef list overriding_values(object values):
 
 
 cdef list overriding_functions(Call* c):
-    """Return the arguments of a bound call that override functions, as `overriding_values` does."""
+    """Return the arguments of a bound call that override functions. See `overriding_values`."""
     cdef Overload ov = <Overload>c.overload
     cdef int i
     asked = []
@@ -104,7 +104,10 @@ cdef list overriding_functions(Call* c):
 
 
 cdef object ask_functions(object func, list asked, tuple args, dict kwargs):
-    """Call ``__torch_function__`` of each until one carries out the call. ABSENT where nobody was asked, TypeError where none does."""
+    """Call ``__torch_function__`` of each value until one does not return NotImplemented, and return that result.
+
+    Return ABSENT if `asked` is empty. Raise TypeError if all return NotImplemented.
+    """
     types = tuple([type(value) for value in asked])
     for value in asked:
         result = value.__torch_function__(func, types, args, kwargs)
@@ -116,7 +119,7 @@ cdef object ask_functions(object func, list asked, tuple args, dict kwargs):
                     "returned NotImplemented")
 
 
-# Below gradients: __torch_dispatch__ -------------------------------------------------------------
+# __torch_dispatch__, below autograd ---------------------------------------------------------------
 
 cdef int _collect_dispatch(object value, list asked) except -1:
     if isinstance(value, Tensor):
@@ -141,7 +144,7 @@ cdef list _dispatching(Call* c):
 
 
 cdef tuple _overload_call(Call* c):
-    """Return the operator overload, positional and keyword arguments that ``__torch_dispatch__`` is called with."""
+    """Return the overload, positional and keyword arguments to call ``__torch_dispatch__`` with."""
     cdef Overload ov = <Overload>c.overload
     cdef int i
     values = {}
@@ -156,12 +159,12 @@ cdef tuple _overload_call(Call* c):
 
 
 cdef bint answers_itself(Call* c) except -1:
-    """Whether a call only asks for metadata, such as `numel`: ``__torch_dispatch__`` does not see it. It sees `item`."""
+    """Return True if an op only reads metadata, such as `numel`. ``__torch_dispatch__`` does not receive such ops."""
     return (<Overload>c.overload).flags & HOST != 0 and (<Op>c.op).name != "item"
 
 
 cdef object run_parts(Call* c):
-    """Carry out by its parts a call that PyTorch's dispatcher takes apart. ABSENT for any other."""
+    """Run a call by its decomposition if PyTorch's dispatcher decomposes it. Return ABSENT otherwise."""
     body = later("PARTS").get((<Op>c.op).name)
     if body is None or c.variant != FUNCTIONAL:
         return ABSENT
@@ -171,7 +174,7 @@ cdef object run_parts(Call* c):
 
 
 cdef object ask_dispatch(Call* c):
-    """Call ``__torch_dispatch__`` of the arguments' classes. ABSENT where there is none."""
+    """Run a call by ``__torch_dispatch__`` of the arguments' classes. Return ABSENT if none defines it."""
     asked = _dispatching(c)
     if not asked:
         return ABSENT
@@ -182,7 +185,7 @@ cdef object ask_dispatch(Call* c):
 
 
 cdef object _below_gradients(Call* c, object mode, list asked):
-    """Call a mode, or the classes of `asked`, with gradient recording off; then do what recording would have done."""
+    """Call ``__torch_dispatch__`` with gradients disabled, then mark the results as requiring grad if they should."""
     cdef Overload ov = <Overload>c.overload
     cdef ThreadState state = thread_state()
     cdef bint recording = state.grad_enabled
@@ -218,7 +221,7 @@ cdef object _below_gradients(Call* c, object mode, list asked):
 
 
 cdef int _mark(object result) except -1:
-    """Floating-point results require grad and are no leaves, as `finish` makes them."""
+    """Mark floating-point and complex results as requiring grad and not leaves, as `finish` does."""
     cdef Tensor t
     if isinstance(result, Tensor):
         t = <Tensor>result
@@ -231,5 +234,5 @@ cdef int _mark(object result) except -1:
 
 
 cdef object ask_mode(Call* c, object mode):
-    """Let a mode's ``__torch_dispatch__`` carry out a call."""
+    """Run a call by a mode's ``__torch_dispatch__``."""
     return _below_gradients(c, mode, _dispatching(c))

@@ -1,7 +1,8 @@
-/* Random words and numbers by counter, over host memory: the arithmetic behind philox.pyx.
+/* Counter-based random numbers in host memory: the arithmetic of philox.pyx.
 
-   Philox4x64-10 (Salmon et al., 2011): word j of a stream is word j % 4 of the block with counter j / 4 + 1. Everything
-   here is integer arithmetic and IEEE double arithmetic without contraction, so that it gives the same on every machine.
+   The generator is Philox4x64-10 (Salmon et al., 2011). Word j of a stream is word j % 4 of the block with counter
+   j / 4 + 1. The code uses only integer arithmetic and IEEE double arithmetic without contraction, so that results are
+   the same on every machine.
 */
 #ifndef METATENSOR_PHILOX_H
 #define METATENSOR_PHILOX_H
@@ -10,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The loops over blocks are compiled for several generations of processors where the compiler can do that. */
+/* Compile loops for several x86-64 levels if the compiler supports it. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__)
 #define MT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -19,7 +20,7 @@
 
 typedef struct {
     uint64_t key[2];
-    uint64_t block[2]; /* number of the next block, 128 bits, counted from 1 */
+    uint64_t block[2]; /* 128-bit counter of the next block; the first is 1 */
 } mt_stream;
 
 static inline uint64_t mt_mulhi(uint64_t a, uint64_t b, uint64_t *low) {
@@ -35,7 +36,7 @@ static inline uint64_t mt_mulhi(uint64_t a, uint64_t b, uint64_t *low) {
 #endif
 }
 
-/* The stream from word `start` (128 bits: low, high) on, at a block's beginning; returns how many words to skip. */
+/* Set the stream to the block with word `start`, 128 bits in low and high. Return how many words of it to skip. */
 static inline int mt_seek(mt_stream *s, uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high) {
     s->key[0] = seed;
     s->key[1] = ticket;
@@ -44,7 +45,7 @@ static inline int mt_seek(mt_stream *s, uint64_t seed, uint64_t ticket, uint64_t
     return (int)(low & 3);
 }
 
-/* The next blocks of four words. Several in one loop would be no faster: processors overlap them by themselves. */
+/* Write the next blocks of four words. Interleaving blocks would not be faster: processors overlap iterations. */
 static void mt_blocks(mt_stream *s, uint64_t *out, ptrdiff_t blocks) {
     for (; blocks > 0; blocks--, out += 4) {
         uint64_t x0 = s->block[0], x1 = s->block[1], x2 = 0, x3 = 0, k0 = s->key[0], k1 = s->key[1];
@@ -67,7 +68,7 @@ static void mt_blocks(mt_stream *s, uint64_t *out, ptrdiff_t blocks) {
     }
 }
 
-/* A word as a double, its top 53 bits: exact, and by operations that vector units have. */
+/* Return the top 53 bits of a word as a double, exactly. All operations can be vectorized. */
 static inline double mt_double(uint64_t word) {
     uint64_t low = (word >> 11 & UINT64_C(0xFFFFFFFF)) | UINT64_C(0x4330000000000000); /* 2**52 + the lower 32 bits */
     uint64_t high = word >> 43 | UINT64_C(0x4530000000000000);                          /* 2**84 + 2**32 times the rest */
@@ -77,7 +78,7 @@ static inline double mt_double(uint64_t word) {
     return (b - 0x1p84) + (a - 0x1p52);
 }
 
-/* Uniform in [0, 1): so many leading bits of a word, as a float or a double. */
+/* Write floats uniform in [0, 1) from the `digits` leading bits of each word; below, doubles from 53 bits. */
 MT_CLONES static void mt_uniform32(const uint64_t *words, float *out, ptrdiff_t n, int digits, float scale) {
     for (ptrdiff_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (64 - digits)) * scale;
 }
@@ -90,7 +91,7 @@ typedef struct {
     uint64_t first, second;
 } mt_pair;
 
-/* What Box and Muller's method takes the logarithm (plus one) and the cosine of. */
+/* Write the inputs of the Box-Muller transform: less = -u, for log(1 + less), and angle = 2 pi v, for the cosine. */
 MT_CLONES static void mt_polar(const mt_pair *pairs, double *less, double *angle, ptrdiff_t n) {
     for (ptrdiff_t i = 0; i < n; i++) {
         less[i] = mt_double(pairs[i].first) * -0x1p-53;
@@ -98,13 +99,13 @@ MT_CLONES static void mt_polar(const mt_pair *pairs, double *less, double *angle
     }
 }
 
-/* The natural logarithm of x in (0, 1], by the series of the inverse hyperbolic tangent; within a few units in the
-   last place, relative to the logarithm itself. */
+/* Return the natural logarithm of x in (0, 1], by the series of the inverse hyperbolic tangent. The error is a few
+   units in the last place of the result. */
 static inline double mt_log(double x) {
     uint64_t bits, biased;
     double m, e, f, s, z, p;
     memcpy(&bits, &x, 8);
-    biased = bits - UINT64_C(0x3FE6A09E667F3BCD); /* so that the mantissa lies in [sqrt(1/2), sqrt(2)) */
+    biased = bits - UINT64_C(0x3FE6A09E667F3BCD); /* moves the mantissa to [sqrt(1/2), sqrt(2)) */
     bits = (biased & UINT64_C(0x000FFFFFFFFFFFFF)) + UINT64_C(0x3FE6A09E667F3BCD);
     memcpy(&m, &bits, 8);
     biased = (biased >> 52 & 0xFFF) | UINT64_C(0x4330000000000000);
@@ -129,8 +130,8 @@ static inline double mt_log(double x) {
     return e * 0.6931471805599453 + (s * 2.0 + s * z * p);
 }
 
-/* The cosine of b in [0, 2 pi], by its and the sine's series around the nearest multiple of pi / 2. That multiple is
-   taken off in three parts of 33, 33 and 53 bits, so that also where the cosine is nearly 0 all its digits are right. */
+/* Return the cosine of b in [0, 2 pi], by the series of cosine and sine around the nearest multiple of pi / 2. The
+   multiple is subtracted in three parts of 33, 33 and 53 bits, so that the result is accurate also near 0. */
 static inline double mt_cos(double b) {
     double j = (b * 0.6366197723675814 + 0x1.8p52) - 0x1.8p52;
     double r = ((b - j * 0x1.921fb544p+0) - j * 0x1.0b4611a6p-34) - j * 0x1.3198a2e037073p-69;
@@ -157,8 +158,9 @@ static inline double mt_cos(double b) {
     return sign * (j == 1.0 || j == 3.0 ? s : c);
 }
 
-/* Normal values rounded to float: mean + std * sqrt(-2 log(1 - u)) cos(2 pi v). Returns how many of them another
-   evaluation in double, with errors of some units in the last place, might round otherwise. */
+/* Write normal floats by the Box-Muller transform, mean + std * sqrt(-2 log(1 - u)) cos(2 pi v). Mark the doubtful
+   ones: another evaluation in double, with errors of a few units in the last place, might round them to another float.
+   Return their number. */
 MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doubtful, ptrdiff_t n, double mean, double std) {
     int found = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
@@ -174,7 +176,7 @@ MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doub
     return found;
 }
 
-/* word % span for every word, given floor((2**64 - 1) / span). */
+/* Return word % span, given inverse = floor((2**64 - 1) / span). */
 static inline uint64_t mt_remainder(uint64_t word, uint64_t span, uint64_t inverse) {
     uint64_t low, rest = word - mt_mulhi(word, inverse, &low) * span;
     while (rest >= span) rest -= span;

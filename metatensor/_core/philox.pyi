@@ -1,4 +1,4 @@
-"""Random numbers on the host."""
+"""Counter-based random numbers in host memory."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Random words and numbers of the counter-based stream, into host memory.
+"""Counter-based random numbers in host memory.
 
-Element i depends on the seed, the ticket and i alone: see `metatensor.devices.array_kit.random`, whose formulas for
-array libraries give the same values. Memory is anything with a writable, contiguous buffer; other threads run
-meanwhile. The arithmetic is in ``philox.h``.
+Element i depends only on the seed, the ticket and i. `metatensor.devices.array_kit.random` computes the same values
+with array libraries. The functions fill any object with a writable, contiguous buffer and release the GIL. The
+arithmetic is in ``philox.h``.
 """
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint64_t
@@ -28,19 +28,19 @@ cdef extern from "metatensor/_core/philox.h" nogil:
     uint64_t remainder_of "mt_remainder" (uint64_t word, uint64_t span, uint64_t inverse) noexcept
 
 cdef enum:
-    PIECE = 512         # words that are drawn at a time; a multiple of 4
+    PIECE = 512         # number of words generated at a time, a multiple of 4
     HALF = 256
 
-cdef object _WORDS = 1 << 64        # how many values a word has
+cdef object _WORDS = 1 << 64        # number of values of a word
 cdef object _MASK = _WORDS - 1
 
 
 cdef struct Words:
-    # A stream and the piece of it that was drawn last.
+    # A stream and the piece of it that was generated last.
     Stream stream
     uint64_t words[PIECE + 8]
-    int skip                # words of the first block that come before the start
-    int left                # words that lie behind the piece
+    int skip                # words of the first block before the start
+    int left                # words generated beyond the piece
 
 
 cdef int _open(Words* w, object seed, object ticket, object start) except -1:
@@ -51,9 +51,9 @@ cdef int _open(Words* w, object seed, object ticket, object start) except -1:
 
 
 cdef const uint64_t* _next(Words* w, Py_ssize_t n) noexcept nogil:
-    """The next `n` words, at most a piece; all calls but the last take whole pieces."""
+    """Return the next `n` words, at most PIECE. All calls except the last must take PIECE words."""
     cdef int left = w.left
-    if w.skip:          # the first piece: the words before the start are drawn with it
+    if w.skip:          # the first piece: generate the skipped words too, then move them out
         draw_blocks(&w.stream, w.words, (n + w.skip + 3) // 4)
         memmove(w.words, w.words + w.skip, (PIECE + 4 - w.skip) * sizeof(uint64_t))
         w.left, w.skip = 4 - w.skip, 0
@@ -64,9 +64,9 @@ cdef const uint64_t* _next(Words* w, Py_ssize_t n) noexcept nogil:
 
 
 cdef class _Out:
-    """The memory to fill."""
+    """A writable buffer to fill."""
     cdef Py_buffer view
-    cdef Py_ssize_t n           # elements
+    cdef Py_ssize_t n           # number of elements
     cdef bint held
 
     def __cinit__(self, memory, Py_ssize_t itemsize):
@@ -82,7 +82,7 @@ cdef class _Out:
 
 
 def fill_bits(memory, seed, ticket, start):
-    """Fill with words of 64 bits, from word `start` on."""
+    """Fill `memory` with 64-bit words, beginning with word `start`."""
     cdef _Out out = _Out(memory, 8)
     cdef uint64_t* to = <uint64_t*>out.view.buf
     cdef const uint64_t* words
@@ -100,7 +100,7 @@ def fill_bits(memory, seed, ticket, start):
 
 
 def fill_uniform(memory, int itemsize, int digits, seed, ticket, start):
-    """Fill with floats (of 4 bytes) of `digits` <= 24 random bits, or doubles (of 8) of 53, uniform in [0, 1)."""
+    """Fill `memory` with numbers uniform in [0, 1): floats with `digits` <= 24 random bits, or doubles with 53."""
     cdef _Out out = _Out(memory, itemsize)
     cdef const uint64_t* words
     cdef Py_ssize_t first, count
@@ -122,7 +122,7 @@ def fill_uniform(memory, int itemsize, int digits, seed, ticket, start):
 
 
 def fill_below(memory, int digits, double p, seed, ticket, start):
-    """Fill bools with whether uniform numbers of 24 or 53 random bits are below `p`."""
+    """Fill `memory` with bools: whether uniform numbers of 24 or 53 random bits are less than `p`."""
     cdef _Out out = _Out(memory, 1)
     cdef uint8_t* to = <uint8_t*>out.view.buf
     cdef const uint64_t* words
@@ -133,7 +133,7 @@ def fill_below(memory, int digits, double p, seed, ticket, start):
     cdef Words w
     if digits != 24 and digits != 53:
         raise ValueError(f"no uniform numbers with {digits} random bits")
-    # k * 2**-digits < p where k < p * 2**digits, which a double holds exactly: for integers k, k < its ceiling.
+    # k * 2**-digits < p is k < p * 2**digits. That product is exact, so for integers k the limit is its ceiling.
     if not scaled > 0:
         limit = 0
     elif scaled >= 2.0 ** digits:
@@ -154,7 +154,10 @@ def fill_below(memory, int digits, double p, seed, ticket, start):
 
 
 def fill_polar(less, angle, seed, ticket, start):
-    """For normal numbers: fill doubles with -u and with 2 pi v, from the words 2 i and 2 i + 1."""
+    """Fill two buffers of doubles with the inputs of the Box-Muller transform.
+
+    Element i of `less` is -u, from word 2 i. Element i of `angle` is 2 pi v, from word 2 i + 1.
+    """
     cdef _Out a = _Out(less, 8), b = _Out(angle, 8)
     cdef const uint64_t* words
     cdef Py_ssize_t first, count
@@ -172,10 +175,10 @@ def fill_polar(less, angle, seed, ticket, start):
 
 
 def fill_normal(memory, double mean, double std, seed, ticket, start):
-    """Fill with floats of the normal distribution; returns a list of the elements to be computed again.
+    """Fill `memory` with normal floats. Return a list of the elements that must be computed again.
 
-    Those are so near the middle between two floats that other functions of double precision may round them to
-    the other one: one in some millions. All others are what any would give.
+    These lie so near the middle between two floats that another implementation of log and cos may round them
+    differently. There is about one in several million. All other elements are the same in every implementation.
     """
     cdef _Out out = _Out(memory, 4)
     cdef uint8_t doubtful[HALF]
@@ -199,7 +202,7 @@ def fill_normal(memory, double mean, double std, seed, ticket, start):
 
 
 cdef uint64_t _again(uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high, uint64_t limit) noexcept nogil:
-    """The first word that is less than `limit`, at one place of the streams of further seeds."""
+    """Return the first word below `limit` at one position in the streams of successive other seeds."""
     cdef Stream s
     cdef uint64_t words[4]
     cdef int at
@@ -212,9 +215,10 @@ cdef uint64_t _again(uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high
 
 
 def fill_integers(memory, low, high, seed, ticket, start):
-    """Fill with integers of 8 bytes in [low, high), all equally likely.
+    """Fill `memory` with 8-byte integers, uniform in [low, high).
 
-    A word beyond the last whole multiple of the range is drawn again, at its place in the stream of another seed.
+    A word at or above the largest multiple of ``high - low`` is rejected. It is replaced by the word at the same
+    position in the stream of another seed.
     """
     cdef _Out out = _Out(memory, 8)
     cdef object wide = high - low
@@ -226,10 +230,10 @@ def fill_integers(memory, low, high, seed, ticket, start):
     cdef Words w
     if not 0 < wide <= _WORDS:
         raise ValueError(f"no integers in [{low}, {high})")
-    span = wide & _MASK      # 0 for all of them
+    span = wide & _MASK      # 0 stands for 2**64
     if span:
         inverse = _MASK // wide
-        limit = (_WORDS - _WORDS % wide) & _MASK      # 0 where none is beyond
+        limit = (_WORDS - _WORDS % wide) & _MASK      # 0 if no word is rejected
     _open(&w, seed, ticket, start)
     with nogil:
         first = 0

@@ -1,4 +1,4 @@
-"""Tensors placed over storages that exist, with the check that they fit."""
+"""Tensors over existing storages, with bounds checks."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Tensors placed over storages that exist, with the check that they fit."""
+"""Tensors over existing storages, with bounds checks."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport Layout, add_dims, extent, mul_dims
 from metatensor._core.storage cimport Storage
@@ -7,9 +7,25 @@ from metatensor._core.types cimport MAX_DIMS, dim_t
 
 
 def tensor_from_storage(storage, dtype, sizes, strides, offset=0):
-    """A tensor over a storage: `sizes` and `strides` (in elements) are sequences of ints.
+    """Return a tensor over an existing storage.
 
-    Raises RuntimeError where the layout reaches outside the storage.
+    Parameters
+    ----------
+    storage : Storage
+        The storage.
+    dtype : dtype
+        The dtype of the elements.
+    sizes, strides : sequence of int
+        The shape and the strides, in elements.
+    offset : int
+        The position of the first element in the storage, in elements. Default 0.
+
+    Raises
+    ------
+    RuntimeError
+        If the layout does not fit in the storage, or if a size or stride is negative.
+    TypeError
+        If `storage` or `dtype` has another type.
     """
     cdef Layout lay
     cdef int i = 0
@@ -35,7 +51,7 @@ def tensor_from_storage(storage, dtype, sizes, strides, offset=0):
 
 
 cdef int check_bounds(Storage s, DType d, Layout* lay, str op) except -1:
-    """A layout must stay inside its storage."""
+    """Raise RuntimeError if a layout does not fit in the storage."""
     cdef dim_t need
     if lay.offset < 0:
         raise RuntimeError(f"{op}(): negative storage offset {lay.offset}")

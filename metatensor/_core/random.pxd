@@ -1,12 +1,12 @@
-"""Generators: where random ops get their tickets from."""
+"""Random number generators, which number the random ops."""
 from metatensor._core.device cimport Device
 from metatensor._core.op cimport Call
 
 
 cdef class Generator:
     cdef readonly Device device
-    cdef unsigned long long key         # the seed, modulo 2**64
-    cdef unsigned long long taken       # tickets given out since it was set
+    cdef unsigned long long key         # seed modulo 2**64
+    cdef unsigned long long taken       # number of tickets taken since seeding
     cdef object __weakref__
 
 cdef Generator default

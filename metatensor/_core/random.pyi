@@ -1,4 +1,4 @@
-"""Generators of random numbers: a seed and a count of tickets."""
+"""Random number generators: a seed and a count of random ops."""
 
 from typing import Any, final
 from typing_extensions import Self
@@ -7,7 +7,7 @@ from metatensor._core.device import Device
 
 @final
 class Generator:
-    """A source of tickets for random ops: ``rand(3, generator=g)``."""
+    """A random number generator, passed to random ops: ``rand(3, generator=g)``."""
 
     def __init__(self, device: Device | str | int = "cpu") -> None: ...
     @property

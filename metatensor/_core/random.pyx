@@ -1,9 +1,9 @@
-"""Generators of random numbers: a seed and a count of tickets.
+"""Random number generators: a seed and a count of random ops.
 
-Values come from a counter-based stream: element i of a random op depends on the seed, on the op's ticket and on i
-alone. A generator therefore has no state but how many tickets it gave out, and every random op takes exactly one,
-on every device, the meta device included. Its methods run under the interpreter's lock, so threads never share a
-ticket.
+Random numbers come from a counter-based stream. A generator numbers the random ops that use it; the number of an op is
+its *ticket*. Element i of the result depends only on the seed, the ticket and i. The state of a generator is therefore
+its seed and the number of tickets taken. Every random op takes exactly one ticket, also on the meta device. Generators
+are used while holding the GIL, so no two threads get the same ticket.
 """
 import os
 import struct
@@ -20,14 +20,17 @@ from metatensor._core.types cimport dim_t
 cdef enum:
     STATE_BYTES = 16
 
-# Types of device that PyTorch names without ever having generated random numbers there.
+# Device types of PyTorch that have no random number generator.
 _WITHOUT_GENERATOR = frozenset(("opengl", "opencl", "mkldnn", "ideep", "ve", "fpga", "maia", "lazy", "vulkan", "ipu"))
 
-_FIRST_SEED = 67280421310721    # what an unseeded Generator() starts from, as in PyTorch
+_FIRST_SEED = 67280421310721    # the seed of a new Generator(), as in PyTorch
 
 
 cdef unsigned long long _wrap_seed(object seed) except? 0:
-    """A seed modulo 2**64, from -2**63 on, as PyTorch takes it."""
+    """Return a seed in [-2**63, 2**64) modulo 2**64.
+
+    Raise RuntimeError if it is out of range, TypeError if it is no int.
+    """
     try:
         seed = int(seed)
     except (TypeError, ValueError):
@@ -40,10 +43,27 @@ cdef unsigned long long _wrap_seed(object seed) except? 0:
 @cython.final
 @cython.binding(False)
 cdef class Generator:
-    """A source of tickets for random ops: ``rand(3, generator=g)``.
+    """A random number generator, passed to random ops: ``rand(3, generator=g)``.
 
-    The same seed and the same sequence of random ops give the same values on every device. `device` is kept for
-    PyTorch's sake; a generator works with tensors anywhere.
+    The same seed and the same sequence of random ops give the same values on every device.
+
+    Parameters
+    ----------
+    device : device, str or int
+        Stored as the attribute `device`, for compatibility with PyTorch. The generator works with tensors on any
+        device. Default "cpu".
+
+    Raises
+    ------
+    RuntimeError
+        If the device type has no random numbers in PyTorch.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> g = mt.Generator().manual_seed(1)
+    >>> g.initial_seed()
+    1
     """
 
     def __init__(self, device="cpu"):
@@ -54,32 +74,58 @@ cdef class Generator:
         self.taken = 0
 
     def manual_seed(self, seed):
-        """Start again from `seed`, an int in [-2**63, 2**64); returns the generator."""
+        """Set the seed, restart the stream and return the generator.
+
+        Parameters
+        ----------
+        seed : int
+            An int in [-2**63, 2**64), taken modulo 2**64.
+
+        Raises
+        ------
+        RuntimeError
+            If `seed` is out of range.
+        TypeError
+            If `seed` is not an int.
+        """
         self.key = _wrap_seed(seed)
         self.taken = 0
         return self
 
     def seed(self):
-        """Start again from a seed drawn from the system's entropy, and return it."""
+        """Set a seed from the entropy of the system, restart the stream and return the seed."""
         self.key = int.from_bytes(os.urandom(8), "little")
         self.taken = 0
         return self.key
 
     def initial_seed(self):
-        """The seed that the current stream started from."""
+        """Return the seed, modulo 2**64."""
         return self.key
 
     def get_state(self):
-        """The state: 16 bytes as a uint8 tensor on the cpu, or as plain bytes where no cpu device is installed."""
+        """Return the state: a uint8 tensor of shape (16,) on the cpu, or bytes if no cpu device is installed."""
         return _as_tensor(struct.pack("<QQ", self.key, self.taken))
 
     def set_state(self, new_state):
-        """Go to a state that `get_state` returned. TypeError or RuntimeError for anything else."""
+        """Set the state and return the generator.
+
+        Parameters
+        ----------
+        new_state : Tensor or bytes
+            A state that `get_state` returned.
+
+        Raises
+        ------
+        TypeError
+            If `new_state` is neither bytes nor a uint8 tensor.
+        RuntimeError
+            If it does not have 16 bytes.
+        """
         self.key, self.taken = struct.unpack("<QQ", _as_bytes(new_state))
         return self
 
     def clone_state(self):
-        """A new generator in the same state."""
+        """Return a new generator with the same device and state."""
         cdef Generator g = Generator.__new__(Generator)
         g.device = self.device
         g.key = self.key
@@ -126,7 +172,7 @@ cdef bytes _as_bytes(object state):
     return bytes(state)
 
 
-# The generator of the process ---------------------------------------------------------------
+# The default generator of the process -------------------------------------------------------
 
 cdef Generator default = Generator()
 default.seed()
@@ -134,37 +180,50 @@ default_generator = default
 
 
 def manual_seed(seed):
-    """Seed the process's generator with an int in [-2**63, 2**64), and return it."""
+    """Seed the default generator and return it.
+
+    Parameters
+    ----------
+    seed : int
+        An int in [-2**63, 2**64), taken modulo 2**64.
+
+    Raises
+    ------
+    RuntimeError
+        If `seed` is out of range.
+    TypeError
+        If `seed` is not an int.
+    """
     return default.manual_seed(seed)
 
 
 def seed():
-    """Seed the process's generator from the system's entropy, and return the seed."""
+    """Seed the default generator from the entropy of the system and return the seed."""
     return default.seed()
 
 
 def initial_seed():
-    """The seed that the process's generator started from."""
+    """Return the seed of the default generator, modulo 2**64."""
     return default.initial_seed()
 
 
 def get_rng_state():
-    """The state of the process's generator; see `Generator.get_state`."""
+    """Return the state of the default generator. See `Generator.get_state`."""
     return default.get_state()
 
 
 def set_rng_state(new_state):
-    """Set the process's generator to a state that `get_rng_state` returned."""
+    """Set the state of the default generator. See `Generator.set_state`."""
     default.set_state(new_state)
 
 
 # Tickets -----------------------------------------------------------------------------------
 
 cdef int take_ticket(Call* c, int slot) except -1:
-    """Take the ticket of a random op, whose generator argument stands in `slot`.
+    """Take the ticket of a random op from the generator in `slot`.
 
-    Where something beyond the meta kernel may want it (a device's kernel, a mode), the slot then holds the tuple
-    (seed, ticket). A tuple that is there already is a ticket to be drawn again, and none is taken.
+    On devices with data and under modes, replace the argument by the tuple (seed, ticket), which kernels receive. If
+    the slot already holds a tuple, a recorded op is replayed and no ticket is taken.
     """
     cdef object given = <object>c.args[slot]
     cdef Generator g

@@ -1,6 +1,6 @@
-"""Whether a thread makes tensors without data."""
+"""The per-thread stack of active recorders."""
 
 
 cdef class Recorder:
-    """What a thread does with values while it is entered; see `metatensor.deferred` and `metatensor.deferred.fake`."""
-    cdef readonly bint everything       # record whatever happens; else only small constants
+    """A context manager under which tensors hold no data. See `metatensor.deferred` and `metatensor.deferred.fake`."""
+    cdef readonly bint everything       # record all calls, or else only those that make small constants

@@ -1,12 +1,12 @@
-"""Whether a thread makes tensors without data: the recorders that it has entered.
+"""The per-thread stack of active recorders.
 
-One recorder may be entered by several threads, several times by each, and be left in any order: generators and fixtures do
-that. So each thread has a list of what it entered, of which the last counts.
+A recorder may be entered by several threads and several times by each, and recorders may be left in any order, as
+generators and test fixtures do. Each thread therefore has its own stack. The last entry is the active recorder.
 """
 from cpython.object cimport PyObject
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 
-cdef dict _entered = {}         # address of a thread's state: the state, which keeps it that thread's, and its list
+cdef dict _entered = {}         # address of a thread state -> (the state, which is thereby kept alive, and its stack)
 
 
 cdef list _push(ThreadState state, object recorder):
@@ -19,7 +19,7 @@ cdef list _push(ThreadState state, object recorder):
 
 
 cdef bint _pop(ThreadState state, object recorder) except -1:
-    """Take the last entry of a recorder away; False where there is none."""
+    """Remove the last entry of `recorder` from the stack. Return False if there is none."""
     cdef tuple found = _entered.get(<size_t><PyObject*>state)
     cdef list stack
     cdef Py_ssize_t i
@@ -41,9 +41,9 @@ cdef bint _pop(ThreadState state, object recorder) except -1:
 
 
 cdef class Recorder:
-    """A context manager. Inside, what a thread makes on devices other than meta holds no data.
+    """A context manager. Inside, tensors that the thread creates on devices other than meta hold no data.
 
-    With ``everything``, all of it has a recipe; else only what is small and made of constants.
+    If ``everything`` is True, all of them have a recipe. Otherwise only small tensors made from constants do.
     """
 
     def __init__(self, bint everything=True):
@@ -56,12 +56,12 @@ cdef class Recorder:
 
     def __exit__(self, *exc):
         if not _pop(thread_state(), self):
-            raise RuntimeError(f"{type(self).__name__}: it is left by a thread that has not entered it")
+            raise RuntimeError(f"{type(self).__name__}: it was exited in a thread that has not entered it")
         hints.recorders -= 1
 
 
 class suspended:
-    """A context manager: inside, nothing is recorded and factories make data."""
+    """A context manager that suspends recording. Inside, new tensors hold data."""
 
     def __enter__(self):
         _push(thread_state(), None)
@@ -71,5 +71,5 @@ class suspended:
 
 
 def current_recorder():
-    """The innermost recorder of this thread, or None."""
+    """Return the active recorder of this thread, or None."""
     return thread_state().recorder

@@ -1,4 +1,4 @@
-"""Recipes: how the bytes of storages without data come about, and what decides whether a call is recorded."""
+"""Recipes: recorded steps that compute the bytes of storages without data."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
@@ -8,28 +8,31 @@ from metatensor._core.types cimport dim_t
 
 
 cdef enum:
-    NEAR_DIMS = 5                   # dimensions that a Ref holds inline
+    NEAR_DIMS = 5                   # number of dimensions that a Ref stores inline
 
 
 cdef class Ghost:
-    """What stands for a storage in recipes. It refers to no storage, so that recipes keep none alive."""
-    cdef readonly list writers      # of Step, in order: those that write to it
+    """The recipe of a storage without data.
+
+    It holds no reference to the storage, so that recipes keep no storage alive.
+    """
+    cdef readonly list writers      # the Steps that write to the storage, in order
     cdef readonly dim_t nbytes
     cdef readonly Device device
-    cdef readonly bint constant     # a small value of a fake tensor, not to be materialised
-    cdef int depth                  # of a constant: the most steps in a row behind it
-    cdef object code                # of what made it, or None
-    cdef int lasti                  # and the instruction there
+    cdef readonly bint constant     # whether it is a small constant of a fake tensor, which is not materialized
+    cdef int depth                  # for a constant: the length of the longest chain of steps that leads to it
+    cdef object code                # code object of the user code that created it, or None
+    cdef int lasti                  # the instruction in that code
     cdef object __weakref__
 
 
 cdef class Ref:
-    """A tensor of a recipe, as it was then: a ghost, a layout, a dtype, flags."""
-    cdef PyObject* raw              # the ghost
-    cdef Ghost strong               # the same, or None in a step that is that ghost's alone: it would be a cycle
+    """A tensor at the time of a step: the recipe of its storage, layout, dtype and flags."""
+    cdef PyObject* raw              # the Ghost, borrowed
+    cdef Ghost strong               # the Ghost, or None if that would make a cycle: the step belongs to this Ghost only
     cdef readonly DType dtype
-    cdef dim_t near[2 * NEAR_DIMS]  # sizes, then strides, of the first dimensions
-    cdef tuple far                  # (sizes, strides) where there are more, else None
+    cdef dim_t near[2 * NEAR_DIMS]  # sizes, then strides, if there are at most NEAR_DIMS dimensions
+    cdef tuple far                  # (sizes, strides) if there are more, else None
     cdef int ndim
     cdef readonly dim_t offset
     cdef readonly int flags
@@ -38,11 +41,11 @@ cdef class Ref:
 
 
 cdef class Step:
-    """One call of a kernel."""
-    cdef readonly unsigned long long number     # steps happen in this order
-    cdef readonly Overload overload             # None for a plain copy of the second argument into the first
-    cdef readonly list args                     # with a Ref for each tensor
-    cdef readonly object result                 # a Ref or a tuple of them: what the kernel fills in
+    """One recorded kernel call."""
+    cdef readonly unsigned long long number     # position in the order of all steps
+    cdef readonly Overload overload             # None if the step copies the second argument into the first
+    cdef readonly list args                     # the arguments, with a Ref or Constant in place of each tensor
+    cdef readonly object result                 # the tensors that the kernel fills in: a Ref, a tuple of them or None
     cdef readonly Device device
 
 

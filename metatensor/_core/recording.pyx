@@ -1,12 +1,12 @@
-"""Recipes: how the bytes of storages without data come about.
+"""Recipes: recorded steps that compute the bytes of storages without data.
 
-A storage without data on a device other than meta may have a *recipe*: a `Ghost`, the list of the steps that wrote to
-it. A step is one call of a kernel, with its arguments as they were then: numbers, tickets of random ops, host bytes,
-and for each tensor a `Ref`. Steps are recorded while a `Recorder` is entered, and afterwards whenever a tensor with a
-recipe takes part in a call. `replay` carries one out with storages that hold data.
+A storage without data on a device other than meta may have a *recipe*, a `Ghost`. It lists the steps that wrote to the
+storage. A step is one kernel call with its arguments at that time: numbers, tickets of random ops, host bytes, and a
+`Ref` for each tensor without data or a `Constant` for one with data. Steps are recorded while a `Recorder` is active,
+and afterwards whenever an argument of a call has a recipe. `replay` runs a step on storages that hold data.
 
-Views need no steps, for a Ref has a layout. What becomes of tensor objects (``p.data = ...``, ``requires_grad``, hooks)
-is no matter either: the bytes belong to storages.
+View ops need no steps, because a Ref stores a layout. Changes of tensor objects (``p.data = ...``, ``requires_grad``,
+hooks) are not recorded, because the bytes belong to storages.
 """
 cimport cython
 from cpython.object cimport PyObject
@@ -28,9 +28,9 @@ from metatensor._core.late import later
 
 cdef unsigned long long _count = 0
 cdef enum:
-    COPIED_BYTES = 1 << 20          # tensors up to this size are copied into recipes
-    CONSTANT_BYTES = 512            # and fake ones up to this size, made of constants, have one
-    CONSTANT_DEPTH = 200            # of that many steps: then their values are noted instead
+    COPIED_BYTES = 1 << 20          # tensors with data up to this size are copied into recipes
+    CONSTANT_BYTES = 512            # fake tensors up to this size that are computed from constants have a recipe
+    CONSTANT_DEPTH = 200            # beyond this many steps their values replace the steps
 
 
 @cython.final
@@ -44,11 +44,11 @@ cdef class Ghost:
 
     @property
     def made_at(self):
-        """File and line of the user's code that made it, as (str, int), or None."""
+        """The (file, line) of the user code that created the storage, or None."""
         return None if self.code is None else (self.code.co_filename, line_of(self.code, self.lasti))
 
     def grow(self, nbytes):
-        """The storage was resized; a replay makes it as large as it ever was."""
+        """Update the size after the storage was resized. A replay allocates the largest size."""
         if nbytes > self.nbytes:
             self.nbytes = nbytes
 
@@ -75,12 +75,12 @@ cdef class Ref:
 
     @property
     def ghost(self):
-        """What it is a view of."""
+        """The recipe of the storage, a Ghost."""
         return None if self.raw == NULL else <Ghost>self.raw
 
     @property
     def size(self):
-        """The sizes, as a tuple."""
+        """The sizes as a tuple."""
         return self.far[0] if self.far is not None else tuple([self.near[i] for i in range(self.ndim)])
 
     @property
@@ -89,7 +89,7 @@ cdef class Ref:
         return self.far[1] if self.far is not None else tuple([self.near[NEAR_DIMS + i] for i in range(self.ndim)])
 
     def covers(self):
-        """Whether it is the whole of its ghost."""
+        """Return True if the tensor covers its whole storage."""
         cdef dim_t sizes[MAX_DIMS]
         cdef dim_t strides[MAX_DIMS]
         cdef dim_t n = 0 if self.raw == NULL else self.dtype.itemsize
@@ -121,12 +121,12 @@ cdef class Step:
 
     @property
     def name(self):
-        """The op's qualified name."""
+        """The qualified name of the op, or "copy"."""
         return "copy" if self.overload is None else self.overload.qualname
 
     @property
     def op(self):
-        """The op, or None for a plain copy."""
+        """The op, or None for a copy."""
         return None if self.overload is None else self.overload.op
 
 
@@ -151,7 +151,7 @@ cdef Ref ref_of(Tensor t, Ghost ghost):
 
 
 cdef Ghost ghost_of(Storage s, bint constant):
-    """The recipe of a storage that is being written to; `constant` says whether with constants of fake tensors alone."""
+    """Return the recipe of a storage that is written to, creating it if necessary. `constant`: see `_all_constant`."""
     cdef Ghost g
     if s.recipe is None:
         g = Ghost.__new__(Ghost)
@@ -170,7 +170,7 @@ cdef Ghost ghost_of(Storage s, bint constant):
 
 
 cdef bint _all_constant(list args) except -1:
-    """Whether a step with these arguments is made of constants of fake tensors alone."""
+    """Return True if all recorded tensors in `args` are small constants of fake tensors."""
     cdef Recorder recorder = <Recorder>thread_state().recorder
     if recorder is not None and recorder.everything:
         return False
@@ -184,7 +184,7 @@ cdef bint _all_constant(list args) except -1:
 
 
 cdef object _argument(object value, Storage own):
-    """An argument as a step keeps it, which is the storage `own`'s alone (or None)."""
+    """Return an argument in the form stored in a step. References to the storage `own` are weak, to avoid a cycle."""
     cdef Tensor t
     if isinstance(value, Tensor):
         t = <Tensor>value
@@ -197,14 +197,14 @@ cdef object _argument(object value, Storage own):
 
 
 def next_number():
-    """A number for a step that comes after all there are."""
+    """Return the next step number."""
     global _count
     _count += 1
     return _count
 
 
 cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
-    """Write down one call of a kernel, and give what it fills in its recipe."""
+    """Record one kernel call as a step in the recipes of the storages that it writes to."""
     cdef Step step = Step.__new__(Step)
     cdef Tensor t
     cdef Ghost g
@@ -244,7 +244,7 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
 
 
 cdef int _depth(list args) except -1:
-    """How many steps stand behind arguments, at the most in a row."""
+    """Return the length of the longest chain of steps that leads to the arguments."""
     cdef int depth = 0
     for value in args:
         if isinstance(value, Ref):
@@ -255,7 +255,7 @@ cdef int _depth(list args) except -1:
 
 
 cdef int _note_values(Storage s) except -1:
-    """Put the values of a constant in the place of its long recipe, or leave it without where they cannot be had."""
+    """Replace the long recipe of a constant by its values. Drop the recipe if they cannot be computed."""
     from metatensor._core.op import registry
     bytes_of = later("bytes_of")
     cdef Step step = Step.__new__(Step)
@@ -284,7 +284,10 @@ cdef Ref _weak(Tensor t, Ghost g):
 
 
 cdef list _arguments(Call* c, Overload ov, Tensor result):
-    """What a step keeps of the arguments. `result` is the only tensor that it fills in, or None."""
+    """Return the arguments in the form stored in a step.
+
+    `result` is the only tensor that the step fills in, or None.
+    """
     cdef Storage own = None if result is None else result.storage
     cdef int i
     cdef list args = []
@@ -299,7 +302,7 @@ cdef list _arguments(Call* c, Overload ov, Tensor result):
 
 
 cdef bint _mutates_others(Call* c, Overload ov) noexcept:
-    """Whether it writes to an argument beyond the first."""
+    """Return True if the call writes to an argument other than the first."""
     cdef int i
     for i in range(1, ov.nslots):
         if ov.slots[i].mutated and <object>c.args[i] is not None:
@@ -323,7 +326,7 @@ cdef int _mutated(Step step, object value) except -1:
 
 
 cdef bint _constant(Overload ov, list tensors, list outputs, Recorder recorder) except -1:
-    """Whether results are small and made of nothing but recorded values."""
+    """Return True if the results are small and computed only from recorded values."""
     cdef Tensor t
     if ov.flags & RANDOM or ov.qualname.startswith("empty"):
         return False
@@ -337,7 +340,10 @@ cdef bint _constant(Overload ov, list tensors, list outputs, Recorder recorder) 
 
 
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
-    """The common cases, settled at once: one result, and no data anywhere. False: see the other functions."""
+    """Handle the common case: one result and no data anywhere.
+
+    Return False if the general functions must handle the call.
+    """
     cdef Tensor made
     cdef Recorder recorder = None
     cdef bint absent = False, known = False
@@ -353,7 +359,7 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
         if kind == K_TENSOR or kind == K_OPERAND:
             if not isinstance(<object>c.args[i], Tensor):
                 continue
-            # Spelt out: a variable would be counted as a reference each time.
+            # No local variable here: each assignment would change a reference count.
             if (<Tensor>c.args[i]).storage.data is not None:
                 if hints.recorders or (<Tensor>c.args[i]).storage.recipe is not None:
                     return False
@@ -388,7 +394,7 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
 
 
 cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, object result) except -1:
-    """What a call does while a recorder is entered; False where it is to be computed after all."""
+    """Handle a call while a recorder is active. Return False if the values must be computed."""
     cdef Recorder recorder = <Recorder>thread_state().recorder
     cdef Tensor t
     cdef bint absent = False, present = False
@@ -402,7 +408,7 @@ cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, objec
             present = True
     if recorder.everything:
         if present and not absent:
-            return False                # made of data alone, as outside
+            return False                # all arguments hold data: compute as usual
         if absent:
             return without_data(c, ov, tensors, outputs, result)
         for t in outputs:
@@ -411,8 +417,8 @@ cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, objec
         return True
     for t in outputs + written(c, ov):
         if t.storage.data is not None:
-            raise RuntimeError(f"{op_name(c)}(): a tensor of shape {shape_str(t)} that holds data cannot be written to "
-                               "under fake tensors; enter it with FakeTensorMode.from_tensor")
+            raise RuntimeError(f"{op_name(c)}(): cannot write to a tensor of shape {shape_str(t)} that holds data "
+                               "in fake tensor mode; convert it with FakeTensorMode.from_tensor")
         t.storage.fake = True
     if _constant(ov, tensors, outputs, recorder) or _deferred(tensors):
         record(c, ov, outputs, result)
@@ -423,7 +429,7 @@ cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, objec
 
 
 cdef bint _deferred(list tensors) except -1:
-    """Whether a deferred tensor is among these, and what they hold will be known."""
+    """Return True if all tensors have data or a recipe and one of them is deferred."""
     cdef Tensor t
     cdef bint found = False
     for t in tensors:
@@ -435,9 +441,9 @@ cdef bint _deferred(list tensors) except -1:
 
 
 cdef int settle_results(object result, int resolved, Device device) except -1:
-    """What becomes of results that had to be computed, for their shape is in the values: deferred ones remember these.
+    """Remove the data of results that had to be computed because their shape depends on values.
 
-    Fake ones do where they are few. `resolved` is what `resolve_arguments` said.
+    A recipe keeps the values of deferred results and of small fake ones. `resolved` comes from `resolve_arguments`.
     """
     cdef Recorder recorder = <Recorder>thread_state().recorder
     if resolved == 2 or (recorder is not None and (resolved or not recorder.everything)):
@@ -446,7 +452,10 @@ cdef int settle_results(object result, int resolved, Device device) except -1:
 
 
 cdef int _forget(object result, Device device, bint fake, dict absent) except -1:
-    """Take the data of fresh tensors away, and leave how to have them again. `absent` maps storages to those without."""
+    """Move new tensors to storages without data whose recipes copy the values.
+
+    `absent` maps old storages to new ones.
+    """
     cdef Tensor t
     cdef Storage made
     if isinstance(result, (tuple, list)):
@@ -468,7 +477,7 @@ cdef int _forget(object result, Device device, bint fake, dict absent) except -1
 
 
 cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object result) except -1:
-    """What a call does that lacks the data of an argument; False where it is to be computed after all."""
+    """Handle a call with an argument that has no data. Return False if the values must be computed."""
     cdef Tensor t
     cdef bint known = True, some = False, target = False
     for t in tensors:
@@ -493,12 +502,12 @@ cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object 
         record(c, ov, outputs, result)
     else:
         for t in outputs + written(c, ov):
-            t.storage.recipe = None     # what was known of it is no longer so
+            t.storage.recipe = None     # the values are no longer known
     return True
 
 
 cdef list written(Call* c, Overload ov):
-    """The tensors among the arguments that a call writes to."""
+    """Return the tensors among the arguments that a call writes to."""
     cdef int i
     found = []
     if ov.mutates:
@@ -512,7 +521,7 @@ cdef list written(Call* c, Overload ov):
 
 
 cdef int copy_without_data(Tensor target, Tensor source) except -1:
-    """A copy that lacks data, recorded where one of the two has a recipe."""
+    """Copy a tensor if source or target has no data. Record the copy if the target has a recipe."""
     if target.storage.device is META or source.storage.device is META:
         return 0
     if target.storage.data is not None:
@@ -524,7 +533,7 @@ cdef int copy_without_data(Tensor target, Tensor source) except -1:
         backend_for(target.storage.device).copy(target, source)
         return 0
     if target.storage.recipe is None:
-        return 0                        # what is around it is unknown, and so is this
+        return 0                        # the target's other values are unknown, so nothing is recorded
     if not has_values(source.storage):
         target.storage.recipe = None
         return 0
@@ -534,7 +543,7 @@ cdef int copy_without_data(Tensor target, Tensor source) except -1:
 
 
 cdef int _record_copy(Tensor target, object source, bint constant) except -1:
-    """Write down that `target` is filled with `source`, a Ref or a Constant."""
+    """Record that `source`, a Ref or a Constant, is copied into `target`."""
     cdef Step step = Step.__new__(Step)
     cdef Ghost g = ghost_of(target.storage, constant)
     global _count
@@ -549,7 +558,7 @@ cdef int _record_copy(Tensor target, object source, bint constant) except -1:
 
 
 def copy_recorded(Storage s not None):
-    """A storage with a recipe of its own: a copy of the bytes that another one will have."""
+    """Return a new storage whose recipe copies the bytes of `s`."""
     cdef Storage made = new_storage(s.device, s.size_bytes)
     made.fake = True
     _record_copy(_bytes_of(made), ref_of(_bytes_of(s), <Ghost>s.recipe), (<Ghost>s.recipe).constant)
@@ -557,17 +566,20 @@ def copy_recorded(Storage s not None):
 
 
 cdef Tensor _bytes_of(Storage s):
-    """All of a storage, as a vector of uint8."""
+    """Return a tensor over the whole storage, a vector of uint8."""
     cdef dim_t one = 1
     return over_storage(s, by_code(U8), 1, &s.size_bytes, &one, 0)
 
 
 @cython.final
 cdef class Constant:
-    """A tensor with data among the arguments of a step: its values as they were, or (large ones) itself, watched."""
+    """A tensor with data among the arguments of a step.
+
+    Small tensors are copied. Large ones are referenced, and `value` raises if they have changed since.
+    """
     cdef readonly Tensor tensor
     cdef unsigned long long version
-    cdef object mark                # a checksum of what others may write to, or None
+    cdef object mark                # a checksum of a referenced tensor, or None for a copy
 
     def __init__(self, Tensor t not None):
         checksum, copy_of = later("checksum"), later("copy_of")
@@ -578,17 +590,17 @@ cdef class Constant:
             self.mark = checksum(self.tensor)
 
     cdef int adopt(self, Tensor t) except -1:
-        """Take over a tensor that nobody else has."""
+        """Store a tensor and the version of its storage."""
         self.tensor = <Tensor>t.detach()
         self.version = self.tensor.storage.version
         return 0
 
     def value(self):
-        """The tensor. RuntimeError where it was changed since."""
+        """Return the tensor. Raise RuntimeError if it was modified since it was recorded."""
         checksum = later("checksum")
         if self.tensor is None:
-            raise RuntimeError("Constant: it was made without a tensor")
+            raise RuntimeError("Constant: it was created without a tensor")
         if self.tensor.storage.version != self.version or (self.mark is not None and checksum(self.tensor) != self.mark):
-            raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe needs was changed in place "
-                               "after it was used; clone() it before it is")
+            raise RuntimeError(f"materialize: a tensor of shape {shape_str(self.tensor)} that a recipe uses was changed in place "
+                               "after it was used; clone() it before changing it")
         return self.tensor

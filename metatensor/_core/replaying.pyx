@@ -1,4 +1,4 @@
-"""Carrying out recipes: steps on storages that hold data, and the values that calls ask for."""
+"""Replay of recorded steps, and materialization of arguments that calls need."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.compute cimport compute_values
@@ -14,9 +14,10 @@ from metatensor._core.late import later
 # Values for arguments --------------------------------------------------------------------------
 
 cdef int resolve_arguments(Call* c, Overload ov) except -1:
-    """Put values in the place of arguments that have recipes: 1, or 2 where they are on cpu, being constants of fake devices.
+    """Replace arguments that have recipes by tensors with values.
 
-    0 where an argument lacks data and has no recipe.
+    Return 1 on success, or 2 if an argument is a constant of a fake tensor, so that the values are on the cpu. Return 0
+    if an argument has neither data nor a recipe.
     """
     cdef int i, found = 1
     cdef Tensor t
@@ -48,7 +49,7 @@ cdef bint _is_constant(Storage s) noexcept:
 
 
 cdef object _valued(Tensor t, bint mutated):
-    """A tensor with the values of one that may be deferred: that one itself, filled, where it is to be written to."""
+    """Return a tensor holding `t`'s values. A deferred `t` is materialized in place if `mutated` is true."""
     materialize, value_of = later("materialize"), later("value_of")
     if t.storage.data is not None:
         return t
@@ -64,14 +65,17 @@ cdef int _replace(Call* c, int slot, object value) except -1:
 # Replaying ---------------------------------------------------------------------------------------
 
 cdef Tensor placed(Ref r, dict storages, object place):
-    """A tensor as it was, over the storage that stands for its ghost now, which is made where there is none."""
+    """Return the tensor that a Ref describes, over the storage in `storages` for its recipe.
+
+    Create that if it is missing.
+    """
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef Storage s
     cdef Tensor t
     cdef Ghost ghost
     if r.raw == NULL:
-        raise ValueError("replay: a Ref was made without a ghost")
+        raise ValueError("replay: a Ref has no recipe")
     ghost = <Ghost>r.raw
     found = storages.get(ghost)
     if found is None:
@@ -96,7 +100,17 @@ cdef object _restored(object value, dict storages, object place):
 
 
 def replay(Step step not None, dict storages not None, place):
-    """Carry out one step. `storages` maps ghosts to storages; `place` maps devices, and constants, to where they go now."""
+    """Run one step.
+
+    Parameters
+    ----------
+    step : Step
+        The step.
+    storages : dict of Ghost to Storage
+        The storages to use. Missing ones are added.
+    place : callable
+        Maps a device to the device to use, and a tensor from a Constant to the tensor to use.
+    """
     cdef Call c
     cdef Overload ov = step.overload
     cdef int i
@@ -142,7 +156,7 @@ def replay(Step step not None, dict storages not None, place):
 
 
 cdef int _allocate(Tensor t, Device d) except -1:
-    """Memory, of any content, for what nothing has written to yet."""
+    """Allocate uninitialized memory for a tensor that no step has written to."""
     from metatensor._core.device import backend_for
     if t.storage.data is None:
         t.storage.data = backend_for(d).allocate(t.storage.size_bytes, d.number)
@@ -150,8 +164,8 @@ cdef int _allocate(Tensor t, Device d) except -1:
 
 
 def install_data(Storage s not None, Storage filled not None):
-    """Give a storage, with all tensors on it, the data and the device of another one."""
-    if filled.size_bytes != s.size_bytes:       # it was resized after the recipe's last step
+    """Give a storage the data and device of another one. All tensors on it change with it."""
+    if filled.size_bytes != s.size_bytes:       # the storage was resized after the last step of its recipe
         resize_storage(filled, s.size_bytes)
     s.device = filled.device
     s.data = filled.data
@@ -161,12 +175,12 @@ def install_data(Storage s not None, Storage filled not None):
 
 
 def remove_data(Storage s not None, device):
-    """Take the data of a storage that has a recipe away again."""
+    """Drop the data of a storage that has a recipe."""
     s.device = <Device?>device
     s.data = None
     s.fake = s.device is not META
 
 
 def give_recipe(Storage s not None, Ghost recipe not None):
-    """Let a storage without data come about by a recipe."""
+    """Set the recipe of a storage without data."""
     s.recipe = recipe

@@ -1,9 +1,9 @@
-"""Schema text to argument slots."""
+"""Parser for operator schemas."""
 
 from typing import Any, final
 
 class SchemaError(ValueError):
-    """A schema text that cannot be read."""
+    """Raised if a schema cannot be parsed."""
 
 @final
 class Argument:
@@ -32,7 +32,7 @@ class Argument:
 
 @final
 class Schema:
-    """A parsed schema: `name`, `arguments` and `returns` (a list of (type, name or None))."""
+    """A parsed schema. `returns` is a list of (type, name or None)."""
 
     @property
     def name(self) -> str: ...

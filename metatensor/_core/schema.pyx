@@ -1,4 +1,4 @@
-"""Schema text to argument slots: "add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor"."""
+"""Parser for operator schemas: "add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor"."""
 import re
 
 cimport cython
@@ -12,7 +12,7 @@ _TYPE = re.compile(r"(?P<base>Tensor\|Scalar|\w+)(?P<alias>\([a-z]!?\))?(?P<list
 
 
 class SchemaError(ValueError):
-    """A schema text that cannot be read."""
+    """Raised if a schema cannot be parsed."""
 
 
 @cython.final
@@ -29,13 +29,13 @@ cdef class Argument:
 
 @cython.final
 cdef class Schema:
-    """A parsed schema: `name`, `arguments` and `returns` (a list of (type, name or None))."""
+    """A parsed schema. `returns` is a list of (type, name or None)."""
     cdef readonly str name, text
     cdef readonly list arguments, returns
     cdef readonly bint returns_list
 
     def _admits(self, result, tensor):
-        """Whether a call can have given `result`: tensors (of the class ``tensor``) where the schema has them."""
+        """Return True if `result` matches the schema. Only tensors, instances of ``tensor``, are checked."""
         if self.returns_list:
             return isinstance(result, (list, tuple)) and all([isinstance(r, tensor) for r in result])
         kinds = [kind for kind, _ in self.returns]
@@ -46,12 +46,12 @@ cdef class Schema:
 
 
 def _fits(kind, result, tensor):
-    """Whether one result is of its type, as far as tensors are concerned."""
+    """Return True if one result matches its type. Only tensors are checked."""
     return not kind.startswith("Tensor") or isinstance(result, tensor) or (result is None and kind.endswith("?"))
 
 
 def _split(text):
-    """Split at top-level commas."""
+    """Split `text` at commas outside brackets and quotes."""
     parts, depth, start, quote = [], 0, 0, None
     for i, ch in enumerate(text):
         if quote:
@@ -85,7 +85,7 @@ cdef Argument _argument(str part, bint kwonly, str text):
     a.type = words[0]
     a.name = words[1]
     if not a.name.isidentifier():
-        raise SchemaError(f"{a.name!r} is no argument name, in {text!r}")
+        raise SchemaError(f"{a.name!r} is not a valid argument name, in {text!r}")
     a.kind = _KIND[base]
     a.repeat = int(match["list"][1:-1] or 0) if match["list"] else 0
     a.optional = match["opt"] is not None
@@ -94,7 +94,7 @@ cdef Argument _argument(str part, bint kwonly, str text):
     a.kwonly = kwonly
     a.required = not eq
     if eq:
-        import ast      # slow to import, and not needed before the first call
+        import ast      # slow to import, and not needed until an op is called
         try:
             a.default = ast.literal_eval(default.strip())
         except (ValueError, SyntaxError):
@@ -105,7 +105,7 @@ cdef Argument _argument(str part, bint kwonly, str text):
 
 
 def parse(str text not None):
-    """Parse a schema. Raises SchemaError saying what could not be read."""
+    """Return the parsed schema of an operator. Raise SchemaError if it is malformed."""
     cdef Schema s = Schema.__new__(Schema)
     match = _HEAD.fullmatch(text)
     if match is None:

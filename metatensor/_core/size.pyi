@@ -1,9 +1,9 @@
-"""Size: the shape of a tensor, a tuple."""
+"""Size, the shape of a tensor."""
 
 from typing import Any, SupportsIndex, overload
 
 class Size(tuple[int, ...]):
-    """The shape of a tensor: a tuple of ints with `numel()`."""
+    """The shape of a tensor, a tuple of ints."""
 
     def numel(self) -> int: ...
     @overload

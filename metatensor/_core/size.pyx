@@ -1,4 +1,4 @@
-"""Size: the shape of a tensor, a tuple."""
+"""Size, the shape of a tensor."""
 import operator
 
 from cpython.object cimport PyObject
@@ -19,7 +19,7 @@ cdef extern from *:
 
 
 cdef object _size(int i, object value):
-    """One size from an int or what stands for one: not a float, not text, not a float tensor."""
+    """Return item `i` as an int. Raise TypeError unless it is an int or supports ``__index__``."""
     if not isinstance(value, float) and hasattr(value, "__index__"):
         try:
             return operator.index(value)
@@ -29,7 +29,24 @@ cdef object _size(int i, object value):
 
 
 class Size(tuple):
-    """The shape of a tensor: a tuple of ints with `numel()`."""
+    """The shape of a tensor, a tuple of ints.
+
+    Parameters
+    ----------
+    iterable : iterable of int
+        The sizes. Default: empty.
+
+    Raises
+    ------
+    TypeError
+        If an item is not an int.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.Size((2, 3)).numel()
+    6
+    """
     __slots__ = ()
 
     def __new__(cls, iterable=()):
@@ -41,7 +58,7 @@ class Size(tuple):
         return tuple.__new__(cls, items)
 
     def numel(self):
-        """The product of the sizes."""
+        """Return the number of elements, the product of the sizes."""
         cdef dim_t n = 1
         for s in self:
             n = mul_dims(n, s)
@@ -68,7 +85,7 @@ class Size(tuple):
 
 cdef extern from *:
     """
-    /* x.shape[i] is hot: an int takes the tuple's own way, slices go to Size.__getitem__. */
+    /* x.shape[i] must be fast: ints are handled by tuple, slices by Size.__getitem__. */
     static binaryfunc mt_size_slow;
     static PyObject *mt_size_subscript(PyObject *self, PyObject *index) {
         if (PyLong_CheckExact(index)) return PyTuple_Type.tp_as_mapping->mp_subscript(self, index);

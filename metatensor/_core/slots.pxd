@@ -1,4 +1,4 @@
-"""The few places where a type's slots are set by hand, because Cython has no word for them."""
+"""Type slots that are set in C, because Cython has no syntax for them."""
 from cpython.object cimport PyObject, newfunc
 
 cdef extern from *:
@@ -8,10 +8,10 @@ cdef extern from *:
         PyErr_Format(PyExc_TypeError, "cannot create '%.200s' instances", type->tp_name);
         return NULL;
     }
-    /* Objects of these types come from factories only: a half-made one cannot exist. */
+    /* Only factories create objects of these types, so no uninitialized one can exist. */
     static void mt_forbid_new(PyObject *type) {
         ((PyTypeObject *)type)->tp_new = mt_no_new;
-        ((PyTypeObject *)type)->tp_vectorcall = NULL;   /* a second way in that newer Cythons fill */
+        ((PyTypeObject *)type)->tp_vectorcall = NULL;   /* newer Cython versions set this second constructor too */
         PyType_Modified((PyTypeObject *)type);
     }
     static void mt_set_new(PyObject *type, newfunc f) {
@@ -27,7 +27,7 @@ cdef extern from *:
         PyType_Modified(t);
         return r;
     }
-    /* The buffer of an object is that of another one, which `source` gives and the buffer keeps alive. */
+    /* An object's buffer is the buffer of the object that `source` returns. The view keeps that object alive. */
     static PyObject *(*mt_buffer_source)(PyObject *);
     static int mt_get_buffer(PyObject *o, Py_buffer *view, int flags) {
         PyObject *source;

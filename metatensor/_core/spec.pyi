@@ -1,4 +1,4 @@
-"""Spec: what the meta kernel of a custom op returns for each result."""
+"""Spec, the description of a result that meta functions return."""
 
 from collections.abc import Iterable
 from typing import final
@@ -8,7 +8,7 @@ from metatensor._core.dtype import DType
 
 @final
 class Spec:
-    """The metadata of one result: `shape`, `dtype`, and where they matter `strides` and `device`."""
+    """The metadata of one result of an op."""
 
     def __init__(
         self,

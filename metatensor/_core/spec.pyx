@@ -1,13 +1,27 @@
-"""Spec: what the meta kernel of a custom op returns for each result."""
+"""Spec, the description of a result that meta functions return."""
 cimport cython
 
 
 @cython.final
 cdef class Spec:
-    """The metadata of one result: `shape`, `dtype`, and where they matter `strides` and `device`.
+    """The metadata of one result of an op. Meta functions of custom ops return it.
 
-    `strides` (in elements) default to contiguous, `device` to that of the
-    tensor arguments.
+    Parameters
+    ----------
+    shape : iterable of int
+        The shape.
+    dtype : dtype
+        The dtype.
+    strides : iterable of int, optional
+        The strides in elements. Default: contiguous.
+    device : device, optional
+        The device. Default: the device of the call.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.Spec((2, 3), mt.float32).shape
+    (2, 3)
     """
 
     def __init__(self, shape, dtype, *, strides=None, device=None):

@@ -6,16 +6,16 @@ cdef class Storage:
     cdef dim_t size_bytes
     cdef readonly Device device
     cdef readonly object data                # the backend's handle, or None
-    cdef object token               # tells a memory tracker of the end, or None
-    cdef unsigned long long version  # counts every mutation
-    cdef unsigned long long uncounted  # those of them that the tensors' default version does not count
-    cdef bint fake                  # names a real device but has no data on purpose
-    cdef object recipe              # the Ghost that says how its bytes come about, or None
+    cdef object token               # object that tells a MemoryTracker when the storage is freed, or None
+    cdef unsigned long long version  # number of mutations
+    cdef unsigned long long uncounted  # mutations that are not part of the tensors' default version
+    cdef bint fake                  # deliberately without data, on a device other than meta
+    cdef object recipe              # the Ghost, whose steps compute the bytes, or None
 
 cdef Storage new_storage(Device device, dim_t nbytes)
 cdef int resize_storage(Storage s, dim_t nbytes) except -1
 
 
 cdef inline bint has_values(Storage s):
-    """Whether its bytes are there, or can be computed."""
+    """Return True if the storage has data or a recipe for them."""
     return s.data is not None or s.recipe is not None

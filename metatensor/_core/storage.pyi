@@ -1,4 +1,4 @@
-"""Storage: the bytes that tensors view, or would view."""
+"""Storage, the memory of tensors."""
 
 from typing import Any, final
 from typing_extensions import Self
@@ -7,7 +7,7 @@ from metatensor._core.device import Device
 
 @final
 class Storage:
-    """The memory behind one or more tensors: a size in bytes, a device, and maybe data."""
+    """The memory of one or more tensors: a size in bytes, a device and possibly data."""
 
     @property
     def device(self) -> Device: ...

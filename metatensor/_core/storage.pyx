@@ -1,4 +1,4 @@
-"""Storage: the bytes that tensors view, or would view."""
+"""Storage, the memory of tensors."""
 cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, place_of, backend_of
@@ -13,16 +13,15 @@ from metatensor._core.late import later
 @cython.freelist(256)
 @cython.binding(False)
 cdef class Storage:
-    """The memory behind one or more tensors: a size in bytes, a device, and maybe data.
+    """The memory of one or more tensors: a size in bytes, a device and possibly data.
 
-    On the meta device there is no data; two tensors that share a storage are
-    aliases of each other all the same. `data` is the backend's own handle, or
-    None where there is no data.
+    `data` is the backend's handle, or None if there is no data, as on the meta
+    device. Tensors that share a storage alias each other even without data.
     """
 
     @property
     def _cdata(self):
-        """An integer that is equal for the same storage and no other one alive."""
+        """An int that identifies the storage while it lives."""
         return <Py_ssize_t><PyObject*>self
 
     @property
@@ -31,15 +30,15 @@ cdef class Storage:
 
     @property
     def is_fake(self):
-        """Whether it names a real device but holds no data."""
+        """Whether the storage is deliberately without data, on a device other than meta."""
         return self.fake
 
     def nbytes(self):
-        """Size in bytes."""
+        """Return the size in bytes."""
         return self.size_bytes
 
     def size(self):
-        """Size in bytes."""
+        """Return the size in bytes."""
         return self.size_bytes
 
     def __len__(self):
@@ -52,47 +51,68 @@ cdef class Storage:
         return <Py_hash_t>(<Py_ssize_t><PyObject*>self >> 4)
 
     def data_ptr(self):
-        """An address where the backend has one; 0 on meta."""
+        """Return the address of the memory, or 0 without data."""
         if self.data is None:
             return 0
         return backend_of(self.device).data_ptr(self.data)
 
     def resize_(self, nbytes):
-        """Change the size, keeping what fits. Raises RuntimeError for a negative size."""
+        """Change the size and return the storage. The data is kept as far as it fits.
+
+        Parameters
+        ----------
+        nbytes : int
+            The new size in bytes.
+
+        Raises
+        ------
+        RuntimeError
+            If `nbytes` is negative.
+        """
         resize_storage(self, nbytes)
         return self
 
     @staticmethod
     def from_file(filename, shared=False, nbytes=0):
-        """A storage on cpu over the first `nbytes` bytes of a file; writes reach the file where `shared` is true."""
+        """Return a cpu storage over the first bytes of a file.
+
+        Parameters
+        ----------
+        filename : path
+            The file.
+        shared : bool
+            Whether writes to the storage change the file. Default False.
+        nbytes : int
+            The size of the storage in bytes. Default 0.
+        """
         return later("from_file")(filename, shared, nbytes)
 
     def __getitem__(self, index):
-        """A byte, or for a slice a storage over the same memory."""
+        """Return one byte as an int, or for a slice a storage that shares the memory."""
         return later("item")(self, index)
 
     def tolist(self):
-        """The bytes, as ints."""
+        """Return the bytes as a list of ints."""
         return list(storage_bytes(self))
 
     def clone(self):
-        """A storage of its own with the same bytes."""
+        """Return a copy of the storage on the same device."""
         return copy_storage(self)
 
     def cpu(self):
-        """The bytes on cpu: this storage where it is there."""
+        """Return the storage if it is on the cpu, else a copy there."""
         return later("on_cpu")(self)
 
     def untyped(self):
-        """This storage."""
+        """Return the storage itself."""
         return self
 
     def element_size(self):
-        """1: elements are bytes."""
+        """Return 1: the elements are bytes."""
         return 1
 
     def __reduce__(self):
-        """Pickled with its bytes, or how they come about; tensors that share it share it again afterwards."""
+        """Pickle the bytes, or the recipe for them. Tensors that share the storage share it after unpickling."""
         if self.data is None and self.recipe is not None:
             return later("reduce_storage")(self)
         data = None if self.data is None else storage_bytes(self)
@@ -142,7 +162,7 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
 
 
 def make_storage(device, nbytes, data=None):
-    """A storage on `device` of `nbytes` bytes that adopts `data`, the backend's handle."""
+    """Return a new storage of `nbytes` bytes on `device`. `data` is the backend's handle, or None."""
     cdef Device d = place_of(device)
     cdef Storage s
     if nbytes < 0:
@@ -155,14 +175,14 @@ def make_storage(device, nbytes, data=None):
 
 
 def make_fake_storage(device, nbytes):
-    """A storage that names a real device and holds no data, on purpose."""
+    """Return a new storage without data. It is fake unless the device is meta."""
     cdef Storage s = make_storage(device, nbytes)
     s.fake = s.device is not META
     return s
 
 
 def set_data(Storage s not None, data):
-    """Give a storage its backend handle."""
+    """Set the backend handle of a storage. Raise RuntimeError on the meta device."""
     if s.device is META:
         raise RuntimeError("a storage on the meta device holds no data")
     s.data = data
@@ -170,12 +190,12 @@ def set_data(Storage s not None, data):
 
 
 def recipe_of(Storage s not None):
-    """What says how the bytes of a storage come about, or None."""
+    """Return the recipe of a storage, a Ghost, or None."""
     return s.recipe
 
 
 def storage_bytes(Storage s not None):
-    """The bytes of a storage that holds data, or would by its recipe."""
+    """Return the bytes of a storage. If it has only a recipe, compute them."""
     from metatensor._core.dtype import dtype_by_name
     if s.data is None and s.recipe is not None:
         filled = later("filled")
@@ -186,7 +206,7 @@ def storage_bytes(Storage s not None):
 
 
 def rebuild_storage(device, nbytes, data, fake=False):
-    """A storage from what `Storage.__reduce__` or a copy of a storage gives."""
+    """Return a new storage with the given bytes, or without data if `data` is None. Unpickling and copying use it."""
     from metatensor._core.dtype import dtype_by_name
     from metatensor._core.placing import tensor_from_storage
     cdef Storage s = make_storage(device, nbytes)
@@ -199,7 +219,7 @@ def rebuild_storage(device, nbytes, data, fake=False):
 
 
 def copy_storage(Storage s not None):
-    """A storage of its own with the same bytes, on the same device."""
+    """Return a copy of a storage on the same device. A recipe is not computed: the copy gets a recipe too."""
     if s.recipe is not None and s.data is None:
         from metatensor._core.recording import copy_recorded
         return copy_recorded(s)

@@ -1,4 +1,4 @@
-"""What the interpreter offers in C alone: types of named results, and bound methods."""
+"""Parts of the C API that Cython does not declare: named tuples of results and bound methods."""
 
 cdef extern from *:
     """
@@ -9,7 +9,7 @@ cdef extern from *:
         Py_INCREF(v); PyStructSequence_SetItem(o, i, v);
     }
     static PyObject *mt_make_structseq(const char *name, PyObject *fields) {
-        /* Names must outlive the type, and these types live as long as the process. */
+        /* The names must outlive the type. These types are never freed, so neither are the names. */
         Py_ssize_t i, n = PyTuple_GET_SIZE(fields);
         PyStructSequence_Field *f = PyMem_RawCalloc(n + 1, sizeof(PyStructSequence_Field));
         PyStructSequence_Desc d = {NULL, NULL, f, (int)n};

@@ -9,32 +9,32 @@ from metatensor._core.types cimport INLINE_DIMS, dim_t
 cdef class Tensor:
     cdef readonly int ndim
     cdef int flags                          # TensorFlag
-    cdef dim_t* sizes                       # into `inline_dims`, or into `heap`
+    cdef dim_t* sizes                       # points into `inline_dims` or `heap`
     cdef dim_t* strides                     # in elements
     cdef dim_t inline_dims[2 * INLINE_DIMS]
     cdef dim_t offset                       # in elements
-    cdef dim_t total                        # number of elements; checked when the tensor was made
+    cdef dim_t total                        # number of elements, checked for overflow at creation
     cdef Storage storage
     cdef readonly DType dtype
-    cdef object base                        # the tensor that this is a view of, or None
+    cdef object base                        # the tensor that this is a view of, never itself a view; or None
     cdef object extra                       # TensorExtra, or None
-    cdef object heap                        # bytes that hold sizes and strides beyond INLINE_DIMS
-    cdef PyObject* attrs                    # the instance dict, made when first set
+    cdef object heap                        # bytes object with sizes and strides if ndim > INLINE_DIMS, else None
+    cdef PyObject* attrs                    # the instance dict, or NULL until an attribute is set
     cdef object __weakref__
 
 
 cdef class TensorExtra:
-    """What few tensors have."""
+    """Attributes that few tensors have."""
     cdef object grad
     cdef object grad_fn
     cdef object hooks
-    cdef object view_op                     # name of the op that made this view
-    cdef object named                       # free for modules: names given to a tensor
-    cdef VersionCounter versions            # the counter behind `_version`; None: that of the storage
+    cdef object view_op                     # name of the op that created this view
+    cdef object named                       # names given to a tensor, for use by modules
+    cdef VersionCounter versions            # the counter of `_version`; None means the storage's counter
 
 
 cdef class VersionCounter:
-    """Counts in-place changes. A tensor, its views and what `detach()` made of it share one; `.data` has another."""
+    """A count of in-place changes. A tensor shares it with its views and detached copies, but not with `.data`."""
     cdef unsigned long long count
 
 
@@ -56,13 +56,13 @@ cdef int detach_from(Tensor t, Tensor source) except -1
 
 
 cdef inline VersionCounter shared_versions(Tensor t):
-    """The counter that `t` shares with its base, or None where it is that of the storage."""
+    """Return the counter that `t` shares with its base, or None if that is the storage's."""
     cdef Tensor owner = t if t.base is None else <Tensor>t.base
     return None if owner.extra is None else (<TensorExtra>owner.extra).versions
 
 
 cdef inline unsigned long long version_of(Tensor t) noexcept:
-    """How often `t`, or what shares its counter, was changed in place."""
+    """Return the number of in-place changes of `t` and of the tensors that share its counter."""
     cdef VersionCounter versions = shared_versions(t)
     return t.storage.version - t.storage.uncounted if versions is None else versions.count
 
@@ -79,7 +79,7 @@ cdef inline int mark_changed(Tensor t) except -1:
     return 0
 
 
-# What lower layers fill in at import, so that slots of Tensor reach them without a look-up.
+# Function pointers and ops that later layers set at import. The slots of Tensor call them without a lookup.
 cdef enum Slot:
     S_ADD, S_SUB, S_RSUB, S_MUL, S_DIV, S_FLOORDIV, S_MOD, S_POW, S_MATMUL
     S_AND, S_OR, S_XOR, S_LSHIFT, S_RSHIFT

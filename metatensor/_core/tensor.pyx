@@ -1,4 +1,4 @@
-"""Tensor: sizes, strides, dtype and offset over a storage. Operators live in `metatensor.ops`."""
+"""The Tensor class: sizes, strides, an offset and a dtype over a storage. Operators are in `metatensor.ops`."""
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport Py_EQ, Py_GE, Py_GT, Py_LE, Py_LT, PyObject
@@ -14,10 +14,10 @@ from metatensor._core.types cimport (
 )
 from metatensor._core.late import later
 
-# Making tensors -------------------------------------------------------------------
+# Creating tensors -----------------------------------------------------------------
 
 cdef inline Tensor _blank(int ndim):
-    """An instance with room for `ndim` dimensions; everything else is still to be set."""
+    """Return an uninitialized instance with room for `ndim` dimensions."""
     cdef Tensor t = Tensor.__new__(Tensor)
     if ndim <= INLINE_DIMS:
         t.sizes = t.inline_dims
@@ -39,8 +39,8 @@ cdef int _heap_dims(Tensor t, int ndim) except -1:
 
 
 cdef Tensor new_like(Tensor a, DType dtype, Device device):
-    """Fresh, with the sizes and strides of `a`, which must be dense."""
-    # The storage comes first: counting it may call back into Python.
+    """Return a new tensor with the sizes and strides of `a`, which must be dense."""
+    # Create the storage first: a memory tracker may run Python code.
     cdef Storage s = new_storage(device, mul_dims(a.total, dtype.itemsize))
     cdef Tensor t = _blank(a.ndim)
     cdef int i
@@ -87,7 +87,7 @@ cdef Tensor new_from(Layout* layout, DType dtype, Device device):
 
 cdef Tensor over_storage(Storage s, DType dtype, int ndim, const dim_t* sizes, const dim_t* strides,
                          dim_t offset):
-    """A tensor on an existing storage; the caller has checked that it fits."""
+    """Return a tensor over an existing storage. The caller must check that it fits."""
     cdef Tensor t = _blank(ndim)
     copy_dims(t.sizes, sizes, ndim)
     copy_dims(t.strides, strides, ndim)
@@ -101,7 +101,7 @@ cdef Tensor over_storage(Storage s, DType dtype, int ndim, const dim_t* sizes, c
 
 
 cdef Tensor new_view(Tensor base, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset):
-    """A view of `base`: same storage and dtype."""
+    """Return a view of `base` with the given layout and the same storage and dtype."""
     cdef Tensor t = over_storage(base.storage, base.dtype, ndim, sizes, strides, offset)
     t.base = base if base.base is None else base.base
     t.flags |= T_VIEW | (base.flags & (T_CONJ | T_NEG | T_INFERENCE))
@@ -109,15 +109,15 @@ cdef Tensor new_view(Tensor base, int ndim, const dim_t* sizes, const dim_t* str
 
 
 cdef Tensor alias(Tensor t):
-    """A new tensor object, a view of all of `t`."""
+    """Return a view of all of `t`, a new object."""
     return new_view(t, t.ndim, t.sizes, t.strides, t.offset)
 
 
 cdef int set_layout(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides, dim_t offset) except -1:
-    """Give `t` another shape over its storage."""
+    """Set sizes, strides and offset of `t`."""
     cdef dim_t n = count(ndim, sizes)
     cdef Layout copy
-    copy_dims(copy.sizes, sizes, ndim)      # they may point into t
+    copy_dims(copy.sizes, sizes, ndim)      # the arguments may point into t
     copy_dims(copy.strides, strides, ndim)
     if ndim > INLINE_DIMS:
         if ndim != t.ndim:
@@ -138,7 +138,7 @@ cdef int set_layout(Tensor t, int ndim, const dim_t* sizes, const dim_t* strides
 
 
 cdef int detach_from(Tensor t, Tensor source) except -1:
-    """Make the object `t` show exactly what `source` shows: storage, layout and dtype."""
+    """Give `t` the storage, layout and dtype of `source`."""
     set_layout(t, source.ndim, source.sizes, source.strides, source.offset)
     t.storage = source.storage
     t.dtype = source.dtype
@@ -153,7 +153,7 @@ cdef TensorExtra extra_of(Tensor t):
 
 
 cdef int _init_fresh(PyObject* p) except -1:
-    """What `Tensor.__new__` called from Python gives: an empty tensor, fit for use."""
+    """Initialize the result of `Tensor.__new__` called from Python: an empty tensor."""
     cdef Tensor t = <Tensor>p
     t.sizes = t.inline_dims
     t.strides = t.inline_dims + INLINE_DIMS
@@ -170,7 +170,7 @@ cdef int _init_fresh(PyObject* p) except -1:
 
 # The class ------------------------------------------------------------------------
 
-@cython.trashcan(True)      # chains of gradients may be long
+@cython.trashcan(True)      # chains of gradients may be long; avoid deep recursion
 @cython.final
 cdef class TensorExtra:
     pass
@@ -183,7 +183,7 @@ cdef class VersionCounter:
 
 
 def _disabled_torch_function_impl(cls, func, types, args=(), kwargs=None):
-    """The marker of a subclass that leaves dispatch alone (``__torch_function__ = ...``)."""
+    """Return NotImplemented. A subclass sets this as ``__torch_function__`` to leave dispatch unchanged."""
     return NotImplemented
 
 
@@ -192,7 +192,7 @@ cdef str shape_str(Tensor t):
 
 
 cdef int wrap_dim(Tensor t, object dim, str op) except -1:
-    """A dimension given by the user, as 0 <= d < ndim (a 0-d tensor counts as 1-d)."""
+    """Return a dimension as 0 <= d < ndim. Raise IndexError if it is out of range. A 0-d tensor counts as 1-d."""
     cdef int n = t.ndim if t.ndim else 1
     if not isinstance(dim, int) or isinstance(dim, bool):
         if not hasattr(dim, "__index__"):
@@ -216,7 +216,7 @@ cdef int set_requires_grad(Tensor t, object value) except -1:
         t.flags |= T_REQUIRES_GRAD
     else:
         if t.flags & T_NONLEAF:
-            raise RuntimeError("requires_grad: only leaf tensors can be switched off; use detach()")
+            raise RuntimeError("requires_grad: only leaf tensors can set it to False; use detach()")
         t.flags &= ~T_REQUIRES_GRAD
     return 0
 
@@ -233,11 +233,14 @@ cdef inline object _binary(int slot, object a, object b):
 
 
 cdef object _foreign(int slot, object a, object b):
-    """An operation with what is neither a tensor nor a Python number: NotImplemented but for NumPy's."""
+    """Run a binary operator if one operand is neither a tensor nor a Python number.
+
+    Objects with ``__torch_function__`` and NumPy arrays and scalars are supported. Return NotImplemented for others.
+    """
     cdef bint reflected = not isinstance(a, Tensor)
     cdef object other = a if reflected else b
     if hasattr(type(other), "__torch_function__"):
-        op = <object>slot_ops[slot]     # which asks it
+        op = <object>slot_ops[slot]     # the op calls __torch_function__
         return getattr(Tensor, op.__name__, op)(a, b)
     if not hasattr(other, "__array_interface__"):
         return NotImplemented
@@ -260,13 +263,25 @@ cdef inline object _unary(int slot, object a):
 cdef class Tensor:
     """An n-dimensional array of one dtype: sizes, strides and an offset over a storage.
 
-    On the meta device it holds no data. Made by factories (`metatensor.empty`,
-    `metatensor.tensor`, ...), by operators, or, as in PyTorch, by ``Tensor(2, 3)``.
+    A tensor on the meta device holds no data. Create tensors with factories such as
+    `metatensor.empty` and `metatensor.tensor`. The constructor is PyTorch's legacy one.
+
+    Parameters
+    ----------
+    *args
+        Sizes, ``Tensor(2, 3)``, or one sequence of values.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.empty(2, 3, device="meta")
+    >>> x.stride()
+    (3, 1)
     """
 
     def __init__(self, *args, **kwargs):
         if not self.flags & T_FRESH:
-            return      # made whole by a factory or by a subclass's __new__
+            return      # already initialized by a factory or a subclass's __new__
         self.flags &= ~T_FRESH
         if args or kwargs:
             legacy_tensor = later("legacy_tensor")
@@ -275,43 +290,43 @@ cdef class Tensor:
     # Metadata
     @property
     def shape(self):
-        """The sizes, as a Size."""
+        """The sizes as a Size."""
         return make_size(self.ndim, self.sizes)
 
     def size(self, dim=None):
-        """The sizes as a Size, or the size of one dimension as an int."""
+        """Return the sizes as a Size, or the size of dimension `dim` as an int."""
         if dim is None:
             return make_size(self.ndim, self.sizes)
         return self.sizes[wrap_dim(self, dim, "size")]
 
     def stride(self, dim=None):
-        """The strides in elements as a tuple, or the stride of one dimension as an int."""
+        """Return the strides, in elements, as a tuple, or the stride of dimension `dim` as an int."""
         if dim is None:
             return tuple([self.strides[i] for i in range(self.ndim)])
         return self.strides[wrap_dim(self, dim, "stride")]
 
     def storage_offset(self):
-        """Where in the storage the first element is, in elements."""
+        """Return the position of the first element in the storage, in elements."""
         return self.offset
 
     def untyped_storage(self):
-        """The storage behind this tensor."""
+        """Return the storage."""
         return self.storage
 
     def dim(self):
-        """Number of dimensions."""
+        """Return the number of dimensions."""
         return self.ndim
 
     def ndimension(self):
-        """Number of dimensions."""
+        """Return the number of dimensions."""
         return self.ndim
 
     def numel(self):
-        """Number of elements."""
+        """Return the number of elements."""
         return self.total
 
     def nelement(self):
-        """Number of elements."""
+        """Return the number of elements."""
         return self.total
 
     @property
@@ -324,7 +339,7 @@ cdef class Tensor:
 
     @property
     def nbytes(self):
-        """Bytes of the elements (numel * itemsize), whatever the storage holds."""
+        """The size of the elements in bytes, ``numel() * itemsize``. The storage may be larger or smaller."""
         return mul_dims(self.total, self.dtype.itemsize)
 
     @property
@@ -345,7 +360,7 @@ cdef class Tensor:
 
     @property
     def _version(self):
-        """How many in-place changes there were of this tensor, its views and what `detach()` made of it."""
+        """The number of in-place changes of this tensor, its views and its detached copies."""
         if self.flags & T_INFERENCE:
             raise RuntimeError("_version: an inference tensor does not count its changes")
         return version_of(self)
@@ -361,16 +376,28 @@ cdef class Tensor:
 
     @property
     def is_leaf(self):
-        """Whether no recorded op made this tensor."""
+        """Whether the tensor is a leaf: not the result of an op that records gradients."""
         return self.flags & T_NONLEAF == 0
 
     # Values
     def item(self):
-        """The one element as a Python number. On meta: DataDependentError."""
+        """Return the only element as a Python number.
+
+        Raises
+        ------
+        DataDependentError
+            If the tensor has no data.
+        """
         return hooks.item(self)
 
     def tolist(self):
-        """The elements as nested lists of Python numbers. On meta: DataDependentError."""
+        """Return the elements as nested lists of Python numbers.
+
+        Raises
+        ------
+        DataDependentError
+            If the tensor has no data.
+        """
         return hooks.tolist(self)
 
     def __bool__(self):
@@ -430,7 +457,7 @@ cdef class Tensor:
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
-    # Operators: the slots enter dispatch with their arguments already in place.
+    # Operators: the slots call the dispatcher with bound arguments.
     def __add__(self, other):
         return _binary(S_ADD, self, other) if _operand(other) else _foreign(S_ADD, self, other)
 
@@ -568,7 +595,7 @@ cdef class Tensor:
                          else S_GT if op == Py_GT else S_GE if op == Py_GE else S_NE)
         return _binary(slot, self, other) if _operand(other) else _foreign(slot, self, other)
 
-    # NumPy's arrays leave mixed operations to tensors.
+    # NumPy arrays let tensors handle mixed operations.
     __array_priority__ = 1000
 
 
@@ -586,7 +613,7 @@ hooks.setitem = _no_setitem
 hooks.item = hooks.tolist = _no_values
 
 cdef Tensor instance_of(object cls):
-    """An empty tensor of a subclass, past its `__new__`."""
+    """Return an empty tensor of a subclass without calling its `__new__`."""
     cdef Tensor t = <Tensor>make_instance(cls)
     _init_fresh(<PyObject*>t)
     t.flags &= ~T_FRESH

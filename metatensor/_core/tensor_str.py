@@ -1,4 +1,4 @@
-"""How a tensor prints: its values where it has any, else what it would be."""
+"""Formatting of tensors: the values, or the metadata if there is no data."""
 
 import math
 
@@ -7,10 +7,26 @@ _options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None,
                      sci_mode=None):
-    """Set how tensors print: digits, the element count from which they are abridged, and so on."""
+    """Set how tensors are printed. Arguments that are None leave their setting unchanged, except `sci_mode`.
+
+    Parameters
+    ----------
+    precision : int, optional
+        Digits after the decimal point. Initially 4.
+    threshold : int, optional
+        Tensors with more elements are abridged. Initially 1000.
+    edgeitems : int, optional
+        Items shown at each end of an abridged dimension. Initially 3.
+    linewidth : int, optional
+        Characters per line. Initially 80.
+    profile : str, optional
+        "default", "short" or "full" sets precision, threshold and edgeitems. Other names have no effect.
+    sci_mode : bool, optional
+        Whether to use scientific notation. None, the default, chooses it by the values.
+    """
     if profile is not None:
         known = {"default": (4, 1000, 3), "short": (2, 1000, 2), "full": (4, math.inf, 3)}
-        if profile in known:    # any other name changes nothing, as in PyTorch
+        if profile in known:    # other names have no effect, as in PyTorch
             _options["precision"], _options["threshold"], _options["edgeitems"] = known[profile]
     for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems),
                         ("linewidth", linewidth)):
@@ -20,7 +36,7 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
 
 
 def _number_format(values):
-    """A function that prints one float, chosen for all of `values` together."""
+    """Return a function that formats one float, in a format that suits all `values`."""
     digits = _options["precision"]
     finite = [abs(v) for v in values if math.isfinite(v) and v != 0]
     whole = all(v == int(v) for v in values if math.isfinite(v))
@@ -42,7 +58,7 @@ def _flat(nested):
 
 
 def _formatter(tensor, shown):
-    """A function that prints one element, all of one width."""
+    """Return a function that formats one element, padded to a common width."""
     values = _flat(shown)
     if tensor.dtype.is_complex:
         real = _number_format([v.real for v in values])
@@ -60,7 +76,7 @@ def _formatter(tensor, shown):
 
 
 def _abridged(tensor):
-    """Nested lists of the elements that are shown; `...` stands for those left out."""
+    """Return nested lists of the elements to show, with `...` in place of those left out."""
     if tensor.dim() == 0:
         return tensor.item()
     edge, n = _options["edgeitems"], len(tensor)
@@ -96,7 +112,10 @@ def _depth(nested):
 
 
 def tensor_str(tensor):
-    """Return the repr of a tensor: ``tensor(..., device='meta', size=(2, 3))`` where it has no data. No mode sees how it is made."""
+    """Return the repr of a tensor. Without data it is ``tensor(..., device='meta', size=(2, 3))``.
+
+    Modes and overrides are disabled meanwhile.
+    """
     from metatensor._core.modes import _disable_modes, _restore_modes
     from metatensor._core.thread import DisableTorchFunctionSubclass
 

@@ -1,8 +1,7 @@
-"""State that belongs to one thread, and cheap process-wide hints about it."""
+"""Per-thread state, and process-wide hints that avoid looking it up."""
 
-# How many modes, trackers and overriding subclasses exist in all threads
-# together. Zero means that no thread needs the slow path; the truth for one
-# thread stands in its ThreadState.
+# Counts over all threads. Zero means that no thread needs the slow path. If a
+# count is not zero, the ThreadState of a thread decides.
 cdef struct Hints:
     int modes
     int trackers
@@ -15,11 +14,11 @@ cdef Hints hints
 cdef class ThreadState:
     cdef bint grad_enabled
     cdef bint inference
-    cdef bint overrides_disabled    # __torch_function__ of subclasses is switched off
-    cdef int dispatch_disabled      # how many `_DisableTorchDispatch` live
+    cdef bint overrides_disabled    # __torch_function__ of subclasses is disabled
+    cdef int dispatch_disabled      # number of `_DisableTorchDispatch` objects in effect
     cdef list modes                 # the mode stack, innermost last
-    cdef int level                  # modes[:level] are active here
-    cdef object device              # the Device of `with device`, or None
+    cdef int level                  # modes[:level] are active
+    cdef object device              # the Device set by `with device` or `set_default_device`, or None
     cdef object tracker             # the innermost MemoryTracker, or None
     cdef object recorder            # the innermost Recorder, or None
 

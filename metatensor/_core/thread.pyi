@@ -1,11 +1,11 @@
-"""State that belongs to one thread."""
+"""Per-thread state."""
 
 from typing import final
 from typing_extensions import Self
 
 @final
 class DisableTorchFunctionSubclass:
-    """While entered, subclasses of Tensor do not see the operators of this thread."""
+    """A context manager that disables ``__torch_function__`` of subclasses in this thread."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -17,7 +17,7 @@ def _set_inference(mode: bool) -> bool: ...
 
 @final
 class _DisableTorchDispatch:
-    """Switch ``__torch_dispatch__`` of modes and subclasses off in this thread for as long as the object lives."""
+    """Disables ``__torch_dispatch__`` of modes and subclasses in this thread while the object lives."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...

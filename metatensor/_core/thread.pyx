@@ -1,7 +1,7 @@
-"""State that belongs to one thread: modes, grad mode, default device, tracker.
+"""Per-thread state: modes, grad mode, default device, memory tracker, recorder.
 
-It hangs in the interpreter's own per-thread dictionary, so it dies with the
-thread; a thread-local C pointer makes finding it cheap.
+The interpreter's per-thread dictionary owns the state, so it is freed with the
+thread. A thread-local C pointer makes access fast.
 """
 cimport cython
 from cpython.object cimport PyObject
@@ -50,12 +50,19 @@ cdef ThreadState thread_state():
 
 
 def is_grad_enabled():
-    """Whether operations record gradients in this thread."""
+    """Return True if gradients are enabled in this thread.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.is_grad_enabled()
+    True
+    """
     return thread_state().grad_enabled
 
 
 def is_inference_mode_enabled():
-    """Whether inference mode is on in this thread."""
+    """Return True if inference mode is enabled in this thread."""
     return thread_state().inference
 
 
@@ -70,14 +77,14 @@ def _set_inference(bint mode):
     cdef ThreadState state = thread_state()
     cdef bint was = state.inference
     state.inference = mode
-    hints.modes += mode - was       # its results are marked on the slow way
+    hints.modes += mode - was       # inference tensors are marked in run_modes, so use that path
     return was
 
 
 @cython.final
 @cython.binding(False)
 cdef class DisableTorchFunctionSubclass:
-    """Context manager: inside, subclasses of Tensor do not override dispatch."""
+    """A context manager that disables ``__torch_function__`` of subclasses in this thread."""
     cdef list _outer
 
     def __cinit__(self):
@@ -95,7 +102,7 @@ cdef class DisableTorchFunctionSubclass:
 @cython.final
 @cython.binding(False)
 cdef class _DisableTorchDispatch:
-    """Switch ``__torch_dispatch__`` of modes and subclasses off in this thread for as long as the object lives."""
+    """Disables ``__torch_dispatch__`` of modes and subclasses in this thread while the object lives."""
     cdef ThreadState state
 
     def __cinit__(self):

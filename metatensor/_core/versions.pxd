@@ -1,5 +1,5 @@
-"""Counters of in-place changes: which tensors share one."""
+"""Counters of in-place changes, and which tensors share one."""
 from metatensor._core.tensor cimport Tensor, VersionCounter
 
-cdef Tensor detached(Tensor t)                  # over the same memory, with the same counter
+cdef Tensor detached(Tensor t)                  # shares the storage and the counter of t
 cdef VersionCounter own_versions(Tensor t)

@@ -1,4 +1,4 @@
-"""Counters of in-place changes: `detach()` shares a tensor's counter, and ``.data`` does not."""
+"""Counters of in-place changes. A tensor shares its counter with `detach()` but not with ``.data``."""
 from metatensor._core.tensor cimport Tensor, TensorExtra, VersionCounter, extra_of, over_storage, shared_versions, version_of
 from metatensor._core.types cimport T_CONJ, T_NEG
 
@@ -15,7 +15,10 @@ cdef Tensor detached(Tensor t):
 
 
 cdef VersionCounter own_versions(Tensor t):
-    """Give `t`, with its base, a counter that goes on from its version and stays when the storage is exchanged."""
+    """Give `t` and its base their own counter, which continues from the current version.
+
+    It survives a change of storage.
+    """
     cdef Tensor owner = t if t.base is None else <Tensor>t.base
     cdef TensorExtra extra = extra_of(owner)
     cdef VersionCounter versions

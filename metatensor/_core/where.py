@@ -1,4 +1,4 @@
-"""Which line of the user's code is running, or raised; notes on errors."""
+"""Locations in user code, for messages: the running line, the line of an error, the place of a tensor in a module."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ __all__ = ["add_note", "is_ours", "line_of", "location_of", "place_in_module", "
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame is in metatensor or one of its plugins (compiled code has frames in tracebacks, too)."""
+    """Return True if a frame belongs to metatensor or one of its plugins.
+
+    Tracebacks contain frames of compiled code too.
+    """
     name = frame.f_globals.get("__name__", "")
     return name == "metatensor" or name.startswith(("metatensor.", "metatensor_"))
 
 
 def line_of(traceback: TracebackType | None) -> tuple[str, int] | None:
-    """File and line of the innermost frame of a traceback that is not metatensor's."""
+    """Return (file, line) of the innermost user frame of a traceback, or None."""
     found = None
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
@@ -28,13 +31,13 @@ def line_of(traceback: TracebackType | None) -> tuple[str, int] | None:
 
 
 def location_of(traceback: TracebackType | None) -> str | None:
-    """The innermost line of a traceback that is not metatensor's, ``file:line``."""
+    """Return ``file:line`` of the innermost user frame of a traceback, or None."""
     found = line_of(traceback)
     return None if found is None else f"{found[0]}:{found[1]}"
 
 
 def running_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """File and line of the innermost frame, from ``frame`` outwards, that is not metatensor's."""
+    """Return (file, line) of the innermost user frame, starting at ``frame`` and going outwards, or None."""
     while frame is not None:
         filename = frame.f_code.co_filename
         if not filename.startswith("<") and not is_ours(frame):
@@ -44,19 +47,19 @@ def running_line(frame: FrameType | None) -> tuple[str, int] | None:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a line to an error's traceback."""
+    """Add a note to an exception. Tracebacks show it."""
     if hasattr(error, "add_note"):
         error.add_note(note)
-    elif hasattr(error, "__notes__"):  # Python 3.10 has no add_note, but later tools read the attribute
+    elif hasattr(error, "__notes__"):  # Python 3.10 has no add_note, but some tools read the attribute
         error.__notes__.append(note)
     else:
         error.__notes__ = [note]  # type: ignore[attr-defined]
 
 
 def place_in_module(tensor: Any) -> str | None:
-    """``encoder.weight of Model`` for a parameter or buffer, or a view of one, of a module that is alive; else None.
+    """Return the place of a parameter or buffer in a module, ``encoder.weight of Model``, or None.
 
-    Looks through all objects: it is for messages.
+    For a view, return the place of its base. The function searches all live objects, so use it only for messages.
     """
     nn = sys.modules.get("metatensor.nn.module")
     if nn is None:

@@ -1,4 +1,4 @@
-"""Gradients: the switches of recording and `Function`. There is no backward pass yet."""
+"""Gradient modes and custom autograd functions. There is no backward pass yet."""
 
 from __future__ import annotations
 
@@ -19,13 +19,26 @@ __getattr__, __dir__ = attributes(
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Not there yet: raises NotImplementedError, or RuntimeError where nothing requires grad."""
+    """Raise, because metatensor does not compute gradients yet.
+
+    Parameters
+    ----------
+    tensors : Tensor or sequence of Tensor
+        The tensors to differentiate. The other parameters are accepted and ignored.
+
+    Raises
+    ------
+    RuntimeError
+        If the first tensor does not require grad.
+    NotImplementedError
+        If it does.
+    """
     for t in (tensors,) if isinstance(tensors, mt.Tensor) else tensors:
         t.backward()
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None):
-    """Not there yet: raises NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     raise NotImplementedError("autograd.grad: metatensor does not compute gradients yet")
 
 
@@ -35,7 +48,24 @@ class _VariableType(type):
 
 
 class Variable(metaclass=_VariableType):
-    """Another name for Tensor: ``Variable(t)`` is ``t`` detached, with ``requires_grad`` as it says."""
+    """A legacy name for `Tensor`.
+
+    ``Variable(t)`` returns ``t.detach()`` with `requires_grad` set. Every Tensor is an instance of Variable.
+
+    Parameters
+    ----------
+    data : Tensor
+        The tensor to detach. The result shares its storage.
+    requires_grad : bool
+        Whether the result requires grad. Default False.
+    volatile : bool, optional
+        Ignored.
+
+    Raises
+    ------
+    TypeError
+        If `data` is not a Tensor.
+    """
 
     def __new__(cls, data: mt.Tensor, requires_grad: bool = False, volatile: bool | None = None) -> Any:
         if not isinstance(data, mt.Tensor):
@@ -44,10 +74,10 @@ class Variable(metaclass=_VariableType):
 
 
 def gradcheck(*_: Any, **__: Any) -> bool:
-    """NotImplementedError: there are no gradients to check yet."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     raise NotImplementedError("torch.autograd.gradcheck: metatensor does not compute gradients yet")
 
 
 def gradgradcheck(*_: Any, **__: Any) -> bool:
-    """NotImplementedError: there are no gradients to check yet."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     raise NotImplementedError("torch.autograd.gradgradcheck: metatensor does not compute gradients yet")

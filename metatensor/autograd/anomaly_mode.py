@@ -1,4 +1,4 @@
-"""Watching a backward for anomalies. There is none to watch: the switches have no effect."""
+"""Anomaly detection. The switches have no effect, because there is no backward pass yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 class set_detect_anomaly:
-    """A function and a context manager without effect."""
+    """A function and context manager that has no effect."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.mode = mode
@@ -21,7 +21,7 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """A context manager without effect."""
+    """A context manager that has no effect."""
 
     def __init__(self, check_nan: bool = True) -> None:
         super().__init__(True, check_nan)

@@ -1,4 +1,4 @@
-"""Forward-mode derivatives. There are none: what would make one says so when it is called."""
+"""Forward-mode differentiation. It is not implemented: `make_dual` and `dual_level` raise NotImplementedError."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ __all__ = ["UnpackedDualTensor", "dual_level", "make_dual", "unpack_dual"]
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A tensor, and its derivative or None."""
+    """A tensor and its tangent; the tangent is None if there is none."""
 
     primal: Any
     tangent: Any
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: Any = None) -> Any:
-    """NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute derivatives yet."""
     raise NotImplementedError("torch.autograd.forward_ad: metatensor does not compute derivatives yet")
 
 
 def unpack_dual(tensor: Any, *, level: Any = None) -> Any:
-    """The tensor, and None: it has no derivative."""
+    """Return `tensor` with the tangent None: no tensor has a tangent."""
     return UnpackedDualTensor(tensor, None)
 
 
 class dual_level:
-    """NotImplementedError when it is entered."""
+    """A context manager that raises NotImplementedError on entry."""
 
     def __enter__(self) -> Any:
         raise NotImplementedError("torch.autograd.forward_ad: metatensor does not compute derivatives yet")

@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own."""
+"""Custom autograd functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "N
 
 
 class FunctionCtx:
-    """What `forward` may leave for `backward`."""
+    """The context that `Function.forward` fills for `Function.backward`.
+
+    Parameters
+    ----------
+    needs_input_grad : tuple of bool
+        For each input, whether it requires grad.
+    """
 
     def __init__(self, needs_input_grad):
         self.needs_input_grad = needs_input_grad
@@ -24,7 +30,13 @@ class FunctionCtx:
         self._no_grad = ()
 
     def save_for_backward(self, *tensors):
-        """Keep tensors (or None) for backward, as `saved_tensors`."""
+        """Store `tensors` as `saved_tensors`. Each is a Tensor or None.
+
+        Raises
+        ------
+        TypeError
+            If any other object is given.
+        """
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(f"save_for_backward: expected Tensors, got {type(t).__name__}")
@@ -33,39 +45,61 @@ class FunctionCtx:
     save_for_forward = save_for_backward
 
     def mark_dirty(self, *tensors):
-        """Name the inputs that forward changed in place."""
+        """Declare the inputs that `forward` modified in place."""
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors):
-        """Name the outputs through which no gradient flows."""
+        """Declare the outputs that do not require grad."""
         self._no_grad = tensors
 
     def set_materialize_grads(self, value):
-        """Whether backward would get zeros in place of absent gradients."""
+        """Set whether `backward` receives zeros for gradients that are undefined. Stored only: there is no backward pass yet."""
         self.materialize_grads = bool(value)
 
 
 class Function:
-    """A function with a gradient of its own: subclasses define static `forward` and `backward`."""
+    """Base class of custom autograd functions.
+
+    A subclass defines `forward` and `backward` as static methods and is called through `apply`. There is no backward
+    pass yet, so `backward` is never called.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> class Double(mt.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * 2
+    >>> x = mt.empty(3, device="meta", requires_grad=True)
+    >>> Double.apply(x).requires_grad
+    True
+    """
 
     @staticmethod
     def forward(*args, **kwargs):
-        """Compute the outputs; the first argument is the context unless `setup_context` is defined."""
+        """Compute the outputs. The first argument is the context, unless the subclass defines `setup_context`."""
         raise NotImplementedError("autograd.Function: define forward")
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        """Fill in the context after a `forward` that takes none."""
+        """Fill the context from the inputs and outputs of a `forward` that does not take it."""
         raise NotImplementedError("autograd.Function: define setup_context")
 
     @staticmethod
     def backward(ctx, *grad_outputs):
-        """The gradients of the inputs; not called yet."""
+        """Return the gradients of the inputs. It is never called: there is no backward pass yet."""
         raise NotImplementedError("autograd.Function: define backward")
 
     @classmethod
     def apply(cls, *args, **kwargs):
-        """Run forward without recording; outputs require grad where an input does."""
+        """Call `forward` with gradients disabled and return its result.
+
+        If gradients are enabled and any positional argument is a tensor that requires grad, every floating-point or
+        complex output requires grad too, except those passed to `FunctionCtx.mark_non_differentiable`.
+        """
         recorded = is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args)
         ctx = FunctionCtx(tuple(isinstance(a, Tensor) and a.requires_grad for a in args))
         with no_grad():
@@ -95,18 +129,24 @@ BackwardCFunction = FunctionCtx
 
 
 class InplaceFunction(Function):
-    """A function that may work in place."""
+    """A function that can be asked to work in place.
+
+    Parameters
+    ----------
+    inplace : bool
+        Stored as the attribute `inplace`. Default False.
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         self.inplace = inplace
 
 
 class NestedIOFunction(Function):
-    """A function of nests of tensors."""
+    """A function whose arguments are nested containers of tensors. It adds nothing to `Function`."""
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator for ``backward``: its result has no gradient."""
+    """Decorate a ``backward`` so that it runs with gradients disabled and its result cannot be differentiated."""
 
     @functools.wraps(fn)
     def wrapped(ctx: Any, *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Derivatives of functions. There is no backward yet: each says so when it is called."""
+"""Derivatives of functions. There is no backward pass yet: every function here raises NotImplementedError."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ def _refuse(name: str) -> Any:
 
 
 def jacobian(func: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     _refuse("jacobian")
 
 
 def hessian(func: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     _refuse("hessian")
 
 
 def vjp(func: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     _refuse("vjp")
 
 
 def jvp(func: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     _refuse("jvp")
 
 
 def vhp(func: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     _refuse("vhp")
 
 
 def hvp(func: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError."""
+    """Raise NotImplementedError: metatensor does not compute gradients yet."""
     _refuse("hvp")

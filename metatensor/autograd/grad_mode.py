@@ -1,14 +1,14 @@
-"""Switching the recording of gradients on and off, for this thread."""
+"""Context managers and decorators that set the gradient mode of the current thread."""
 
 import functools
 
 from metatensor._core.thread import _set_grad_enabled, _set_inference, is_grad_enabled
 
-_GENERATOR = 0x20  # inspect.CO_GENERATOR; importing inspect takes longer than all of this
+_GENERATOR = 0x20  # inspect.CO_GENERATOR; importing inspect would take longer than the rest of this module
 
 
 class _Switch:
-    """A context manager that is a decorator too; generators keep the mode while they run."""
+    """A context manager that is also a decorator. A decorated generator has the mode whenever it runs."""
 
     __slots__ = ("_was",)
 
@@ -19,7 +19,7 @@ class _Switch:
         raise NotImplementedError
 
     def clone(self):
-        """Another switch like this one, so that decorated functions may call themselves."""
+        """Return a fresh switch with the same mode. Each call of a decorated function uses its own, so recursion works."""
         return type(self)()
 
     def __call__(self, func):
@@ -48,7 +48,19 @@ class _Switch:
 
 
 class no_grad(_Switch):
-    """Inside, operations record no gradients: ``with no_grad(): ...`` or ``@no_grad()``."""
+    """A context manager or decorator that disables gradients.
+
+    Results computed inside do not require grad.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.empty(3, device="meta", requires_grad=True)
+    >>> with mt.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     __slots__ = ()
 
@@ -64,7 +76,17 @@ class no_grad(_Switch):
 
 
 class enable_grad(_Switch):
-    """Inside, operations record gradients, also within `no_grad`."""
+    """A context manager or decorator that enables gradients, also inside `no_grad`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.empty(3, device="meta", requires_grad=True)
+    >>> with mt.no_grad(), mt.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     __slots__ = ()
 
@@ -80,7 +102,28 @@ class enable_grad(_Switch):
 
 
 class set_grad_enabled(_Switch):
-    """Switch gradients on or off: at once, and as a context manager until its end."""
+    """Enable or disable gradients at once; also a context manager or decorator.
+
+    Calling it changes the mode immediately. As a context manager it restores the previous mode on exit. As a
+    decorator it changes the mode only while the function runs.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether to enable gradients.
+
+    Raises
+    ------
+    TypeError
+        If `mode` is not a bool.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.set_grad_enabled(False):
+    ...     mt.is_grad_enabled()
+    False
+    """
 
     __slots__ = ("mode",)
 
@@ -100,12 +143,26 @@ class set_grad_enabled(_Switch):
         return set_grad_enabled(self.mode)
 
     def __call__(self, func):
-        _set_grad_enabled(self._was)  # as a decorator it acts inside the function only
+        _set_grad_enabled(self._was)  # undo __init__: a decorator changes the mode only inside the function
         return super().__call__(func)
 
 
 class inference_mode(_Switch):
-    """Inside, no gradients are recorded and results can never require them."""
+    """A context manager or decorator that disables gradients and creates inference tensors.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether to enter inference mode. False leaves it and enables gradients. Default True.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.inference_mode():
+    ...     x = mt.empty(3, device="meta")
+    >>> x.is_inference()
+    True
+    """
 
     __slots__ = ("_inference", "mode")
 
@@ -131,7 +188,7 @@ class inference_mode(_Switch):
 
 
 class set_multithreading_enabled:
-    """Without effect: there is no backward to run in threads. A function and a context manager."""
+    """A function and context manager that has no effect: there is no backward pass to run in threads."""
 
     def __init__(self, mode):
         self.mode = mode

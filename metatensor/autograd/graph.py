@@ -1,4 +1,4 @@
-"""The graph of a backward. There is none yet: contexts that would keep its tensors elsewhere have no effect."""
+"""The autograd graph. It is not implemented: context managers that would store saved tensors elsewhere have no effect."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_s
 
 
 class Node:
-    """A step of the graph; nothing is an instance."""
+    """A node of the autograd graph. No object is an instance of it."""
 
 
 class GradientEdge:
-    """An edge of the graph; nothing is an instance."""
+    """An edge of the autograd graph. No object is an instance of it."""
 
 
 class saved_tensors_hooks:
-    """A context manager whose hooks would see what is saved for a backward.
+    """A context manager that would call its hooks on the tensors saved for the backward pass.
+
+    Parameters
+    ----------
+    pack_hook, unpack_hook : callable
+        Stored, but never called: metatensor saves no tensors for a backward pass yet.
 
     Raises
     ------
     NotImplementedError
-        When it is entered while gradients are recorded: nothing is saved yet, so the hooks would never be called.
+        On entry, if gradients are enabled.
     """
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
@@ -43,7 +48,7 @@ class saved_tensors_hooks:
 
 
 class _NothingSaved:
-    """A context manager that changes nothing while no tensors are saved for a backward."""
+    """A context manager that has no effect, because no tensors are saved for a backward pass yet."""
 
     def __enter__(self) -> None:
         return None
@@ -53,27 +58,27 @@ class _NothingSaved:
 
 
 class save_on_cpu(_NothingSaved):
-    """A context manager without effect: nothing is saved for a backward that could be moved to the cpu."""
+    """A context manager that has no effect, because no tensors are saved for a backward pass yet."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         self.pin_memory, self.device_type = pin_memory, device_type
 
 
 class disable_saved_tensors_hooks(_NothingSaved):
-    """A context manager without effect: `saved_tensors_hooks` raises anyway."""
+    """A context manager that has no effect, because `saved_tensors_hooks` cannot be used anyway."""
 
     def __init__(self, error_message: str) -> None:
         self.error_message = error_message
 
 
 class allow_mutation_on_saved_tensors(_NothingSaved):
-    """A context manager without effect: nothing is saved for a backward that a mutation could spoil."""
+    """A context manager that has no effect, because no saved tensor exists that a mutation could invalidate."""
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Without effect."""
+    """Do nothing: there is no backward pass that could warn."""
 
 
 def get_gradient_edge(tensor: Any) -> Any:
-    """NotImplementedError: there is no graph."""
+    """Raise NotImplementedError: metatensor records no autograd graph yet."""
     raise NotImplementedError("torch.autograd.graph.get_gradient_edge: metatensor records no graph yet")

@@ -1,8 +1,8 @@
-"""What stands for the op that made a tensor while there is no backward pass."""
+"""A placeholder for the nodes of the autograd graph, until there is a backward pass."""
 
 
 class Node:
-    """The `grad_fn` of a tensor that is not a leaf: it says so, and holds no graph."""
+    """The `grad_fn` of a tensor that is not a leaf. It has a name but no edges."""
 
     __slots__ = ("_name",)
 
@@ -11,11 +11,11 @@ class Node:
 
     @classmethod
     def of(cls, tensor):
-        """The node of `tensor`; it knows no more than that a gradient would flow."""
+        """Return a node for `tensor`, named after whether the tensor is a view."""
         return cls("ViewBackward" if tensor._is_view() else "OpBackward")
 
     def name(self):
-        """The name of the node."""
+        """Return the name of the node."""
         return self._name
 
     def __repr__(self):

@@ -1,4 +1,4 @@
-"""The old place of the profiler."""
+"""The legacy location of the profiler."""
 
 from metatensor._core.absent import function
 from metatensor.torch_api.torch.profiler import profile, record_function
@@ -8,7 +8,15 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_itt", "emit_n
 
 
 class emit_nvtx:
-    """A context manager that would mark operators for NVIDIA's profilers; entering it raises NotImplementedError."""
+    """A context manager that raises NotImplementedError on entry, unless it is disabled.
+
+    Parameters
+    ----------
+    enabled : bool
+        False makes the context manager do nothing. Default True.
+    record_shapes : bool
+        Ignored.
+    """
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled = enabled

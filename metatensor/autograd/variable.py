@@ -1,4 +1,4 @@
-"""The old class of tensors in a graph."""
+"""The legacy location of `Variable`."""
 
 from metatensor.autograd import Variable
 

@@ -1,4 +1,4 @@
-"""Define operators of your own: their schema, meta function, kernels, FLOPs and decomposition.
+"""Custom operators: schema, meta function, kernels, FLOP rule and decomposition.
 
     @mt.op("acme::rope")
     def rope(x: mt.Tensor, cos: mt.Tensor, sin: mt.Tensor) -> mt.Spec:
@@ -7,7 +7,7 @@
     @rope.kernel("cpu")
     def rope_cpu(out, x, cos, sin): ...
 
-The result is an `Op` like any built-in one, found again as ``mt.ops.acme.rope``. docs/custom-ops.md describes all of it.
+The result is an `Op` like the built-in ones and is also available as ``mt.ops.acme.rope``. See docs/custom-ops.md.
 """
 
 from metatensor.library.hints import infer_arguments, infer_schema

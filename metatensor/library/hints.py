@@ -1,4 +1,4 @@
-"""Schema text from a function with type hints, for operators of one's own."""
+"""Infer the schema of a custom operator from the type hints of a function."""
 
 from __future__ import annotations
 
@@ -13,22 +13,46 @@ from metatensor._core.tensor import Tensor
 __all__ = ["infer_arguments", "infer_schema"]
 
 _SCALARS = {int: "int", float: "float", bool: "bool", str: "str", complex: "Scalar", Any: "any", object: "any"}
-# Classes of the core, by their names: importing them here would be for nothing in most processes.
+# Classes of the core, by name. Most processes define no operators, so they are not imported here.
 _BY_NAME = {"DType": "dtype", "Device": "device", "Generator": "generator", "LayoutTag": "layout", "MemoryFormatTag": "memory_format"}
 
 
 def infer_schema(function: Callable[..., Any], name: str, mutates_args: Iterable[str] = ()) -> str:
-    """The schema text of a function with annotated parameters and results.
+    """Return the schema text of a function with type hints.
 
-    Raises TypeError for a parameter or a result without an annotation or with one that no schema type stands for,
-    and ValueError for a default that is no literal or a name in ``mutates_args`` that is no tensor parameter.
+    Parameters
+    ----------
+    function : callable
+        The function. Its parameters and result must be annotated.
+    name : str
+        The qualified name of the operator, ``"acme::scale"``.
+    mutates_args : iterable of str
+        Names of the tensor parameters that the operator writes to. Default: none.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    TypeError
+        If an annotation is missing or has no counterpart among the schema types.
+    ValueError
+        If a default is not a literal, or if `mutates_args` names something that is not a tensor parameter.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> def scale(x: mt.Tensor, factor: float = 2.0) -> mt.Tensor: ...
+    >>> mt.library.infer_schema(scale, "acme::scale")
+    'acme::scale(Tensor x, float factor=2.0) -> Tensor'
     """
     arguments = infer_arguments(function, name, mutates_args)
     return f"{name}({arguments}) -> {_results(_hints(function, name), name)}"
 
 
 def infer_arguments(function: Callable[..., Any], name: str, mutates_args: Iterable[str] = ()) -> str:
-    """The part of the schema between its brackets."""
+    """Return the argument list of the schema, without its parentheses. See `infer_schema`."""
     if isinstance(mutates_args, str):
         raise TypeError(f"{name}: mutates_args is a tuple of names, not the str {mutates_args!r}")
     hints, mutated = _hints(function, name), dict(zip(mutates_args, "abcdefghijklmnopqrstuvwxyz", strict=False))
@@ -67,7 +91,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def _literal(value: Any, where: str) -> str:
-    """A default as it is written in a schema."""
+    """Return a default value in schema notation. Raise ValueError if it is not a literal."""
     items = value if isinstance(value, (tuple, list)) else (value,)
     for item in items:
         if not isinstance(item, (int, float, bool, str, complex, type(None))) or (isinstance(item, float) and not isfinite(item)):
@@ -76,7 +100,7 @@ def _literal(value: Any, where: str) -> str:
 
 
 def _schema_type(annotation: Any, where: str) -> str:
-    """The schema type of a Python annotation."""
+    """Return the schema type for a Python annotation. Raise TypeError if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, Tensor):
         return "Tensor"
     if annotation in _SCALARS:
@@ -109,7 +133,7 @@ def _schema_type(annotation: Any, where: str) -> str:
 
 
 def _results(hints: dict[str, Any], name: str) -> str:
-    """The part of the schema after the arrow. A `Spec` stands for a tensor."""
+    """Return the part of the schema after the arrow. A `Spec` becomes a Tensor."""
     if "return" not in hints:
         raise TypeError(f"{name}: a return annotation is missing: Spec or Tensor, a tuple or list of them, or None")
     annotation = hints["return"]

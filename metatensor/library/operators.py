@@ -1,4 +1,4 @@
-"""Register operators and what is known of them: schema, meta function, kernels, FLOPs and decomposition."""
+"""Registration of operators and of their meta functions, kernels, FLOP rules and decompositions."""
 
 import functools
 import threading
@@ -25,23 +25,50 @@ _kernels: dict[tuple[str, str], _Registered] = {}  # (qualified name, device typ
 
 
 def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=False):
-    """Decorator: make an op of a function, whose body is the meta function.
+    """Return a decorator that defines an op from its meta function.
 
-    The body gets the arguments and returns a `Spec`, a tensor made with ``new_empty`` and the like, or a tuple of them.
-    The schema follows from the type hints, or is given as text without the name, ``"(Tensor x, float by=2.0) -> Tensor"``.
-    ``mutates_args`` names the tensor arguments that the kernels write to (in a schema: ``Tensor(a!) x``).
+    The decorated function receives the arguments of the op. It returns a `Spec` for each result, or an empty tensor
+    made with ``new_empty`` or similar; several results are returned as a tuple. The decorator returns the `Op`.
 
-    With ``composite=True`` the body is instead made of other ops and computes the result itself. With
-    ``data_dependent=True`` the shape of the results depends on values: the body only checks the arguments, what it
-    returns is not used, kernels return their results, and without data the op raises `DataDependentError`.
+    Parameters
+    ----------
+    name : str
+        The qualified name, ``"namespace::name"``.
+    schema : str, optional
+        The schema without the name, ``"(Tensor x, float by=2.0) -> Tensor"``. Default: inferred from the type hints.
+    mutates_args : iterable of str
+        Names of the tensor arguments that the kernels write to. A `schema` marks them itself: ``Tensor(a!) x``.
+    composite : bool
+        If True, the function computes the result by calling other ops, and the op needs no kernels. Default False.
+    data_dependent : bool
+        If True, the shapes of the results depend on values. The function then only checks the arguments, its return
+        value is ignored, and the kernels return the results. For tensors without data the op raises
+        `DataDependentError`. Default False.
 
-    Raises RuntimeError for a name that is taken.
+    Raises
+    ------
+    RuntimeError
+        If the name is already in use.
+    TypeError
+        If `schema` is combined with `mutates_args`, if `composite` is combined with `data_dependent`, or if the type
+        hints cannot be expressed as a schema.
+    ValueError
+        If the name is not of the form ``namespace::name``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> @mt.op("acme_docs::double")
+    ... def double(x: mt.Tensor) -> mt.Spec:
+    ...     return mt.Spec(x.shape, x.dtype)
+    >>> tuple(double(mt.empty(2, 3, device="meta")).shape)
+    (2, 3)
     """
     if callable(name):
         raise TypeError(f"op: a name is missing; write @metatensor.op(\"namespace::{getattr(name, '__name__', 'name')}\")")
     _check_name(name)
     if schema is not None and mutates_args:
-        raise TypeError(f"{name}: a schema marks what is written to by itself, Tensor(a!) x; leave out mutates_args")
+        raise TypeError(f"{name}: a schema marks mutated arguments itself, Tensor(a!) x; leave out mutates_args")
     if composite and data_dependent:
         raise TypeError(f"{name}: an op is either composite or data-dependent, not both")
 
@@ -53,23 +80,55 @@ def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=Fa
 
 
 def define(schema, *, data_dependent=False, doc=""):
-    """Define an op from schema text, ``"acme::scale(Tensor input, float factor) -> Tensor"``.
+    """Define an op from its schema and return it. Register its meta function with `meta`.
 
-    Its meta function is given with `meta`; one that is ``data_dependent`` needs none. Returns the Op.
+    Parameters
+    ----------
+    schema : str
+        The schema with the name, ``"acme::scale(Tensor input, float factor) -> Tensor"``.
+    data_dependent : bool
+        Whether the shapes of the results depend on values. Such an op needs no meta function. Default False.
+    doc : str
+        The documentation of the op.
+
+    Returns
+    -------
+    Op
+
+    Raises
+    ------
+    RuntimeError
+        If the name is already in use.
     """
     _check_name(schema.partition("(")[0].strip())
     return define_op(schema, None, _flags(schema, False, data_dependent), doc)
 
 
 def _flags(text, composite, data_dependent):
-    """What a schema and the options say of an op. One whose result is a view of an argument needs no kernel."""
+    """Return the flags of an op. It is a view op if every result aliases an argument that is not written to."""
     returns = parse(text).returns
     view = bool(returns) and all("(" in kind and "!" not in kind for kind, _ in returns)
     return operator_flags.COMPOSITE * bool(composite) | operator_flags.DATA * bool(data_dependent) | operator_flags.VIEW * (view and not composite)
 
 
 def meta(name):
-    """Decorator: the meta function of an op that `define` made. A second one raises RuntimeError."""
+    """Return a decorator that registers the meta function of an op made by `define`.
+
+    Raises
+    ------
+    RuntimeError
+        If the op already has a meta function.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> scale = mt.library.define("acme_docs::scale(Tensor input, float factor) -> Tensor")
+    >>> @mt.library.meta("acme_docs::scale")
+    ... def scale_meta(input, factor):
+    ...     return mt.Spec(input.shape, input.dtype)
+    >>> tuple(scale(mt.empty(2, 3, device="meta"), 2.0).shape)
+    (2, 3)
+    """
 
     def decorate(function):
         target = op_by_name(name)
@@ -81,14 +140,31 @@ def meta(name):
 
 
 def kernel(name, device, *, override=False):
-    """Decorator: the kernel of an op, custom or built in, for one device type.
+    """Return a decorator that registers a kernel of an op, custom or built in, for one device type.
 
-    It is called as ``kernel(out, *args)`` with tensors whose storages hold data: ``out`` (a tuple for several results,
-    None for a data-dependent op) is allocated as the meta function says, and the kernel only fills it in, or returns
-    a result of that shape and dtype. ``name`` is that of one schema: ``"acme::rope"``, ``"max.dim"``.
+    The kernel is called as ``kernel(out, *args)`` with tensors that hold data. ``out`` is allocated with the shape and
+    dtype that the meta function returns; it is a tuple if there are several results. The kernel fills ``out`` or
+    returns a tensor of the same shape and dtype. For a data-dependent op ``out`` is None and the kernel returns the
+    results.
 
-    Where there is a kernel for the op and device already, registered here or the device's own, RuntimeError is raised
-    (at first use, where the device is not loaded yet), unless ``override=True`` says that this one replaces it.
+    Parameters
+    ----------
+    name : str
+        The name of one schema: ``"acme::rope"``, ``"max.dim"``.
+    device : str
+        The device type, ``"cuda"``.
+    override : bool
+        Whether to replace an existing kernel for the op and device. Default False.
+
+    Raises
+    ------
+    RuntimeError
+        If the op already has a kernel on the device and `override` is False. If the device is not loaded yet, the error
+        is raised when the op is first used there.
+    TypeError
+        If `device` is not a str.
+    ValueError
+        If `device` is "meta" or not a device type, or if the op computes nothing on a device, such as a view.
     """
     target, name = _schema_of(name, "kernels")
     if not isinstance(device, str):
@@ -127,12 +203,16 @@ def _two_kernels(name, device):
 
 
 def find_kernel(name, device, backend=None):
-    """The kernel that an op's schema has on a device type, or None: what `kernel` registered, or the ``backend``'s own.
+    """Return the kernel of a schema on a device type, or None.
 
-    Without either, it is the kernel of an operator that computes the same (``relu`` for ``nn.functional.relu``), what the
-    base class of devices offers, or where neither this nor a decomposition is there, what the cpu computes for a backend
-    whose ``fallback`` is "cpu". RuntimeError where there are both a registered kernel and one of the backend, and nothing says
-    which.
+    The candidates, in order:
+
+    1. a kernel registered with `kernel`, or the ``backend``'s own;
+    2. the kernel of an equivalent operator, such as ``relu`` for ``nn.functional.relu``;
+    3. a basic kernel from the base class of devices;
+    4. if the op has no decomposition and the backend's ``fallback`` is "cpu", a kernel that computes on the cpu.
+
+    Raise RuntimeError if there are both a registered kernel and one of the backend, and neither overrides the other.
     """
     held = _kernels.get((name, device))
     if backend is None or (held is not None and held.override):
@@ -155,7 +235,7 @@ def find_kernel(name, device, backend=None):
 
 
 def _counterpart(name, device, backend):
-    """The kernel of an operator that computes the same, called with arguments made of those of `name`; or None."""
+    """Return a kernel that calls the one of an equivalent operator with converted arguments, or None."""
     from metatensor.rules.pairs import counterparts
 
     for other, convert in counterparts(name):
@@ -168,7 +248,7 @@ def _counterpart(name, device, backend):
 
 def _fallback(name, backend):
     if backend.fallback != "cpu":
-        raise ValueError(f"the fallback of the device {backend.type} is {backend.fallback!r}: it can be \"cpu\", or None for none")
+        raise ValueError(f"the fallback of the device {backend.type} is {backend.fallback!r}: it must be \"cpu\" or None")
     from metatensor.devices.fallback import host_kernel
 
     found = None if backend.type == "cpu" else host_kernel(name, backend)
@@ -178,7 +258,7 @@ def _fallback(name, backend):
 
 
 def _guarded(function, name, backend):
-    """A kernel that is called for no dtypes but those that its device computes with."""
+    """Return a kernel that calls `function` if the device supports all dtypes, else the fallback, and else raises."""
 
     def refused(values):
         for value in values if isinstance(values, (tuple, list)) else (values,):
@@ -199,7 +279,7 @@ def _guarded(function, name, backend):
 
 
 def kernel_owner(name, device):
-    """Whose kernel an op has on a device type, for messages."""
+    """Return a description of who provides the kernel of an op on a device type, for messages."""
     from metatensor import plugins
 
     held = _kernels.get((name, device))
@@ -207,7 +287,15 @@ def kernel_owner(name, device):
 
 
 def decomposition(name):
-    """Decorator: how to compute an op by other ops on devices without a kernel for it. A second one raises RuntimeError."""
+    """Return a decorator that registers the decomposition of an op.
+
+    The decomposition computes the op by calling other ops. It is used on devices that have no kernel for the op.
+
+    Raises
+    ------
+    RuntimeError
+        If the op already has a decomposition.
+    """
     from metatensor.rules import decompositions
 
     target, name = _schema_of(name, "decompositions")
@@ -224,10 +312,15 @@ def decomposition(name):
 
 
 def flops(name):
-    """Decorator: the FLOP rule of an op, ``rule(out, *args) -> int``. A second one raises RuntimeError.
+    """Return a decorator that registers the FLOP rule of an op, ``rule(out, *args) -> int``.
 
-    When it is used, a rule that returns no number raises TypeError, and one that returns a negative number or a fraction
-    ValueError; both name the rule.
+    The rule's result is checked whenever the rule is used. TypeError is raised if it is not a number, ValueError if it
+    is negative or not a whole number. Both messages name the rule.
+
+    Raises
+    ------
+    RuntimeError
+        If the op already has a FLOP rule.
     """
     from metatensor.rules import flops as rules
 
@@ -244,7 +337,7 @@ def flops(name):
 
 
 def _checked_rule(name, function):
-    """A FLOP rule whose results are held to be what they should: whole numbers that are not negative."""
+    """Return the FLOP rule with a check that its results are whole numbers that are not negative."""
 
     @functools.wraps(function)
     def rule(*args, **kwargs):
@@ -260,9 +353,26 @@ def _checked_rule(name, function):
 
 
 def get_op(name):
-    """The Op called `name` ("acme::rope", "nn.functional.relu"); loads the plugin that has the namespace.
+    """Return the `Op` with the given name, loading the plugin that provides the namespace if necessary.
 
-    Overloads ("max.dim") are found by their op. Raises AttributeError for an unknown name, TypeError for no str.
+    Parameters
+    ----------
+    name : str
+        The name of an op, ``"acme::rope"`` or ``"nn.functional.relu"``. For the name of an overload, ``"max.dim"``, the
+        op that it belongs to is returned.
+
+    Raises
+    ------
+    AttributeError
+        If there is no such op.
+    TypeError
+        If `name` is not a str.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.library.get_op("max.dim").name
+    'max'
     """
     _check_str(name)
     if name in registry:
@@ -274,7 +384,7 @@ def get_op(name):
 
 
 def _schema_of(name, what):
-    """The op and the name of the schema that ``name`` means, one that can have kernels."""
+    """Return the op and the schema name that ``name`` refers to. Raise ValueError if the schema cannot have kernels."""
     target = get_op(name)
     known = {overload.qualname: overload for overload in target.functional.overloads}
     if name not in known:
@@ -305,7 +415,15 @@ def _check_str(name):
 
 
 class Namespace:
-    """The ops of one namespace, as attributes; a plugin that provides it is loaded when the first one is asked for."""
+    """The ops of one namespace, as attributes.
+
+    If an op is not registered yet, attribute access loads the plugin that provides the namespace.
+
+    Parameters
+    ----------
+    name : str
+        The namespace.
+    """
 
     def __init__(self, name):
         self.__name__ = name

@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_FLOAT, MAX_DIMS, T_RETRIED, dim_t
 from metatensor.ops.loss cimport R_NONE, legacy_reduction, reduction_arg, scalar_result
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
@@ -89,7 +89,7 @@ cdef object cross_entropy(Call* c):
     if not 0 <= smoothing <= 1:
         fail_slot(c, 7, f"must lie in [0, 1], got {smoothing}")
     need_dtype(c, t, FLOATS)
-    if not probabilities:
+    if not probabilities and not c.flags & T_RETRIED:   # the logarithms of the scores come before their classes
         check_class_indices(c, t, target)
     class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], None if probabilities else t.dtype)
     return per_sample(c, t, d, reduction)

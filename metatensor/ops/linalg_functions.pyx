@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_INT, dim_t
+from metatensor._core.types cimport KIND_INT, T_RETRIED, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor._core.formats import contiguous_format
 from metatensor.ops.matrices cimport (
@@ -113,7 +113,8 @@ cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
         raise RuntimeError(f"{op_name(c)}(): the shapes {shape_str(a)} and {shape_str(b)} do not broadcast")
     if a.dtype.code == BOOL:
         refuse(c, a.dtype)
-    need_one_dtype(c, a, b, "input", "other")
+    if not c.flags & T_RETRIED:
+        need_one_dtype(c, a, b, "input", "other")
     return new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
 
 

@@ -34,7 +34,7 @@ cdef int refuse(Call* c, DType d) except -1:
     that it raises then, for shapes or dimensions, comes first. So does that of an in-place call or an ``out=`` whose
     target cannot take the result.
     """
-    cdef DType other = by_code(I64 if d.kind == KIND_FLOAT or d.kind == KIND_COMPLEX else F32)
+    cdef DType other = by_code(I64 if d.kind == KIND_FLOAT and d.itemsize > 1 else F32)
     cdef Overload ov = <Overload>c.overload
     cdef Call again
     if c.flags & T_RETRIED:

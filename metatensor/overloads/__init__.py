@@ -1,7 +1,7 @@
-"""Operator overloads as PyTorch's dispatcher has them: what ``__torch_dispatch__`` is called with.
+"""The operator overloads of PyTorch's dispatcher, which ``__torch_dispatch__`` receives.
 
-`packet` finds an operator by namespace and name, `overload_call` says which overload, and which arguments, a call amounts to.
-Signatures come from `aten.txt` where PyTorch has the operator, else from metatensor's own schema.
+`packet` finds an operator by namespace and name. `overload_call` finds the overload and the arguments for a call of an
+operator of metatensor. Signatures come from `aten.txt` if PyTorch has the operator, else from metatensor's schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["OpOverload", "OpOverloadPacket", "overload_call", "packet", "schemas
 
 @cache
 def schemas() -> dict[str, dict[str, str]]:
-    """Return the signatures of PyTorch's operators: name, then overload ("default" for the one without a name), to text."""
+    """Return the signatures of PyTorch's operators by operator name, then by overload name ("default" if unnamed)."""
     found: dict[str, dict[str, str]] = {}
     text = resources.files(__name__).joinpath("aten.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
@@ -31,7 +31,17 @@ def schemas() -> dict[str, dict[str, str]]:
 
 
 class OpOverload:
-    """One overload of an operator: callable with the arguments of its signature, ``_schema``."""
+    """One overload of an operator. Calling it takes the arguments of its signature, ``_schema``.
+
+    Parameters
+    ----------
+    packet : OpOverloadPacket
+        The operator.
+    overload : str
+        The name of the overload.
+    schema : FunctionSchema
+        Its signature.
+    """
 
     def __init__(self, packet: OpOverloadPacket, overload: str, schema: FunctionSchema) -> None:
         self._overloadpacket = packet
@@ -44,22 +54,22 @@ class OpOverload:
 
     @property
     def tags(self) -> list[Any]:
-        """The properties of the operator that metatensor knows, see `metatensor.overloads.tags`."""
+        """The tags that follow from the operator's declaration. See `metatensor.overloads.tags`."""
         return tags_of(self.op)
 
     @property
     def overloadpacket(self) -> OpOverloadPacket:
-        """The operator that this is an overload of."""
+        """The operator that this overload belongs to."""
         return self._overloadpacket
 
     @property
     def op(self) -> Any:
-        """The operator of metatensor that carries it out."""
+        """The operator of metatensor that computes it."""
         return self._overloadpacket._op
 
     @property
     def is_view(self) -> bool:
-        """Whether the result shares the storage of an argument, which the operator does not write to."""
+        """Whether the result is a view of an argument and the operator writes to no argument."""
         infos = [argument.alias_info for argument in self._schema.arguments]
         return any(infos) and not self._schema.is_mutable and bool(self.op.overloads[0].is_view)
 
@@ -88,7 +98,17 @@ class OpOverload:
 
 
 class OpOverloadPacket:
-    """An operator, with its overloads as attributes: ``torch.ops.aten.add``, ``torch.ops.aten.add.Tensor``."""
+    """An operator with its overloads as attributes: ``torch.ops.aten.add``, ``torch.ops.aten.add.Tensor``.
+
+    Parameters
+    ----------
+    namespace : str
+        The namespace, "aten" for PyTorch's own operators.
+    name : str
+        The name in that namespace.
+    op : Op
+        The operator of metatensor that computes it.
+    """
 
     def __init__(self, namespace: str, name: str, op: Any) -> None:
         self.namespace = namespace
@@ -146,7 +166,20 @@ _packets: dict[tuple[str, str], OpOverloadPacket] = {}
 
 
 def packet(namespace: str, name: str) -> OpOverloadPacket:
-    """Return an operator by namespace ("aten" for PyTorch's own) and name. AttributeError where there is none."""
+    """Return the operator with the given namespace and name.
+
+    Parameters
+    ----------
+    namespace : str
+        The namespace, "aten" for PyTorch's own operators.
+    name : str
+        The name in that namespace.
+
+    Raises
+    ------
+    AttributeError
+        If there is no such operator.
+    """
     found = _packets.get((namespace, name))
     if found is None:
         names = registry_names(name) if namespace == "aten" else (f"{namespace}::{name}",)
@@ -157,19 +190,28 @@ def packet(namespace: str, name: str) -> OpOverloadPacket:
             raise AttributeError(f"there is no operator {namespace}::{name} in metatensor")
         found = _packets[namespace, name] = OpOverloadPacket(namespace, name, op)
     elif namespace != "aten" and found._op is not registry.get(f"{namespace}::{name}", found._op):
-        del _packets[namespace, name]  # the operator was defined anew
+        del _packets[namespace, name]  # the operator was redefined
         return packet(namespace, name)
     return found
 
 
 def overload_call(op: Any, overload: Any, variant: int, values: dict[str, Any], given: set[str], out: Any) -> tuple[Any, tuple, dict]:
-    """Return the overload, positional and keyword arguments that a call of an operator of metatensor amounts to.
+    """Return the overload and its positional and keyword arguments for a call of an operator of metatensor.
 
     Parameters
     ----------
-    values : the arguments by name, defaults included.
-    given : names of those that are no defaults.
-    variant : 0, 1 for in-place, 2 where `out` is written to.
+    op : Op
+        The operator that was called.
+    overload
+        The schema of `op` that the call matched.
+    variant : int
+        0 for a plain call, 1 for an in-place call, 2 for a call with `out`.
+    values : dict
+        The arguments by name, including defaults.
+    given : set of str
+        Names of the arguments that the caller passed.
+    out : Tensor, sequence of Tensor or None
+        The ``out`` argument.
     """
     stem = op.functional.name
     if "::" in stem:
@@ -196,7 +238,10 @@ _own_overloads: dict[Any, Any] = {}
 
 
 def _own(op: Any, overload: Any, variant: int) -> OpOverload:
-    """Return an overload in the namespace ``metatensor``, for what PyTorch's dispatcher has no operator for."""
+    """Return an overload in the namespace ``metatensor``.
+
+    It is used if PyTorch's dispatcher has no matching operator.
+    """
     key = (op, overload.qualname, variant)
     if key not in _own_overloads:
         name = op.name.replace(".", "_")

@@ -1,4 +1,4 @@
-"""Arguments between metatensor's operators and the signatures of PyTorch's dispatcher."""
+"""Conversion of arguments between metatensor's operators and the signatures of PyTorch's dispatcher."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def _declared(text: str) -> list[Any]:
 
 
 def translated(text: str, name: str, variant: int) -> str:
-    """Return one of metatensor's schemas in the notation of signatures; the first argument is written to where `variant` is 1."""
+    """Return a schema of metatensor in the dispatcher's notation.
+
+    If `variant` is 1, mark its first argument as mutated.
+    """
     _, bracket, rest = text.partition("(")
     for ours, theirs in _TYPES:
         rest = re.sub(rf"(?<![\w]){re.escape(ours)}(?=[?\[\s(])", theirs, rest)
@@ -35,7 +38,7 @@ def translated(text: str, name: str, variant: int) -> str:
     return f"{name}{bracket}{rest}"
 
 
-# From a call of metatensor's to a signature --------------------------------------------------------
+# From a call of metatensor's operator to a signature ------------------------------------------------
 
 
 def _is_number(value: Any) -> bool:
@@ -43,7 +46,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _fitting(kind: str, count: int | None, value: Any, numbers: bool) -> Any:
-    """Return a value as an argument of a type takes it, or _ABSENT. `numbers` says whether a number goes for a tensor."""
+    """Convert `value` to an argument of type `kind`.
+
+    Return _ABSENT if it does not fit. `numbers` allows numbers as tensors.
+    """
     if value is None:
         return None if kind.endswith("?") else _ABSENT
     kind = kind.rstrip("?")
@@ -74,7 +80,7 @@ def _fitting(kind: str, count: int | None, value: Any, numbers: bool) -> Any:
 
 
 def _pairs(arguments: list[Any], names: tuple[str, ...], by_place: bool = True) -> dict[str, str]:
-    """Return the name of metatensor's argument for each of a signature's: the same, or else the one at its place."""
+    """Map the arguments of a signature to those of metatensor: by name, and otherwise by position if `by_place`."""
     ours = set(names)
     found = {a.name: a.name for a in arguments if a.name in ours}
     if not by_place:
@@ -91,7 +97,7 @@ def _pairs(arguments: list[Any], names: tuple[str, ...], by_place: bool = True) 
 def matched(
     target: Any, op: Any, overload: Any, values: dict[str, Any], given: set[str], out: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return a call's arguments as an overload takes them, or None where it does not take them."""
+    """Return the positional and keyword arguments of a call for the overload `target`, or None if they do not fit."""
     name = target.overloadpacket.__name__
     only_tensor = name in ONLY_TENSOR or name == "rsub" and target._overloadname == "Tensor"
     if name in ONLY_TENSOR and target._overloadname.startswith("Scalar"):
@@ -137,7 +143,7 @@ def matched(
 
 
 def own_arguments(overload: Any, values: dict[str, Any], given: set[str], out: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a call's arguments as metatensor's own schema has them."""
+    """Return the positional and keyword arguments of a call for metatensor's own schema."""
     args: list[Any] = []
     last = 0
     keywords = {a.name for a in _declared(overload.text) if a.kwonly}
@@ -151,13 +157,13 @@ def own_arguments(overload: Any, values: dict[str, Any], given: set[str], out: A
     return tuple(args[:last]), kwargs
 
 
-# Where the dispatcher has another operator ------------------------------------------------------------
+# Operators that have another name or other arguments in the dispatcher ---------------------------------
 
 TRANSLATED = {"_local_scalar_dense": "item"}
 
 
 def special(name: str, values: dict[str, Any], given: set[str]) -> tuple[str, str, tuple[Any, ...]] | None:
-    """Return (name, overload, arguments) of the operator that a call becomes in PyTorch's dispatcher, where that is another one."""
+    """Return (name, overload, arguments) for a call that PyTorch dispatches to a different operator, else None."""
     if name in ("softmax", "log_softmax", "nn.functional.softmax", "nn.functional.log_softmax"):
         if values.get("dtype") is None and values.get("dim") is not None:
             return "_" + name.rpartition(".")[2], "default", (values["input"], values["dim"], False)
@@ -191,7 +197,7 @@ def _times(value: Any, n: int) -> list[int]:
 
 
 def _spread(values: dict[str, Any]) -> list[Any]:
-    """Return index tensors at the dimensions that they index, None at those before and between."""
+    """Return a list with each index tensor at the position of its dimension, and None in the gaps."""
     places: list[Any] = [None] * (max(values["dims"]) + 1)
     for dim, index in zip(values["dims"], values["indices"], strict=True):
         places[dim] = index
@@ -230,11 +236,11 @@ _RUNNING: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-# From a signature to a call of metatensor's ------------------------------------------------------------
+# From a signature to a call of metatensor's operator ---------------------------------------------------
 
 
 def run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the operator of metatensor that an overload stands for, with arguments of the overload's signature."""
+    """Call the operator of metatensor that computes an overload. The arguments follow the signature of the overload."""
     packet = target.overloadpacket
     op = packet._op
     if packet.namespace != "aten":
@@ -257,7 +263,7 @@ def run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _bound(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return the arguments that differ from their defaults by name, and those that are written to beside them."""
+    """Return the passed arguments by name, without keyword-only ones that are None, and the ``out`` arguments."""
     schema = target._schema
     places = [a for a in schema.arguments if not a.kwarg_only]
     if len(args) > len(places):

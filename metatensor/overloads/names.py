@@ -1,16 +1,16 @@
-"""Which operator of PyTorch's dispatcher an operator of metatensor is, by name."""
+"""Mapping between the names of metatensor's operators and those of PyTorch's dispatcher."""
 
 from __future__ import annotations
 
 __all__ = ["EXTRA", "ONLY_TENSOR", "aten_names", "registry_names"]
 
-# Operators of the dispatcher that calls are translated to, beside those of the same name.
+# Operators of the dispatcher that a call can be translated to although its own operator has another name.
 EXTRA = frozenset((
     "_local_scalar_dense", "_log_softmax", "_softmax", "addmm", "convolution", "index", "index_put", "index_put_", "mm",
     "native_layer_norm", "t", "unbind", "view",
 ))  # fmt: skip
 
-# Numbers go to the overload for tensors, although there is one for numbers.
+# For these operators a number selects the Tensor overload, not the Scalar overload.
 ONLY_TENSOR = frozenset(("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "floor_divide", "floor_divide_"))
 
 _OTHERS = {
@@ -22,7 +22,7 @@ _PREFIXES = ("nn.functional.", "linalg.", "fft.", "special.")
 
 
 def aten_names(name: str) -> tuple[str, ...]:
-    """Return the names that an operator of metatensor may have in PyTorch's dispatcher, the likeliest first."""
+    """Return the candidate names in PyTorch's dispatcher for an operator of metatensor, most likely first."""
     if name in _OTHERS:
         return (_OTHERS[name],)
     for prefix in _PREFIXES:
@@ -33,7 +33,7 @@ def aten_names(name: str) -> tuple[str, ...]:
 
 
 def registry_names(aten: str) -> tuple[str, ...]:
-    """Return the names that an operator of PyTorch's dispatcher may have in metatensor's registry, the likeliest first."""
+    """Return the candidate names in metatensor's registry for a name in PyTorch's dispatcher, most likely first."""
     found = [_BACK[aten]] if aten in _BACK else []
     found.append(aten)
     for prefix in _PREFIXES:

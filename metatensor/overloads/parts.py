@@ -1,4 +1,4 @@
-"""Operators that metatensor computes whole and PyTorch's dispatcher takes apart before ``__torch_dispatch__`` sees them."""
+"""Decompositions of operators that PyTorch decomposes before ``__torch_dispatch__`` and metatensor does not."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ PARTS: dict[str, Callable[..., Any]] = {
     "nn.functional.pad": _pad, "outer": _outer, "positive": lambda input: input,
     **{f"nn.functional.max_pool{n}d": _pool(f"nn.functional.max_pool{n}d_with_indices") for n in (1, 2, 3)},
 }  # fmt: skip
-"""Functions of an operator's arguments, by its name. They return NotImplemented for calls that stay whole."""
+"""Decompositions by operator name. They return NotImplemented for calls that must not be decomposed."""

@@ -1,4 +1,4 @@
-"""Signatures of operator overloads, with the attributes that ``func._schema`` has in PyTorch."""
+"""Signatures of operator overloads. They have the attributes of ``func._schema`` in PyTorch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ _CONSTANTS = {"None": None, "True": True, "False": False, "Mean": 1, "contiguous
 
 
 class AliasInfo:
-    """Which storages an argument or result shares, and whether the operator writes to it."""
+    """The alias annotation of an argument or result.
+
+    Parameters
+    ----------
+    text : str
+        The annotation without parentheses, ``"a!"`` or ``"a -> *"``.
+    """
 
     def __init__(self, text: str) -> None:
         before, _, after = text.partition("->")
@@ -28,7 +34,15 @@ class AliasInfo:
 
 
 class Argument:
-    """One argument or result: ``name``, ``type`` as text, ``kwarg_only``, ``alias_info`` or None, ``default_value``."""
+    """One argument or result of a signature.
+
+    Parameters
+    ----------
+    text : str
+        The declaration, ``"int dim=0"``.
+    kwarg_only : bool
+        Whether the argument is keyword-only. Default False.
+    """
 
     def __init__(self, text: str, kwarg_only: bool = False) -> None:
         declared, equals, default = text.partition("=")
@@ -46,22 +60,25 @@ class Argument:
 
     @property
     def is_write(self) -> bool:
-        """Whether the operator writes to it."""
+        """Whether the operator writes to the argument."""
         return self.alias_info is not None and self.alias_info.is_write
 
     @cached_property
     def N(self) -> int | None:
-        """How many values a single number stands for, in a list of fixed length; None for any other type."""
+        """The length of a list of fixed length, ``int[2]``; None for other types.
+
+        A single number stands for that many.
+        """
         found = re.search(r"\[(\d+)\]", self.type)
         return int(found[1]) if found else None
 
     def has_default_value(self) -> bool:
-        """Return whether the argument may be left out."""
+        """Return True if the argument has a default."""
         return self._default is not None
 
     @cached_property
     def default_value(self) -> Any:
-        """The default, None where there is none."""
+        """The default; None if there is none."""
         text = self._default
         if text is None or text in _CONSTANTS:
             return _CONSTANTS.get(text or "None")
@@ -73,7 +90,20 @@ class Argument:
 
 
 class FunctionSchema:
-    """The signature of one overload, read from text such as ``add.Tensor(Tensor self, Tensor other) -> Tensor``."""
+    """The signature of one overload.
+
+    Parameters
+    ----------
+    text : str
+        The signature, such as ``"add.Tensor(Tensor self, Tensor other) -> Tensor"``.
+    namespace : str
+        The namespace of the operator if `text` names none. Default "aten".
+
+    Raises
+    ------
+    ValueError
+        If `text` cannot be parsed.
+    """
 
     def __init__(self, text: str, namespace: str = "aten") -> None:
         match = _HEAD.fullmatch(text)
@@ -105,7 +135,7 @@ class FunctionSchema:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas outside brackets."""
+    """Split `text` at the commas that are outside parentheses and square brackets."""
     parts, depth, start = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")

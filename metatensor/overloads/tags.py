@@ -1,4 +1,4 @@
-"""Properties of operator overloads, ``torch.ops.aten.add.Tensor.tags``: those that metatensor knows of its operators."""
+"""The tags of operator overloads, ``torch.ops.aten.add.Tensor.tags``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Tag = enum.IntEnum(  # type: ignore[misc]
     module="torch",
 )
 
-_DATA, _ELEMENTWISE, _RANDOM = 16, 32, 64  # flags of operators, as in _core/op.pxd
+_DATA, _ELEMENTWISE, _RANDOM = 16, 32, 64  # values of OpFlag in _core/op.pxd
 
 
 def tags_of(op: Any) -> list[Any]:
-    """Return the tags that follow from an operator's declaration."""
+    """Return the tags that follow from an operator's flags and name. Other tags are never set."""
     flags = op.functional.flags
     found = []
     if flags & _DATA:

@@ -1,4 +1,4 @@
-"""Find, load and list what plugins bring: devices, operators, checkpoint formats and commands."""
+"""Plugins: discovery, loading and listing of devices, operators, checkpoint formats and commands."""
 
 from metatensor.plugins.loading import (
     BLOCK_VARIABLE,

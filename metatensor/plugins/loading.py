@@ -1,8 +1,8 @@
-"""The plugin manager: finds plugins by entry point, loads each when its name is first used, explains the broken ones.
+"""The plugin manager. It finds plugins by their entry points, loads them on first use and reports the broken ones.
 
-Nothing here runs when metatensor is imported. Entry points are read when a device other than meta first has work
-to do, and of the plugins found only the one named is imported. ``METATENSOR_BLOCK_PLUGINS`` holds names (of entry
-points or of distributions, separated by commas) that are never loaded.
+Importing metatensor does not import this module. Entry points are read when a device other than meta is first used, and
+only the plugin of that device is imported. The environment variable ``METATENSOR_BLOCK_PLUGINS`` lists names of entry
+points or distributions, separated by commas, that are never loaded.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ GROUPS = {
     "formats": "metatensor_checkpoint_formats",
     "commands": "metatensor_commands",
 }
-"""Group to hook: entry points of group ``metatensor.<group>`` implement that hook."""
+"""The hook that entry points of group ``metatensor.<group>`` implement, by group."""
 
 
-# The packages of metatensor's own devices.
+# The packages that provide metatensor's own devices.
 _PACKAGES = {"cpu": "metatensor-cpu", "cuda": "metatensor-cuda", "disk": "metatensor-disk"}
 
 
 def _where_to_find(type: str) -> str:
-    """What to do about a device type that nothing installed provides."""
+    """Return advice for an unknown device type, as the end of an error message."""
     import metatensor
 
     if isinstance(getattr(metatensor, type, None), metatensor.dtype):
@@ -53,25 +53,25 @@ def _where_to_find(type: str) -> str:
 
 
 class PluginInfo(NamedTuple):
-    """One row of `report`: a plugin and how it is."""
+    """One row of `report`: a plugin and its state."""
 
     group: str
     """"devices", "ops", "formats" or "commands"."""
     name: str
-    """The entry point's name; for a device its type."""
+    """The name of the entry point. For a device it is the device type."""
     distribution: str
     version: str
     state: str
-    """"available" (a device to use now), "no device", "loaded" (no device's plugin), "not loaded", "blocked" or "broken"."""
+    """One of "not loaded", "blocked", "broken" and "loaded". A loaded device is "available" or "no device"."""
     reason: str
-    """Why it is blocked or broken, or why a loaded device is not available; else empty."""
+    """Why the plugin is blocked or broken, or why its device is not available; otherwise empty."""
     devices: tuple[str, ...]
-    """The devices it has now: "cuda:0", "cuda:1"."""
+    """The devices that are present, such as "cuda:0" and "cuda:1"."""
 
 
 @dataclass
 class _Plugin:
-    """A name in a group, with every entry point that claims it."""
+    """A plugin name in a group, with all entry points of that name."""
 
     group: str
     name: str
@@ -84,7 +84,10 @@ class _Plugin:
     lock: Any = field(default_factory=threading.RLock)
 
     def distribution(self) -> tuple[str, str]:
-        """Name and version of the distribution; several names where several claim the plugin."""
+        """Return the name and version of the distribution.
+
+        If several provide the plugin, they are joined with " and ".
+        """
         found = [_distribution(claim) for claim in self.claims]
         return " and ".join(name for name, _ in found), " and ".join(version for _, version in found)
 
@@ -93,10 +96,17 @@ class _Plugin:
 
 
 class PluginManager:
-    """The table of plugins and of what they registered. The module's functions use the process's one.
+    """The table of plugins and of the objects that they registered.
 
-    ``entry_points`` is called with a group's name and returns its entry points; ``blocked`` holds names never to
-    load, and is read from the environment where None.
+    The functions of this module use one manager per process.
+
+    Parameters
+    ----------
+    entry_points : callable, optional
+        ``entry_points(group)`` returns the entry points of a group. Default: those of the installed distributions.
+    blocked : iterable of str, optional
+        Names of entry points or distributions that are never loaded. Default: read from the environment variable
+        ``METATENSOR_BLOCK_PLUGINS``.
     """
 
     def __init__(
@@ -117,10 +127,13 @@ class PluginManager:
     # Devices ------------------------------------------------------------------
 
     def backend(self, type: str) -> DeviceBackend:
-        """The backend of device ``type``; loads its plugin if nothing has yet.
+        """Return the backend of device ``type``, loading its plugin on first use.
 
-        Raises RuntimeError for an unknown type (listing the known), for a blocked one, for one that two
-        distributions claim, and for one whose plugin fails to load, with the plugin's error as the cause.
+        Raises
+        ------
+        RuntimeError
+            If the type is unknown or blocked, if two distributions provide it, or if its plugin fails to load. In the
+            last case the error of the plugin is the cause.
         """
         found = self._backends.get(type)
         if found is not None:
@@ -132,11 +145,11 @@ class PluginManager:
         return self._backends[type]
 
     def loaded_backend(self, type: str) -> DeviceBackend | None:
-        """The backend of ``type`` where it has been loaded or registered; loads nothing."""
+        """Return the backend of device ``type`` if it is loaded or registered, else None."""
         return self._backends.get(type)
 
     def provider(self, type: str) -> str:
-        """Where a device type comes from, for messages."""
+        """Return a description of who provides a device type, for messages."""
         plugin = self._discover("devices").get(type)
         if type in self._in_process or plugin is None:
             backend = self._backends.get(type)
@@ -144,7 +157,7 @@ class PluginManager:
         return plugin.describe()
 
     def provider_of_module(self, function: Any) -> str:
-        """Where a function comes from, for messages: its module, and the plugin that this is part of."""
+        """Return a description of where a function is defined, for messages: its module and the module's plugin."""
         module = getattr(function, "__module__", None) or builtins.type(function).__module__
         for group in GROUPS:
             for plugin in self._discover(group).values():
@@ -153,14 +166,27 @@ class PluginManager:
         return f"module {module}"
 
     def unknown_type(self, type: str) -> RuntimeError:
-        """The error for a device type that nothing installed provides."""
+        """Return the exception for an unknown device type. The caller raises it."""
         return RuntimeError(f"unknown device type {type!r}: known are {', '.join(self.device_types())}. {_where_to_find(type)}")
 
     def register_backend(self, backend: DeviceBackend, *, override: bool = False) -> None:
-        """Add ``backend`` to this process, without an entry point.
+        """Register a device in this process, without an entry point.
 
-        Raises RuntimeError where its type is taken, by an installed plugin or another registration, unless
-        ``override`` is true; TypeError for what is no `DeviceBackend`.
+        Parameters
+        ----------
+        backend : DeviceBackend
+            The backend of the device.
+        override : bool
+            Whether to replace an existing backend of the same type. Default False.
+
+        Raises
+        ------
+        RuntimeError
+            If the device type is "meta", or if it is already provided and `override` is False.
+        TypeError
+            If `backend` is not a `DeviceBackend`.
+        ValueError
+            If its device type is not an identifier.
         """
         _check_backend(backend)
         with self._lock:
@@ -177,16 +203,24 @@ class PluginManager:
             self._in_process.add(type)
 
     def device_types(self) -> list[str]:
-        """Names of all device types, loaded or not, sorted."""
+        """Return the sorted names of all device types, loaded or not."""
         return sorted(set(self._backends) | {name for name in self._discover("devices") if name.isidentifier()})
 
     # Other groups -------------------------------------------------------------
 
     def load(self, group: str, name: str | None = None) -> dict[str, list[Any]]:
-        """Load the plugin ``name`` of ``group``, or all of them: plugin name to what it registered.
+        """Load the plugin ``name`` of ``group``, or all plugins of the group.
 
-        One named that does not exist gives nothing; one that is broken raises. Without a name, broken and blocked
-        ones are left out: `report` tells of them.
+        Returns
+        -------
+        dict of str to list
+            For each loaded plugin, the objects that it registered. It is empty if ``name`` does not exist. Without a
+            name, broken and blocked plugins are left out; `report` lists them.
+
+        Raises
+        ------
+        RuntimeError
+            If ``name`` is given and the plugin is broken or blocked.
         """
         plugins = self._discover(group)
         if name is not None:
@@ -204,7 +238,7 @@ class PluginManager:
         return loaded
 
     def report(self, load: bool = True) -> list[PluginInfo]:
-        """A row for every plugin, by group and name; ``load`` first loads those that can be."""
+        """Return a row for every plugin, ordered by group and name. With ``load``, load all plugins first."""
         rows = []
         for group in GROUPS:
             plugins = self._discover(group)
@@ -219,10 +253,10 @@ class PluginManager:
                     rows.append(self._row(plugin))
         return rows
 
-    # How ----------------------------------------------------------------------
+    # Loading ------------------------------------------------------------------
 
     def _discover(self, group: str) -> dict[str, _Plugin]:
-        """The plugins of a group by name, from entry points, read once."""
+        """Return the plugins of a group by name. The entry points are read once."""
         found = self._groups.get(group)
         if found is not None:
             return found
@@ -246,7 +280,7 @@ class PluginManager:
             return plugins
 
     def _load(self, plugin: _Plugin) -> None:
-        """Load a plugin once; raise RuntimeError, each time, if that failed."""
+        """Load a plugin if it is not loaded. If loading failed once, raise the same RuntimeError on every call."""
         if plugin.loaded:
             return
         with plugin.lock:
@@ -272,7 +306,7 @@ class PluginManager:
             plugin.loaded = True
 
     def _call_hook(self, plugin: _Plugin) -> None:
-        """Import the plugin and let it register; commit what it registered only if all of it is right."""
+        """Import the plugin, call its hook and check what it registered. Store that only if all checks pass."""
         if len(plugin.claims) > 1:
             owners = " and ".join(f"{_distribution(claim)[0]} ({claim.value})" for claim in plugin.claims)
             raise RuntimeError(f"{plugin.name!r} is claimed by {owners}: uninstall or block all but one")
@@ -285,7 +319,7 @@ class PluginManager:
         hook = GROUPS[plugin.group]
         registry = self._pluggy_manager()
         with self._lock:
-            # One module may serve several groups, and is then registered already.
+            # A module that implements several hooks is registered once.
             if not registry.is_registered(implementation):
                 registry.register(implementation, f"{plugin.group}:{plugin.name}")
             if hook not in {caller.name for caller in registry.get_hookcallers(implementation) or ()}:
@@ -350,12 +384,12 @@ def _installed(group: str) -> Iterable[Any]:
 
     try:
         return entry_points(group=group)
-    except Exception:  # some package's file of entry points is malformed
+    except Exception:  # the entry points of some distribution are malformed
         return list(_readable(group))
 
 
 def _readable(group: str) -> Iterable[Any]:
-    """The entry points of a group that can be read, package by package."""
+    """Yield the entry points of a group, distribution by distribution. Warn about those that cannot be read."""
     from importlib.metadata import distributions
 
     seen = set()
@@ -366,7 +400,7 @@ def _readable(group: str) -> Iterable[Any]:
         except Exception as error:
             warnings.warn(f"the entry points of {_place_of(distribution)} cannot be read: {_reason(error)}", stacklevel=2)
             continue
-        if name not in seen:  # else one that is hidden by another on the path
+        if name not in seen:  # an earlier distribution on the path shadows later ones of the same name
             seen.add(name)
             yield from (entry for entry in found if entry.group == group)
 
@@ -376,13 +410,13 @@ def _place_of(distribution: Any) -> str:
 
 
 def _distribution(entry: Any) -> tuple[str, str]:
-    """Name and version of the distribution that an entry point came with, as far as it says so."""
+    """Return the name and version of the distribution of an entry point. If it has none, the module name and ""."""
     dist = getattr(entry, "dist", None)
     if dist is None:
         return entry.value.partition(":")[0], ""
     try:
         return str(dist.name or "?"), str(dist.version or "")
-    except Exception:  # its metadata are malformed
+    except Exception:  # the metadata of the distribution are malformed
         return "?", ""
 
 
@@ -396,7 +430,7 @@ def _own_version() -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """An error in one line: its class, and what it says."""
+    """Return the class and message of an error on one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -411,7 +445,7 @@ def _check_backend(backend: Any) -> None:
 
 
 def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
-    """What a plugin registers as operators has to be that, in the namespace that its entry point names."""
+    """Raise unless all registered objects are operators of the plugin's namespace."""
     from metatensor._core.op import Op
 
     if not ops:
@@ -425,21 +459,24 @@ def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
 
 
 def _check_formats(formats: list[Any]) -> None:
-    """What a plugin registers as formats has to have a name. Whatever else one lacks shows when it is used."""
+    """Raise TypeError unless all registered formats have a name.
+
+    Other attributes are not checked until a format is used.
+    """
     for item in formats:
         if not isinstance(getattr(item, "name", None), str):
             raise TypeError(f"expected a checkpoint format, which has a name, got {type(item).__name__}")
 
 
 def _operators(plugin: _Plugin) -> set[str]:
-    """Names of the operators that are defined in the namespace of a plugin of operators."""
+    """Return the names of all operators in the namespace of an operator plugin; empty for other plugins."""
     from metatensor._core.op import registry
 
     return {name for name in list(registry) if name.startswith(plugin.name + "::")} if plugin.group == "ops" else set()
 
 
 def _forget_operators(names: set[str]) -> None:
-    """Take back what a plugin defined before it failed: half of a namespace is worse than none."""
+    """Remove operators from the registry. A plugin that failed to load must not leave part of its namespace behind."""
     from metatensor._core.op import registry
 
     for name in names:
@@ -447,7 +484,7 @@ def _forget_operators(names: set[str]) -> None:
 
 
 def _device_row(name: str, distribution: str, version: str, backend: DeviceBackend) -> PluginInfo:
-    """A row for a device that is loaded. Asking it may fail too: that is its own fault, and shown as such."""
+    """Return the row for a loaded device. It is "broken" if the backend raises when it is queried."""
     try:
         count = backend.device_count()
         reason = "" if count else backend.unavailable_reason()
@@ -462,7 +499,7 @@ _manager_lock = threading.Lock()
 
 
 def manager() -> PluginManager:
-    """The process's plugin manager."""
+    """Return the plugin manager of the process."""
     global _manager
     if _manager is None:
         with _manager_lock:
@@ -472,53 +509,99 @@ def manager() -> PluginManager:
 
 
 def backend(type: str) -> DeviceBackend:
-    """The backend of device ``type``, loading its plugin on first use; see `PluginManager.backend`."""
+    """Return the backend of device ``type``, loading its plugin on first use.
+
+    Raises
+    ------
+    RuntimeError
+        If the type is unknown, blocked or broken. See `PluginManager.backend`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.plugins.backend("meta").type
+    'meta'
+    """
     return manager().backend(type)
 
 
 def loaded_backend(type: str) -> DeviceBackend | None:
-    """The backend of device ``type`` where it is in use already, else None."""
+    """Return the backend of device ``type`` if it is loaded or registered, else None."""
     return manager().loaded_backend(type)
 
 
 def provider(type: str) -> str:
-    """Where a device type comes from, for messages: "plugin 'disk' (metatensor-disk)"."""
+    """Return a description of who provides a device type, for messages: "plugin 'disk' (metatensor-disk)"."""
     return manager().provider(type)
 
 
 def provider_of_module(function: Any) -> str:
-    """Where a function comes from, for messages: "module acme.kernels of plugin 'acme' (acme-ops)"."""
+    """Return a description of where a function is defined, for messages.
+
+    For example: "module acme.kernels of plugin 'acme' (acme-ops)".
+    """
     return manager().provider_of_module(function)
 
 
 def register_backend(backend: DeviceBackend, *, override: bool = False) -> None:
-    """Add a device to this process without an entry point; see `PluginManager.register_backend`."""
+    """Register a device in this process, without an entry point.
+
+    Parameters
+    ----------
+    backend : DeviceBackend
+        The backend of the device.
+    override : bool
+        Whether to replace an existing backend of the same type. Default False.
+
+    Raises
+    ------
+    RuntimeError
+        If the device type is "meta", or if it is already provided and `override` is False.
+    TypeError
+        If `backend` is not a `DeviceBackend`.
+    ValueError
+        If its device type is not an identifier.
+    """
     from metatensor._core.compute import forget_kernels
     from metatensor._core.device import _forget_backend
     from metatensor._core.op import registry
 
     manager().register_backend(backend, override=override)
-    # Ops remember their kernels by device type.
+    # Devices and ops cache the backend and its kernels.
     _forget_backend(backend.type)
     for op in set(registry.values()):
         forget_kernels(op)
 
 
 def device_types() -> list[str]:
-    """Names of all device types that are built in, installed or registered."""
+    """Return the sorted names of all device types that are built in, installed or registered."""
     return manager().device_types()
 
 
 def load_ops(namespace: str | None = None) -> list[str]:
-    """Load the operators of the plugin called ``namespace`` (None: of all), and return the names of those loaded.
+    """Load operator plugins and return their names.
 
-    Raises RuntimeError, with the plugin's error as the cause, where the one named is broken or blocked.
+    Parameters
+    ----------
+    namespace : str, optional
+        The plugin to load. Default: all that work.
+
+    Raises
+    ------
+    RuntimeError
+        If `namespace` is given and the plugin is broken or blocked. The error of a broken plugin is the cause.
     """
     return sorted(manager().load("ops", namespace))
 
 
 def formats() -> dict[str, Any]:
-    """Checkpoint formats of all working plugins, by their ``name``; RuntimeError where two share one."""
+    """Return the checkpoint formats of all working plugins, by their ``name``.
+
+    Raises
+    ------
+    RuntimeError
+        If two formats have the same name.
+    """
     table: dict[str, Any] = {}
     for plugin, provided in manager().load("formats").items():
         for item in provided:
@@ -529,13 +612,22 @@ def formats() -> dict[str, Any]:
 
 
 def commands() -> list[Any]:
-    """Commands of all working plugins, for the ``metatensor`` command line."""
+    """Return the commands that plugins add to the ``metatensor`` command line. Broken plugins are left out."""
     return [command for provided in manager().load("commands").values() for command in provided]
 
 
 def report(load: bool = True) -> list[PluginInfo]:
-    """A row for every plugin: group, name, distribution, version, state, reason, devices.
+    """Return a row for every plugin.
 
-    With ``load`` (the default) plugins are loaded first, so that a broken one is seen to be broken.
+    Parameters
+    ----------
+    load : bool
+        Whether to load all plugins first. Without it, a broken plugin that nobody has used is reported as "not
+        loaded". Default True.
+
+    Returns
+    -------
+    list of PluginInfo
+        Ordered by group and name.
     """
     return manager().report(load)

@@ -1,4 +1,4 @@
-"""What an installed distribution asks of metatensor's version, held against the one that runs."""
+"""Check an installed distribution's requirement on the version of metatensor."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _CLAUSE = re.compile(r"\s*(?P<sign>~=|==|!=|<=|>=|<|>)\s*(?P<version>[\w.*+!-]+)
 
 
 def unmet(distribution: Any, name: str, version: str) -> str:
-    """The requirement on the package ``name`` that ``version`` does not meet, as it was written; empty if there is none.
+    """Return the distribution's requirement on the package ``name`` that ``version`` does not meet, or "".
 
-    Only the release numbers are compared. What cannot be read is taken to be met: installers judge by more than this.
+    Only release numbers are compared. A requirement that cannot be parsed counts as met.
     """
     for text in getattr(distribution, "requires", None) or ():
         match = _NAME.fullmatch(text)
@@ -28,7 +28,7 @@ def unmet(distribution: Any, name: str, version: str) -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The release numbers, without zeros at the end: 1.2.0rc1 is (1, 2)."""
+    """Return the release numbers without trailing zeros: (1, 2) for 1.2.0rc1."""
     match = re.match(r"(?:\d+!)?(\d+(?:\.\d+)*)", version)
     numbers = [int(part) for part in match[1].split(".")] if match else []
     while numbers and numbers[-1] == 0:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 
 from metatensor._core.op import registry
-from metatensor.testing.samples import Spec, find_samples
+from metatensor.testing.samples import Spec
+from metatensor.testing.search import find_samples
 
 from . import database
 from .twins import tree_map
@@ -38,7 +39,7 @@ class Entry:
 
     def sample_inputs(self, device, dtype, requires_grad=False):
         op = registry[self.name]
-        for sample in find_samples(op, op.schemas[0], ())[:3]:
+        for sample in find_samples(op.functional, op.functional.overloads[0], ("float32",), "cpu")[:3]:
             arguments = {name: tree_map(_tensor, value) for name, value in sample.arguments.items()}
             if arguments:
                 yield Sample(arguments.pop("input" if "input" in arguments else next(iter(arguments))), (), arguments)

@@ -204,10 +204,11 @@ class Calls:
         return all(prod(item["T"][0]) <= SMALL for _, item in mutations.tensor_places([record["args"], record["kw"]]))
 
     def _sampled(self, name, op):
-        from metatensor.testing.samples import Spec, find_samples
+        from metatensor.testing.samples import Spec
+        from metatensor.testing.search import find_samples
 
-        for text in list(op.schemas)[:2]:
-            for sample in find_samples(op, text, ("int64",), limit=2)[:4]:
+        for overload in list(op.functional.overloads)[:2]:
+            for sample in find_samples(op.functional, overload, ("int64",), "cpu", limit=2)[:4]:
                 arguments, plain = {}, True
                 for key, value in sample.arguments.items():
                     if isinstance(value, Spec):
