@@ -16,7 +16,7 @@ cdef str shapes(Tensor q, Tensor k, Tensor v):
 
 
 cdef int check_heads(Call* c, Tensor q, Tensor k, Tensor v) except -1:
-    """With enable_gqa, each head of key and value serves a whole number of query heads."""
+    """Check that the numbers of heads of key and value divide that of query, as enable_gqa requires."""
     cdef dim_t heads, keys, values
     if q.ndim < 3 or k.ndim < 3 or v.ndim < 3:
         raise IndexError(f"{op_name(c)}(): enable_gqa needs a dimension of heads: {shapes(q, k, v)}")
@@ -29,7 +29,7 @@ cdef int check_heads(Call* c, Tensor q, Tensor k, Tensor v) except -1:
 
 
 cdef int add_batch(Call* c, Layout* batch, Tensor t, dim_t heads) except -1:
-    """Broadcast the batch with that of `t`; with `heads` at least 0, its heads are repeated to so many."""
+    """Broadcast `batch` with the batch dimensions of `t`. If `heads` >= 0, it replaces the number of heads of `t`."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = t.ndim - 2
     for i in range(n):
@@ -40,14 +40,14 @@ cdef int add_batch(Call* c, Layout* batch, Tensor t, dim_t heads) except -1:
 
 
 cdef inline bint fused(Tensor q, Tensor k, Tensor v) noexcept:
-    """Whether a fused kernel takes it, which gives the result the strides of the query."""
+    """Return whether a fused kernel handles the call. Its result has the strides of the query."""
     return (q.ndim == 4 and k.ndim == 4 and v.ndim == 4 and q.sizes[3] == v.sizes[3]
             and q.strides[3] == 1 and k.strides[3] == 1 and v.strides[3] == 1
             and q.sizes[0] == k.sizes[0] and q.sizes[0] == v.sizes[0])
 
 
 cdef int check_mask(Call* c, Layout* result, Tensor q, Tensor k) except -1:
-    """The mask expands to (..., query length, key length)."""
+    """Check that the mask expands to (..., query length, key length) and has a permitted dtype."""
     cdef Tensor mask = tensor_arg(c, 3)
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
@@ -110,4 +110,7 @@ cdef object attention(Call* c):
 define("nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
        "float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False, "
        "generator? generator=None) -> Tensor", attention, FUNCTION_ONLY | RANDOM,
-       "softmax(query @ key.mT * scale + mask) @ value, for (..., length, width).")
+       "Scaled dot-product attention: `softmax(query @ key.mT * scale + attn_mask) @ value`, with query (..., L, E), "
+       "key (..., S, E), value (..., S, Ev) and result (..., L, Ev). `scale` defaults to 1 / sqrt(E). A bool mask is "
+       "true where attention is allowed. `is_causal` lets query i attend to keys 0 to i only. `enable_gqa` repeats the "
+       "heads (dimension -3) of key and value to those of query.")
