@@ -305,8 +305,8 @@ define(f"empty_strided(int[] size, int[] stride, *, {OPTIONS}) -> Tensor", empty
        "Tensor of shape `size` with uninitialized elements and the strides `stride`, in elements.")
 define(f"new_empty_strided(Tensor input, int[] size, int[] stride, *, {OPTIONS}) -> Tensor", new_empty_strided_meta,
        METHOD_ONLY | NO_GRAD,
-       "Tensor of shape `size` with uninitialized elements, the dtype and device of `input`, and the strides `stride`, in "
-       "elements.")
+       "Tensor of shape `size` with uninitialized elements, the dtype and device of `input`, and the strides `stride`, "
+       "in elements.")
 define(f"empty_permuted(int[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor", empty_permuted_meta, 0,
        "Dense tensor of shape `size` with uninitialized elements. `physical_layout` is the order of the dimensions in "
        "memory, outermost first.")

@@ -328,7 +328,7 @@ cdef long FLAGS = COMPOSITE | OUT | SAFE_CAST
 cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
     """Define a transform over one, two and several dimensions."""
     define(f"fft.{name}(Tensor input, int? n=None, int dim=-1, str? norm=None) -> Tensor", one, FLAGS,
-           f"{doc} along `dim`.")
+           f"One-dimensional {doc}")
     define(f"fft.{name}2(Tensor input, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor", many, FLAGS,
            f"Two-dimensional {doc}")
     define(f"fft.{name}n(Tensor input, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", many, FLAGS,
@@ -339,14 +339,14 @@ cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
 _declare("fft", fft_body, fftn_body, "discrete Fourier transform over `dim`.")
 _declare("ifft", ifft_body, ifftn_body, "inverse discrete Fourier transform over `dim`.")
 _declare("rfft", rfft_body, rfftn_body,
-         "Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last "
-         "transformed dimension; the others follow by Hermitian symmetry.")
+         "Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the "
+         "last transformed dimension; the others follow by Hermitian symmetry.")
 _declare("irfft", irfft_body, irfftn_body,
-         "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed dimension, "
-         "of size m, becomes `2 * (m - 1)` points by default.")
+         "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed "
+         "dimension, of size m, becomes `2 * (m - 1)` points by default.")
 _declare("hfft", hfft_body, hfftn_body,
-         "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of "
-         "the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default.")
+         "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half "
+         "of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default.")
 _declare("ihfft", ihfft_body, ihfftn_body,
          "inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first "
          "`n // 2 + 1` of n points in the last transformed dimension.")
