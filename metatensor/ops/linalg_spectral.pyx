@@ -1,4 +1,4 @@
-"""Eigenvalues and singular values of batches of matrices, and the functions based on them: pseudoinverse, rank, condition
+"""Eigenvalues and singular values of batches of matrices, and functions based on them: pseudoinverse, rank, condition
 number and low-rank factors."""
 from metatensor._core.dtype cimport F32, I64, DType, by_code, to_complex, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
@@ -149,8 +149,8 @@ cdef int check_tolerance(Call* c, int slot, str name) except -1:
 
 
 cdef Tensor pseudoinverse(Call* c, int first, int last, int hermitian):
-    """Return an output for pseudoinverses. Slots `first` to `last` hold tolerances, which broadcast with the batch unless
-    the input has no elements; slot `hermitian` holds that flag."""
+    """Return an output for pseudoinverses. Slots `first` to `last` hold tolerances, which broadcast with the batch
+    unless the input has no elements; slot `hermitian` holds that flag."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Layout lay
     cdef int slot
