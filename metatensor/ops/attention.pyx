@@ -52,7 +52,7 @@ cdef int check_mask(Call* c, Layout* result, Tensor q, Tensor k) except -1:
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
     if bool_arg(c, 5) and not (on_cpu(c) and fused(q, k, tensor_arg(c, 2)) and float_arg(c, 4) == 0):
-        fail(c, "attn_mask and is_causal exclude each other, but for the fused kernel of a cpu")
+        fail(c, "attn_mask and is_causal exclude each other, except in the fused CPU kernel")
     if mask.dtype.code != BOOL and mask.dtype is not q.dtype and mask.dtype.code != F32:
         fail_slot(c, 3, f"must be bool, float32 or {q.dtype.name} like the query, got {mask.dtype.name}")
     for i in range(result.ndim - 2):
@@ -75,7 +75,7 @@ cdef object attention(Call* c):
     if q.ndim < 2 or k.ndim < 2 or v.ndim < 2:
         fail(c, f"query, key and value need at least 2 dimensions: {shapes(q, k, v)}")
     if q.dtype is not k.dtype or q.dtype is not v.dtype:
-        fail(c, f"query, key and value must have one dtype, got {q.dtype.name}, {k.dtype.name}, {v.dtype.name}")
+        fail(c, f"query, key and value must have the same dtype, got {q.dtype.name}, {k.dtype.name}, {v.dtype.name}")
     need_dtype(c, q, FLOATS)
     if not 0 <= p <= 1:
         fail_slot(c, 4, f"must lie in [0, 1], got {p}")

@@ -142,7 +142,7 @@ cdef object movedim_meta(Call* c):
     cdef dim_t to[MAX_DIMS]
     cdef int n = dims_arg(c, 1, source)
     if dims_arg(c, 2, to) != n:
-        raise RuntimeError(f"{op_name(c)}(): source and destination must name as many dimensions each")
+        raise RuntimeError(f"{op_name(c)}(): source and destination must have the same length")
     return _move(c, tensor_arg(c, 0), n, source, to)
 
 
@@ -208,7 +208,7 @@ cdef object view_as_real_meta(Call* c):
     if t.dtype.kind != KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): a complex tensor is needed, got {t.dtype.name}")
     if t.flags & T_CONJ:
-        raise RuntimeError(f"{op_name(c)}(): a conjugate view has no such view; call resolve_conj() first")
+        raise RuntimeError(f"{op_name(c)}(): conjugate views are not supported; call resolve_conj() first")
     _pairs(t, &lay)
     view = view_of(t, &lay)
     view.dtype = to_real(t.dtype)

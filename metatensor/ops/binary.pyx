@@ -33,7 +33,7 @@ cdef int _check_alpha(Call* c, DType d) except -1:
     """Check that alpha's category (bool, integer, floating-point, complex) is not above that of the result dtype."""
     cdef int kind = number_kind(arg(c, 2))
     if kind == KIND_BOOL and d.kind != KIND_BOOL:
-        fail(c, "a bool alpha is only for bool results")
+        fail(c, "alpha can be a bool only if the result is bool")
     if kind > KIND_INT and d.kind <= KIND_INT:
         fail(c, f"alpha must be an integer for a result of dtype {d.name}, got {arg(c, 2)}")
     if kind == KIND_COMPLEX and d.kind != KIND_COMPLEX:
@@ -148,7 +148,7 @@ cdef object float_power(Call* c):
     d = by_code(C128 if promoted(c, &o).kind == KIND_COMPLEX else F64)
     o.common = d.code
     if c.variant == IN_PLACE and tensor_arg(c, 0).dtype is not d:
-        fail(c, f"the result is {d.name} and is not stored in a {tensor_arg(c, 0).dtype.name} tensor")
+        fail(c, f"the {d.name} result cannot be stored in place in a {tensor_arg(c, 0).dtype.name} tensor")
     if o.n == 1:
         return elementwise_like(<Tensor>o.first, d, <Device>c.device)
     return elementwise_result(c, &o, d)
@@ -157,7 +157,7 @@ cdef object float_power(Call* c):
 cdef object same_dtypes(Call* c):
     """Compute `binary` after checking that both tensors have the same dtype."""
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
-        fail(c, f"expected tensors of one dtype, got {tensor_arg(c, 0).dtype.name} and "
+        fail(c, f"expected tensors of the same dtype, got {tensor_arg(c, 0).dtype.name} and "
                 f"{tensor_arg(c, 1).dtype.name}")
     return binary(c)
 
@@ -178,7 +178,7 @@ cdef object from_parts(Call* c):
     if a.dtype.code != F32 and a.dtype.code != F64 and a.dtype.code != F16:
         fail(c, f"expected float16, float32 or float64 tensors, got {a.dtype.name}")
     if b.dtype is not a.dtype:
-        fail(c, f"expected tensors of one dtype, got {a.dtype.name} and {b.dtype.name}")
+        fail(c, f"expected tensors of the same dtype, got {a.dtype.name} and {b.dtype.name}")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)

@@ -36,7 +36,7 @@ cdef object close_to(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef int i
     if a.dtype is not b.dtype:
-        fail(c, f"expected tensors of one dtype, got {a.dtype.name} and {b.dtype.name}")
+        fail(c, f"expected tensors of the same dtype, got {a.dtype.name} and {b.dtype.name}")
     for i in (2, 3):
         if not float_arg(c, i) >= 0:
             fail(c, f"{'rtol' if i == 2 else 'atol'} must not be negative, got {float_arg(c, i)}")
@@ -96,7 +96,7 @@ cdef object isin_meta(Call* c):
     for i in range(2):
         kind = tensor_arg(c, i).dtype.kind if isinstance(arg(c, i), Tensor) else number_kind(arg(c, i))
         if kind == KIND_BOOL or kind == KIND_COMPLEX:
-            fail(c, f"{'bools have no order to search by' if kind == KIND_BOOL else 'complex numbers have no order'}")
+            fail(c, f"{'bool values are not supported' if kind == KIND_BOOL else 'complex values are not supported'}")
     if not isinstance(arg(c, 0), Tensor):
         half_number(c, 0)
         return new_contiguous(0, NULL, by_code(BOOL), result_device(c))

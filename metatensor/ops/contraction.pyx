@@ -17,7 +17,7 @@ cdef Tensor permuted(Tensor t, list order):
 
 cdef int check_contracted(str op, Tensor a, int i, Tensor b, int j) except -1:
     if a.sizes[i] != b.sizes[j] and a.sizes[i] != 1 and b.sizes[j] != 1:
-        raise RuntimeError(f"{op}(): contracted dimensions must have one size, got {a.sizes[i]} (dimension {i} of "
+        raise RuntimeError(f"{op}(): contracted dimensions must have the same size, got {a.sizes[i]} (dimension {i} of "
                            f"{shape_str(a)}) and {b.sizes[j]} (dimension {j} of {shape_str(b)})")
     return 0
 
@@ -89,7 +89,7 @@ cdef object inner_body(Call* c):
         return call("mul", (a, b))
     same_dtype(c, a, b, "input", "other")
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
-        raise RuntimeError(f"inner(): the last dimensions of input and other must have one size, got shapes "
+        raise RuntimeError(f"inner(): the last dimensions of input and other must have the same size, got shapes "
                            f"{shape_str(a)} and {shape_str(b)}")
     if a.ndim == 1 and b.ndim == 1:
         return call("dot", (a, b))
@@ -107,7 +107,8 @@ cdef object vecdot_meta(Call* c):
     require_floating(c, x.dtype)
     same_dtype(c, x, y, "x", "y")
     if x.ndim == 1 and y.ndim == 1 and x.sizes[0] != y.sizes[0]:
-        raise RuntimeError(f"{op_name(c)}(): two vectors must have as many elements, got shapes {shape_str(x)} and "
+        raise RuntimeError(f"{op_name(c)}(): two vectors must have the same number of elements, got shapes "
+                           f"{shape_str(x)} and "
                            + shape_str(y))
     lay.ndim = x.ndim
     copy_dims(lay.sizes, x.sizes, x.ndim)

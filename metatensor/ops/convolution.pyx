@@ -217,13 +217,15 @@ cdef object conv_tbc(Call* c):
     if t.sizes[2] != w.sizes[1] or bias.sizes[0] != w.sizes[2]:
         fail(c, f"channels do not fit: input {shape_str(t)}, weight {shape_str(w)}, bias {shape_str(bias)}")
     if w.dtype is not t.dtype or bias.dtype is not t.dtype:
-        fail(c, f"input, weight and bias must have one dtype, got {t.dtype.name}, {w.dtype.name}, {bias.dtype.name}")
+        fail(c, f"input, weight and bias must have the same dtype, got {t.dtype.name}, {w.dtype.name}, "
+                f"{bias.dtype.name}")
     need_dtype(c, t, FLOATS)
     sizes[0] = padded(t.sizes[0], pad) - w.sizes[0] + 1
     sizes[1] = t.sizes[1]
     sizes[2] = w.sizes[2]
     if pad < 0 or sizes[0] < 0:
-        fail(c, f"a kernel of {w.sizes[0]} does not fit a time of {t.sizes[0]} with padding {pad}")
+        fail(c, f"a kernel of size {w.sizes[0]} is larger than a time dimension of size {t.sizes[0]} with padding "
+                f"{pad}")
     return new_contiguous(3, sizes, t.dtype, result_device(c))
 
 
@@ -287,7 +289,7 @@ cdef object fold(Call* c):
     if t.sizes[1 - lead] == 0 or t.sizes[2 - lead] == 0:
         fail(c, f"only the batch may be empty, got an input of shape {shape_str(t)}")
     if t.sizes[1 - lead] % area:
-        fail(c, f"the columns of an input of shape {shape_str(t)} must be a multiple of the kernel's {area} elements")
+        fail(c, f"dimension {1 - lead} of shape {shape_str(t)} must be a multiple of the kernel's {area} elements")
     n = patches(c, sizes + 2, kernel, dilation, padding, stride)
     if t.sizes[2 - lead] != n:
         fail(c, f"output_size {dims_str(2, sizes + 2)} has {n} patches of kernel {dims_str(2, kernel)}, but an input "

@@ -45,7 +45,7 @@ cdef object contiguous_body(Call* c):
     if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
         return t
     if arg(c, 1) is preserve_format:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, as it names no memory format")
     return call("clone", (t,), {"memory_format": contiguous_format if is_none(c, 1) else arg(c, 1)})
 
 

@@ -93,7 +93,8 @@ cdef object margin_ranking_loss(Call* c):
     cdef DType d
     cdef int reduction = legacy_reduction(c, 4, 5, 6)
     if a.ndim != b.ndim or a.ndim != y.ndim:
-        fail(c, f"the inputs and the target must have as many dimensions, got shapes {shape_str(a)}, {shape_str(b)}, "
+        fail(c, f"the inputs and the target must have the same number of dimensions, got shapes {shape_str(a)}, "
+                f"{shape_str(b)}, "
                 f"{shape_str(y)}")
     if a.dtype.kind == KIND_BOOL and b.dtype.kind == KIND_BOOL:
         fail(c, "bool tensors cannot be subtracted")
@@ -116,7 +117,7 @@ cdef object cosine_embedding_loss(Call* c):
     cdef const dim_t* sizes
     cdef int reduction = legacy_reduction(c, 4, 5, 6)
     if y.ndim > 1:
-        fail(c, f"the target must have no dimension or 1, got shape {shape_str(y)}")
+        fail(c, f"the target must have 0 or 1 dimensions, got shape {shape_str(y)}")
     if a.ndim != y.ndim + 1 or b.ndim != y.ndim + 1:
         fail(c, f"with a target of shape {shape_str(y)}, the inputs must have {y.ndim + 1} dimensions, got "
                 f"{shape_str(a)} and {shape_str(b)}")
@@ -148,7 +149,7 @@ cdef int check_triplet(Call* c, Tensor a, Tensor p, Tensor n, double margin) exc
     if not margin > 0:
         raise ValueError(f"{op_name(c)}(): argument 'margin' must be positive, got {margin}")
     if a.ndim != p.ndim or a.ndim != n.ndim:
-        fail(c, f"anchor, positive and negative must have as many dimensions, got shapes {shape_str(a)}, "
+        fail(c, f"anchor, positive and negative must have the same number of dimensions, got shapes {shape_str(a)}, "
                 f"{shape_str(p)}, {shape_str(n)}")
     return 0
 

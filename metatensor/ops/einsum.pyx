@@ -29,7 +29,7 @@ cdef list read_subscripts(str text, str what):
         ch = text[i]
         if ch == ".":
             if text[i:i + 3] != "..." or "." in labels:
-                raise_einsum(f"a dot in {what} that is not part of one ellipsis ('...'), in {text!r}")
+                raise_einsum(f"each operand may have one ellipsis ('...') and no other dots, got {text!r} for {what}")
             labels.append(".")
             i += 2
         elif "a" <= ch <= "z" or "A" <= ch <= "Z":
@@ -141,8 +141,9 @@ cdef Tensor to_plan(Tensor t, list axes, int k):
             for d in group[1:]:
                 first, second = kept.index(group[0]), kept.index(d)
                 if t.sizes[first] != t.sizes[second]:
-                    raise_einsum(f"a subscript is repeated in operand {k}, for sizes {t.sizes[first]} and "
-                                 f"{t.sizes[second]} that differ; it has shape {shape_str(t)}")
+                    raise_einsum(f"a repeated subscript of operand {k} stands for different sizes, {t.sizes[first]} "
+                                 "and "
+                                 f"{t.sizes[second]}; the operand has shape {shape_str(t)}")
                 t = call("diagonal", (t, 0, first, second))
                 kept = [a for a in kept if a != group[0] and a != d] + [group[0]]
     # Append missing dimensions before permuting: PyTorch does so, and the strides of the result depend on it.

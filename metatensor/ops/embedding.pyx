@@ -29,7 +29,7 @@ cdef Tensor rows(Call* c, Tensor indices, Tensor weight):
     if weight.ndim != 2:
         fail(c, f"the weight must have 2 dimensions, got shape {shape_str(weight)}")
     if weight.sizes[0] == 0 and indices.total:
-        fail(c, f"there are no rows in a weight of shape {shape_str(weight)}")
+        fail(c, f"the weight of shape {shape_str(weight)} has no rows to look up")
     if n >= MAX_DIMS:
         fail(c, f"at most {MAX_DIMS - 1} dimensions of indices are supported")
     for i in range(n):

@@ -26,7 +26,7 @@ cdef struct Plan:
 
 cdef int _check_points(Call* c, dim_t points) except -1:
     if points < 1:
-        raise RuntimeError(f"{op_name(c)}(): {points} is an invalid number of data points")
+        raise RuntimeError(f"{op_name(c)}(): the number of data points must be positive, got {points}")
     return 0
 
 
@@ -70,7 +70,7 @@ cdef int _plan_many(Call* c, Tensor t, bint real_result, Plan* p) except -1:
     if not is_none(c, 1):
         n = dims_arg(c, 1, given)
         if not is_none(c, 2) and n != p.n:
-            raise RuntimeError(f"{op_name(c)}(): s and dim must be of one length, got {n} and {p.n}")
+            raise RuntimeError(f"{op_name(c)}(): s and dim must have the same length, got {n} and {p.n}")
         if n > t.ndim:
             raise RuntimeError(f"{op_name(c)}(): s has {n} sizes, but the input has shape {shape_str(t)}")
         if is_none(c, 2):

@@ -121,7 +121,7 @@ cdef int _c2c_strides(Call* c, Tensor t, int n, int* dims, dim_t* out) except -1
 cdef int transform_dim(Call* c, dim_t d, int ndim) except -1:
     """Return a dimension wrapped to 0 <= d < ndim. Raise IndexError for a 0-d tensor, too."""
     if ndim == 0:
-        raise IndexError(f"{op_name(c)}(): dimension {d} of a tensor without dimensions")
+        raise IndexError(f"{op_name(c)}(): dimension {d} is out of range for a tensor without dimensions")
     return wrap(c, d, ndim)
 
 

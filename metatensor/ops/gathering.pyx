@@ -222,7 +222,7 @@ cdef int check_gather(Call* c, Tensor t, Tensor index, int d) except -1:
     for i in range(min(t.ndim, index.ndim)):
         if i != d and index.sizes[i] > t.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): the index of shape {shape_str(index)} does not fit in shape "
-                               f"{shape_str(t)} apart from dimension {d}")
+                               f"{shape_str(t)} (dimension {d} excepted)")
     return 0
 
 
@@ -302,7 +302,7 @@ cdef object nonzero_meta(Call* c):
     if c.out != NULL and not isinstance(<object>c.out, Tensor):
         raise TypeError(f"{op_name(c)}(): argument 'out' must be a Tensor, not {type_name(<object>c.out)}")
     if c.out != NULL and op_name(c) == "nonzero" and bool_arg(c, 1):
-        raise RuntimeError(f"{op_name(c)}(): there is no out= for a tuple")
+        raise RuntimeError(f"{op_name(c)}(): out= cannot be combined with as_tuple=True")
     return _unknown(c)
 
 

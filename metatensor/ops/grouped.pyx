@@ -53,13 +53,14 @@ cdef object grouped_meta(Call* c):
     check_factor(c, a, "mat_a")
     check_factor(c, b, "mat_b")
     if a.dtype is not b.dtype:
-        refuse(c, f"mat_a and mat_b must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+        refuse(c, f"mat_a and mat_b must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 2]:
-        refuse(c, f"mat_a of shape {shape_str(a)} and mat_b of shape {shape_str(b)} have no product")
+        refuse(c, f"mat_a of shape {shape_str(a)} and mat_b of shape {shape_str(b)} cannot be multiplied")
     if a.ndim == 3 and b.ndim == 3 and a.sizes[0] != b.sizes[0]:
-        refuse(c, f"mat_a and mat_b must have as many matrices, got shapes {shape_str(a)} and {shape_str(b)}")
+        refuse(c, f"mat_a and mat_b must have the same number of matrices, got shapes {shape_str(a)} and "
+                  f"{shape_str(b)}")
     if (a.ndim == 3 and b.ndim == 3) != is_none(c, 2):
-        refuse(c, "offs is needed where a factor has 2 dimensions, and only there")
+        refuse(c, "offs must be given if mat_a or mat_b has 2 dimensions, and only then")
     if not is_none(c, 2):
         check_offsets(c, a, b, tensor_arg(c, 2))
     if not is_none(c, 3):

@@ -51,7 +51,7 @@ cdef int require_weight(Call* c, Tensor input, int slot, int drop) except -1:
         for i in range(input.ndim - 1):
             fits = fits and weight.sizes[i] == input.sizes[i]
     if not fits:
-        raise RuntimeError(f"{op_name(c)}(): weight of shape {shape_str(weight)} does not go with input of shape "
+        raise RuntimeError(f"{op_name(c)}(): weight of shape {shape_str(weight)} does not match input of shape "
                            f"{shape_str(input)}")
     return 0
 
@@ -68,7 +68,8 @@ cdef int require_range(Call* c, int slot, Py_ssize_t dims) except -1:
     for i in range(dims):
         low, high = ends[2 * i], ends[2 * i + 1]
         if not isfinite(low) or not isfinite(high) or low > high:
-            raise RuntimeError(f"{op_name(c)}(): range must go from one finite number to one that is not less, got "
+            raise RuntimeError(f"{op_name(c)}(): range must hold finite numbers, for each dimension the lower one "
+                               "first, got "
                                f"{tuple(ends)}")
     return 0
 

@@ -34,7 +34,8 @@ cdef DType _joined_dtype(list tensors):
 cdef int _check_cat(Call* c, Tensor first, Tensor t, int d, Py_ssize_t position) except -1:
     cdef int i
     if t.ndim != first.ndim:
-        raise RuntimeError(f"{op_name(c)}(): all tensors must have as many dimensions: tensor {position} of shape "
+        raise RuntimeError(f"{op_name(c)}(): all tensors must have the same number of dimensions: tensor {position} "
+                           "of shape "
                            f"{shape_str(t)} does not go with shape {shape_str(first)}")
     for i in range(t.ndim):
         if i != d and t.sizes[i] != first.sizes[i]:
@@ -130,11 +131,13 @@ cdef object stack_meta(Call* c):
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim != first.ndim:
-            raise RuntimeError(f"{op_name(c)}(): all tensors must have one shape: tensor {k} has {shape_str(t)}, the "
+            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has {shape_str(t)}, "
+                               "the "
                                f"first one {shape_str(first)}")
         for i in range(t.ndim):
             if t.sizes[i] != first.sizes[i]:
-                raise RuntimeError(f"{op_name(c)}(): all tensors must have one shape: tensor {k} has {shape_str(t)}, "
+                raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has "
+                                   f"{shape_str(t)}, "
                                    f"the first one {shape_str(first)}")
         if t.ndim < 3:
             own = FORMAT_CONTIGUOUS
@@ -278,14 +281,15 @@ cdef object meshgrid_body(Call* c):
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"{op_name(c)}(): indexing must be 'ij' or 'xy', got {indexing!r}")
     if indexing is None and n > 1:
-        warnings.warn(f"{op_name(c)}(): give indexing='ij' or 'xy'; without it, it is 'ij' now and will have to be given",
+        warnings.warn(f"{op_name(c)}(): pass indexing='ij' or 'xy'; it defaults to 'ij' now and will be required later",
                       stacklevel=2)
     first = <Tensor>tensors[0]
     for t in tensors:
         if t.ndim > 1:
             raise RuntimeError(f"{op_name(c)}(): vectors or 0-d tensors are needed, got shape {shape_str(t)}")
         if t.dtype is not first.dtype:
-            raise RuntimeError(f"{op_name(c)}(): all tensors must have one dtype, got {first.dtype.name} and {t.dtype.name}")
+            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same dtype, got {first.dtype.name} and "
+                               f"{t.dtype.name}")
     swap = indexing == "xy" and n > 1
     order = list(range(n))
     if swap:

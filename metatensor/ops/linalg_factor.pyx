@@ -219,7 +219,7 @@ cdef object householder_meta(Call* c):
     if rows(t) < columns(t):
         raise RuntimeError(f"{title(c)}(): input must not have more columns than rows, got shape {shape_str(t)}")
     if columns(t) < length(c, tau):
-        raise RuntimeError(f"{title(c)}(): there are more factors in tau, {shape_str(tau)}, than columns in input, "
+        raise RuntimeError(f"{title(c)}(): tau of shape {shape_str(tau)} has more factors than input has columns, "
                            + shape_str(t))
     check_reflectors(c, t, tau)
     need_routine(c, t, True)

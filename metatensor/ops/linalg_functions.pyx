@@ -106,7 +106,8 @@ cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
     """Return the result of a cross product along `dim`, or along argument 2 if `dim` is negative."""
     cdef Layout lay
     if a.ndim != b.ndim:
-        raise RuntimeError(f"{op_name(c)}(): input and other must have as many dimensions, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"{op_name(c)}(): input and other must have the same number of dimensions, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     if a.ndim == 0:
         raise IndexError(f"{op_name(c)}(): at least 1 dimension is needed")

@@ -33,11 +33,13 @@ cdef object solve_ex_meta(Call* c):
     vector = is_vector(a, b)
     if vector:
         if not left:
-            raise RuntimeError(f"{title(c)}(): with left=False B must be matrices, got shape {shape_str(b)}, which stands "
-                               f"for vectors beside A of shape {shape_str(a)}")
+            raise RuntimeError(f"{title(c)}(): with left=False B must be matrices, got shape {shape_str(b)}, which "
+                               "counts "
+                               f"as vectors for A of shape {shape_str(a)}")
         if b.sizes[b.ndim - 1] != rows(a):
-            raise RuntimeError(f"{title(c)}(): the shapes do not fit A X = B: A has shape {shape_str(a)}, and B the shape "
-                               f"{shape_str(b)}, which stands for vectors")
+            raise RuntimeError(f"{title(c)}(): the shapes do not fit A X = B: A has shape {shape_str(a)} and B has "
+                               "shape "
+                               f"{shape_str(b)}, which counts as vectors")
     else:
         need_solvable(c, a, b, left)
     broadcast_batches(c, a, 2, b, 1 if vector else 2, &lay)
@@ -321,7 +323,8 @@ cdef object tensorsolve_body(Call* c):
     for i in range(other.ndim, t.ndim):
         n = mul_dims(n, t.sizes[i])
     if n != other.total or mul_dims(n, n) != t.total:
-        raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} is no square matrix over other of shape "
+        raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} cannot be reshaped to a square matrix for "
+                           "other of shape "
                            f"{shape_str(other)}: the sizes of input after the first {other.ndim} must multiply to {other.total}, "
                            "and the first ones to the same")
     solution = call("linalg.solve", (call("reshape", (t, (n, n))), call("reshape", (other, (other.total,)))))

@@ -52,7 +52,7 @@ cdef int legacy_reduction(Call* c, int average_slot, int reduce_slot, int slot, 
         r = R_NONE
     else:
         r = R_MEAN if is_none(c, average_slot) or arg(c, average_slot) else R_SUM
-    warnings.warn(f"{op_name(c)}(): size_average and reduce are outdated; use reduction={_names[r]!r}",
+    warnings.warn(f"{op_name(c)}(): size_average and reduce are deprecated; use reduction={_names[r]!r}",
                   UserWarning, stacklevel=2)
     c.args[slot] = <PyObject*>_names[r]
     return r
@@ -61,7 +61,7 @@ cdef int legacy_reduction(Call* c, int average_slot, int reduce_slot, int slot, 
 cdef Tensor scalar_result(Call* c, DType dtype, int reduction):
     """Return the 0-d result of a reduction. Raise if the mean of an integer or bool dtype is requested."""
     if reduction == R_MEAN and dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX:
-        fail(c, f"the mean of {dtype.name} values has no dtype; use floating-point inputs")
+        fail(c, f"the mean of {dtype.name} values is not supported; use floating-point inputs")
     return new_contiguous(0, NULL, dtype, result_device(c))
 
 
@@ -153,7 +153,7 @@ cdef object binary_cross_entropy(Call* c):
     if not is_none(c, 2):
         check_weight(c, 2, a)
     if a.dtype is not b.dtype:
-        fail(c, f"input and target must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+        fail(c, f"input and target must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
     need_floats(c, a)
     no_operands(&o)
     operand(&o, a)
@@ -187,7 +187,7 @@ cdef object kl_div(Call* c):
     if a.dtype.kind != KIND_FLOAT or b.dtype.kind != KIND_FLOAT:
         fail(c, f"input and target must be floating-point, got {a.dtype.name} and {b.dtype.name}")
     if reduction == R_BATCHMEAN and a.ndim == 0:
-        raise IndexError(f"{op_name(c)}(): 'batchmean' needs an input with a batch, got no dimensions")
+        raise IndexError(f"{op_name(c)}(): 'batchmean' needs an input with a batch dimension, got a 0-d tensor")
     no_operands(&o)
     operand(&o, b)
     operand(&o, a)
