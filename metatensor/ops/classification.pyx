@@ -56,8 +56,7 @@ cdef int check_class_indices(Call* c, Tensor t, Tensor target) except -1:
     else:
         if target.ndim == 0 or t.sizes[0] != target.sizes[0]:
             raise ValueError(f"{op_name(c)}(): input and target must have the same batch size, got shapes "
-                             f"{shape_str(t)} "
-                             f"and {shape_str(target)}")
+                             f"{shape_str(t)} and {shape_str(target)}")
         if target.ndim != t.ndim - 1 or not dims_equal(target.sizes + 1, t.sizes + 2, t.ndim - 2):
             fail(c, f"with an input of shape {shape_str(t)} the target must have the same shape without dimension 1, "
                     f"got {shape_str(target)}")

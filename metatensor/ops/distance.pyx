@@ -94,8 +94,7 @@ cdef object margin_ranking_loss(Call* c):
     cdef int reduction = legacy_reduction(c, 4, 5, 6)
     if a.ndim != b.ndim or a.ndim != y.ndim:
         fail(c, f"the inputs and the target must have the same number of dimensions, got shapes {shape_str(a)}, "
-                f"{shape_str(b)}, "
-                f"{shape_str(y)}")
+                f"{shape_str(b)}, {shape_str(y)}")
     if a.dtype.kind == KIND_BOOL and b.dtype.kind == KIND_BOOL:
         fail(c, "bool tensors cannot be subtracted")
     no_operands(&o)

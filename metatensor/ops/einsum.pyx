@@ -142,8 +142,7 @@ cdef Tensor to_plan(Tensor t, list axes, int k):
                 first, second = kept.index(group[0]), kept.index(d)
                 if t.sizes[first] != t.sizes[second]:
                     raise_einsum(f"a repeated subscript of operand {k} stands for different sizes, {t.sizes[first]} "
-                                 "and "
-                                 f"{t.sizes[second]}; the operand has shape {shape_str(t)}")
+                                 f"and {t.sizes[second]}; the operand has shape {shape_str(t)}")
                 t = call("diagonal", (t, 0, first, second))
                 kept = [a for a in kept if a != group[0] and a != d] + [group[0]]
     # Append missing dimensions before permuting: PyTorch does so, and the strides of the result depend on it.

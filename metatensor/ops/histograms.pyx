@@ -69,8 +69,7 @@ cdef int require_range(Call* c, int slot, Py_ssize_t dims) except -1:
         low, high = ends[2 * i], ends[2 * i + 1]
         if not isfinite(low) or not isfinite(high) or low > high:
             raise RuntimeError(f"{op_name(c)}(): range must hold finite numbers, for each dimension the lower one "
-                               "first, got "
-                               f"{tuple(ends)}")
+                               f"first, got {tuple(ends)}")
     return 0
 
 

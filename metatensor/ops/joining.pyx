@@ -35,8 +35,7 @@ cdef int _check_cat(Call* c, Tensor first, Tensor t, int d, Py_ssize_t position)
     cdef int i
     if t.ndim != first.ndim:
         raise RuntimeError(f"{op_name(c)}(): all tensors must have the same number of dimensions: tensor {position} "
-                           "of shape "
-                           f"{shape_str(t)} does not go with shape {shape_str(first)}")
+                           f"of shape {shape_str(t)} does not go with shape {shape_str(first)}")
     for i in range(t.ndim):
         if i != d and t.sizes[i] != first.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): sizes must match except in dimension {d}: tensor {position} of shape "
@@ -132,13 +131,11 @@ cdef object stack_meta(Call* c):
         t = <Tensor>tensors[k]
         if t.ndim != first.ndim:
             raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has {shape_str(t)}, "
-                               "the "
-                               f"first one {shape_str(first)}")
+                               f"the first one {shape_str(first)}")
         for i in range(t.ndim):
             if t.sizes[i] != first.sizes[i]:
                 raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has "
-                                   f"{shape_str(t)}, "
-                                   f"the first one {shape_str(first)}")
+                                   f"{shape_str(t)}, the first one {shape_str(first)}")
         if t.ndim < 3:
             own = FORMAT_CONTIGUOUS
         else:

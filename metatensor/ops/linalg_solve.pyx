@@ -34,12 +34,10 @@ cdef object solve_ex_meta(Call* c):
     if vector:
         if not left:
             raise RuntimeError(f"{title(c)}(): with left=False B must be matrices, got shape {shape_str(b)}, which "
-                               "counts "
-                               f"as vectors for A of shape {shape_str(a)}")
+                               f"counts as vectors for A of shape {shape_str(a)}")
         if b.sizes[b.ndim - 1] != rows(a):
             raise RuntimeError(f"{title(c)}(): the shapes do not fit A X = B: A has shape {shape_str(a)} and B has "
-                               "shape "
-                               f"{shape_str(b)}, which counts as vectors")
+                               f"shape {shape_str(b)}, which counts as vectors")
     else:
         need_solvable(c, a, b, left)
     broadcast_batches(c, a, 2, b, 1 if vector else 2, &lay)
