@@ -242,7 +242,7 @@ define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
-       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Next representable value after `input` towards `other`.")
+       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
        "Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0.")
 define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,

@@ -222,16 +222,17 @@ cdef str _legacy = "bool? reduce=None, str reduction='mean'"
 define("nn.functional.nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}) -> Tensor", nll_loss, FUNCTION_ONLY,
        "Negative log-likelihood loss: `input` (N, C, ...) holds log-probabilities and `target` (N, ...) class indices "
-       "(int64 or uint8). `weight` (C,) scales the loss of each class. Targets equal to `ignore_index` do not count.")
+       "(int64 or uint8). `weight` (C,) scales the loss of each class. Targets equal to `ignore_index` are ignored.")
 define("nn.functional.cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}, float label_smoothing=0.0) -> Tensor", cross_entropy, FUNCTION_ONLY,
        "Cross entropy between unnormalized class scores `input` (N, C, ...) and `target`: class indices (N, ...) or "
-       "class probabilities (N, C, ...). `weight` (C,) scales the loss of each class; index targets equal to "
-       "`ignore_index` do not count; `label_smoothing` mixes the target with the uniform distribution.")
+       "class probabilities (N, C, ...). `weight` (C,) scales the loss of each class; class indices equal to "
+       "`ignore_index` are ignored; `label_smoothing` mixes the target with the uniform distribution.")
 define("nn.functional.multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, "
        f"bool? size_average=None, {_legacy}) -> Tensor", multi_margin_loss, FUNCTION_ONLY,
-       "Multi-class margin loss of scores `input` (N, C) and class indices `target` (N,): the mean over the other "
-       "classes i of `max(0, margin - input[target] + input[i]) ** p`, with their sum divided by C. `p` is 1 or 2.")
+       "Multi-class margin loss of scores `input` (N, C) and class indices `target` (N,): the sum over the other "
+       "classes i of `max(0, margin - input[target] + input[i]) ** p`, divided by C. `p` is 1 or 2. `weight` (C,) "
+       "scales the loss of each target class.")
 define(f"nn.functional.multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None, {_legacy}) "
        "-> Tensor", multilabel_margin_loss, FUNCTION_ONLY,
        "Multi-label margin loss of scores `input` (N, C). Row n of `target` (N, C) lists the target classes of sample "

@@ -141,8 +141,8 @@ cdef Tensor to_plan(Tensor t, list axes, int k):
             for d in group[1:]:
                 first, second = kept.index(group[0]), kept.index(d)
                 if t.sizes[first] != t.sizes[second]:
-                    raise_einsum(f"a repeated subscript of operand {k} stands for different sizes, {t.sizes[first]} "
-                                 f"and {t.sizes[second]}; the operand has shape {shape_str(t)}")
+                    raise_einsum(f"a repeated subscript of operand {k} names dimensions of different sizes, "
+                                 f"{t.sizes[first]} and {t.sizes[second]}; the operand has shape {shape_str(t)}")
                 t = call("diagonal", (t, 0, first, second))
                 kept = [a for a in kept if a != group[0] and a != d] + [group[0]]
     # Append missing dimensions before permuting: PyTorch does so, and the strides of the result depend on it.
@@ -281,9 +281,9 @@ cdef str slots(str type, str name, int n):
 
 define("einsum(str equation, Tensor[] operands) -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
        "Sum of products of operands by an equation such as 'bij,bjk->bik'. Subscripts missing from the output are "
-       "summed; '...' stands for dimensions that broadcast. Without '->' the output has the ellipsis and then, sorted, "
-       "the subscripts that appear once. The subscripts may also be lists of integers: `einsum(a, [0, 1], b, [1, 2], "
-       "[0, 2])`.")
+       "summed; '...' stands for any further dimensions, which broadcast. Without '->' the output has the ellipsis, "
+       "then the subscripts that appear once, sorted. The subscripts may also be lists of integers: `einsum(a, [0, 1], "
+       "b, [1, 2], [0, 2])`.")
 define(f"einsum.several(str equation, {slots('Tensor', 'operand', MAX_ARGS - 1)}) -> Tensor", several_body,
        COMPOSITE | FUNCTION_ONLY)
 define(f"einsum.sublists(Tensor operand, {slots('any', 'sublist', MAX_ARGS - 1)}) -> Tensor", sublists_body,

@@ -85,7 +85,7 @@ cdef dim_t bags(Call* c, Tensor indices) except -1:
         if not is_none(c, 2):
             raise ValueError(f"{op_name(c)}(): with an input of 2 dimensions, every row is a bag and 'offsets' "
                              "must be None")
-        if indices.sizes[1] == 0:       # PyTorch passes it to arange() as the step
+        if indices.sizes[1] == 0:       # PyTorch passes this size to arange() as the step
             fail(c, f"bags without elements need 'offsets', got an input of shape {shape_str(indices)}")
         return indices.sizes[0]
     if indices.ndim != 1:
@@ -191,7 +191,7 @@ define("nn.functional.embedding_bag(Tensor input, Tensor weight, Tensor? offsets
        embedding_bag, FUNCTION_ONLY,
        "Sum, mean or maximum (`mode`) of the rows of `weight` (V, D) in each bag of indices: shape (B, D). The bags "
        "are the rows of a 2-d `input`, or the runs of a vector that begin at `offsets`. `per_sample_weights`, of the "
-       "shape of `input`, scales the rows in mode 'sum'. Indices equal to `padding_idx` do not count.")
+       "shape of `input`, scales the rows in mode 'sum'. Indices equal to `padding_idx` are ignored.")
 define("nn.functional.one_hot(Tensor input, int num_classes=-1) -> Tensor", one_hot, FUNCTION_ONLY,
        "One-hot encoding of an int64 tensor: a new last dimension of size `num_classes` holds 1 at the index and 0 "
        "elsewhere. -1 means one more than the largest value, which needs data.")

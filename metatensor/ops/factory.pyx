@@ -241,8 +241,8 @@ define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT
 define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
        "Tensor of shape `size` filled with 1. The dtype is the default floating-point dtype unless given.")
 define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` filled with `fill_value`. Without `dtype`, a bool gives bool, an int gives int64, and "
-       "a float the default floating-point dtype and a complex number the default complex dtype.")
+       "Tensor of shape `size` filled with `fill_value`. Without `dtype`, a bool gives bool, an int int64, a float the "
+       "default floating-point dtype, and a complex number the default complex dtype.")
 for name, what in (("empty", "with uninitialized elements"), ("zeros", "filled with 0"), ("ones", "filled with 1")):
     define(f"{name}_like(Tensor input, *, {OPTIONS}{FORMAT}) -> Tensor", like_meta, FUNCTION_ONLY | NO_GRAD,
            f"Tensor with the shape, dtype, device and dimension order of `input`, {what}.")

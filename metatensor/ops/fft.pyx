@@ -345,8 +345,8 @@ _declare("irfft", irfft_body, irfftn_body,
          "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed "
          "dimension, of size m, becomes `2 * (m - 1)` points by default.")
 _declare("hfft", hfft_body, hfftn_body,
-         "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half "
-         "of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default.")
+         "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first "
+         "half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default.")
 _declare("ihfft", ihfft_body, ihfftn_body,
          "inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first "
          "`n // 2 + 1` of n points in the last transformed dimension.")

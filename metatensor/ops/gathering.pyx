@@ -279,9 +279,8 @@ define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_sele
        "Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the "
        "length of `index`.")
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED | APART,
-       "Gather elements along `dim`: for `dim=0` and 3 dimensions, `out[i][j][k] = input[index[i][j][k]][j][k]`. The "
-       "result has the shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger "
-       "sizes.")
+       "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
+       "shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes.")
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | APART,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | APART,

@@ -44,11 +44,11 @@ cdef object logdet_meta(Call* c):
 define("linalg.det(Tensor A) -> Tensor", det_meta, OUT | EXACT_OUT, "Determinants of square matrices (..., N, N).")
 define("det(Tensor input) -> Tensor", det_meta, 0, "Determinants of square matrices (..., N, N).")
 define("linalg.slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
-       "Sign (for complex matrices, a number of magnitude 1) and real logarithm of the magnitude of the determinants "
-       "of square matrices (..., N, N). Of a singular matrix these are 0 and -inf.")
+       "Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a "
+       "complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf.")
 define("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
-       "Sign (for complex matrices, a number of magnitude 1) and real logarithm of the magnitude of the determinants "
-       "of square matrices (..., N, N). Of a singular matrix these are 0 and -inf.")
+       "Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a "
+       "complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf.")
 define("logdet(Tensor input) -> Tensor", logdet_meta, 0,
        "Logarithms of determinants; NaN if a determinant is negative.")
 
@@ -93,7 +93,7 @@ cdef object matrix_exp_meta(Call* c):
 
 
 define("linalg.matrix_power(Tensor input, int n) -> Tensor", matrix_power_body, COMPOSITE | OUT,
-       "Square matrices (..., N, N) raised to an integer power. A negative power is one of the inverse.")
+       "Square matrices (..., N, N) raised to an integer power. Negative powers are powers of the inverse.")
 define("linalg.matrix_exp(Tensor input) -> Tensor", matrix_exp_meta, 0,
        "Matrix exponentials of square matrices (..., N, N).")
 alias_op("matrix_power", "linalg.matrix_power")
