@@ -188,7 +188,7 @@ define("cholesky_solve(Tensor input, Tensor input2, bool upper=False) -> Tensor"
 # Least squares --------------------------------------------------------------------------
 
 cdef bint ranks_decide(Tensor a, str driver) except -1:
-    """Return whether it depends on the values of A if there are residuals: `driver` finds ranks and the system is
+    """Return whether the presence of residuals depends on the values of A: `driver` computes ranks, and the system is
     overdetermined."""
     return driver in ("gelsd", "gelss") and rows(a) > columns(a) and a.total != 0
 
