@@ -1,4 +1,9 @@
-"""Activation functions: those of `nn.functional`, and the few that are ops and methods of Tensor too."""
+"""Activation functions of `nn.functional`; some are also top-level operators and methods of Tensor.
+
+Every function applies element-wise and keeps the shape of `input`, except `glu`, which halves one dimension. The result
+has the dtype of `input`, except that `softsign`, `tanhshrink`, `sigmoid` and `tanh` convert integers to the default
+floating-point dtype.
+"""
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport U8
 from metatensor._core.layout cimport Layout, copy_dims, is_row_major
@@ -14,12 +19,12 @@ from metatensor.ops.pointwise cimport (
 from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
 
 cdef long FLOATS = KEEP | NO_BOOLS | NO_INTS | NO_COMPLEX
-# `inplace=` of nn.functional, with and without a variant that ends in an underscore.
+# SWITCH adds the `inplace` argument of nn.functional; BOTH also defines the variant that ends in an underscore.
 cdef long SWITCH = INPLACE_ARG | ELEMENTWISE
 cdef long BOTH = INPLACE | INPLACE_ARG
 
 
-# Kernels with a rule of their own ---------------------------------------------------------
+# Meta kernels with checks of their own ----------------------------------------------------
 
 cdef object relu(Call* c):
     if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
@@ -56,7 +61,7 @@ cdef object softshrink(Call* c):
 
 
 cdef object prelu(Call* c):
-    """One weight for all, or one for each channel (dimension 1)."""
+    """Check that `weight` holds one value, or one for each channel (dimension 1)."""
     cdef Tensor t = tensor_arg(c, 0), weight = tensor_arg(c, 1)
     if weight.dtype is not t.dtype:
         fail(c, f"expected 'weight' to have the dtype {t.dtype.name} of 'input', got {weight.dtype.name}")
@@ -72,7 +77,7 @@ cdef object prelu(Call* c):
 
 
 cdef object glu(Call* c):
-    """The halves of a dimension are the two operands."""
+    """Broadcast the two halves of a dimension, as for a binary op."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Operands o
     cdef Layout half, out
@@ -96,7 +101,7 @@ cdef object glu(Call* c):
 
 
 cdef object rrelu(Call* c):
-    """Leaky with a slope drawn for each element, or with the mean slope outside training."""
+    """Compute a leaky ReLU with a random slope for each element, or with the mean slope outside training."""
     cdef double lower = float_arg(c, 1), upper = float_arg(c, 2)
     if not lower <= upper:
         fail(c, f"lower ({arg(c, 1)}) must not be greater than upper ({arg(c, 2)})")
@@ -109,66 +114,74 @@ cdef object rrelu(Call* c):
 
 # Rectifiers -------------------------------------------------------------------------------
 
-define("relu(Tensor input) -> Tensor", relu, KEEP | NO_COMPLEX | INPLACE, "max(x, 0).")
+define("relu(Tensor input) -> Tensor", relu, KEEP | NO_COMPLEX | INPLACE, "Rectified linear unit: `max(input, 0)`.")
 define("nn.functional.relu(Tensor input, bool inplace=False) -> Tensor", relu, KEEP | NO_COMPLEX | BOTH,
-       "max(x, 0).")
+       "Rectified linear unit: `max(input, 0)`.")
 define("nn.functional.relu6(Tensor input, bool inplace=False) -> Tensor", relu, KEEP | NO_COMPLEX | SWITCH,
-       "min(max(x, 0), 6).")
+       "Rectified linear unit bounded by 6: `min(max(input, 0), 6)`.")
 define("nn.functional.leaky_relu(Tensor input, float negative_slope=0.01, bool inplace=False) -> Tensor", unary,
-       FLOATS | BOTH | OUT, "x, times negative_slope below 0.")
+       FLOATS | BOTH | OUT, "Leaky ReLU: `input` where it is positive, else `negative_slope * input`.")
 define("prelu(Tensor input, Tensor weight) -> Tensor", prelu, FLOATS,
-       "x, times weight below 0: one weight, or one for each channel.")
+       "Parametric ReLU: `input` where it is positive, else `weight * input`. `weight` holds one value, or one for "
+       "each channel (dimension 1).")
 alias_op("nn.functional.prelu", "prelu")
 define("rrelu(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, "
        "bool inplace=False, *, generator? generator=None) -> Tensor", rrelu,
        COMPOSITE | FUNCTION_ONLY | BOTH,
-       "x, times a random slope from [lower, upper] below 0; outside training the middle of the two.")
+       "Randomized leaky ReLU: multiply negative elements by a slope drawn uniformly from [lower, upper]. Outside "
+       "training the slope is (lower + upper) / 2.")
 alias_op("nn.functional.rrelu", "rrelu")
 
 # Exponential units ------------------------------------------------------------------------
 
 define("nn.functional.elu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", unary,
-       FLOATS | BOTH | OUT, "x, and alpha * (exp(x) - 1) below 0.")
+       FLOATS | BOTH | OUT, "Exponential linear unit: `input` where it is positive, else `alpha * (exp(input) - 1)`.")
 define("selu(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | BOTH | FUNCTION_ONLY,
-       "A scaled elu with the constants of self-normalising networks (Klambauer et al., 2017).")
+       "Scaled exponential linear unit, with the constants of self-normalizing networks (Klambauer et al., 2017).")
 alias_op("nn.functional.selu", "selu")
 define("celu(Tensor input, float alpha=1.0, bool inplace=False) -> Tensor", celu, FLOATS | BOTH | FUNCTION_ONLY,
-       "max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).")
+       "Continuously differentiable ELU: `max(input, 0) + min(0, alpha * (exp(input / alpha) - 1))`.")
 alias_op("nn.functional.celu", "celu")
 
 # Smooth functions -------------------------------------------------------------------------
 
 define("nn.functional.gelu(Tensor input, *, str approximate='none') -> Tensor", gelu,
        FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
-       "x * Phi(x), Phi the normal distribution function; approximate='tanh' for its approximation.")
+       "Gaussian error linear unit: `input * Phi(input)`, where Phi is the cumulative distribution function of the "
+       "standard normal distribution. `approximate='tanh'` computes Phi by its tanh approximation.")
 define("nn.functional.silu(Tensor input, bool inplace=False) -> Tensor", unary,
-       KEEP | NO_BOOLS | NO_INTS | SWITCH | OUT, "x * sigmoid(x).")
+       KEEP | NO_BOOLS | NO_INTS | SWITCH | OUT, "Sigmoid linear unit: `input * sigmoid(input)`.")
 define("nn.functional.mish(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
-       "x * tanh(softplus(x)).")
+       "Mish activation: `input * tanh(softplus(input))`.")
 define("nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0) -> Tensor", unary,
-       FLOATS | OUT | EXACT_OUT | ELEMENTWISE, "log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.")
+       FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
+       "Smooth approximation of ReLU: `log(1 + exp(beta * input)) / beta`, or `input` itself where "
+       "`beta * input > threshold`.")
 define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
-       "log(sigmoid(x)), without overflow on the way.")
-define("nn.functional.softsign(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "x / (1 + |x|).")
-define("nn.functional.tanhshrink(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "x - tanh(x).")
+       "Logarithm of the sigmoid, computed without overflow.")
+define("nn.functional.softsign(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "Softsign: `input / (1 + abs(input))`.")
+define("nn.functional.tanhshrink(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "`input - tanh(input)`.")
 define("nn.functional.glu(Tensor input, int dim=-1) -> Tensor", glu, FLOATS | OUT,
-       "The first half of a dimension times the sigmoid of the second.")
+       "Gated linear unit: split `input` into halves along `dim` and multiply the first by the sigmoid of the second. "
+       "The size of `dim` must be even and is halved.")
 alias_op("nn.functional.sigmoid", "sigmoid")
 alias_op("nn.functional.tanh", "tanh")
 
 # Piecewise linear functions ---------------------------------------------------------------
 
 define("nn.functional.hardtanh(Tensor input, float min_val=-1.0, float max_val=1.0, bool inplace=False) -> Tensor",
-       hardtanh, KEEP | NO_COMPLEX | BOTH | OUT, "x brought into [min_val, max_val].")
+       hardtanh, KEEP | NO_COMPLEX | BOTH | OUT, "Clamp each element to [min_val, max_val].")
 define("nn.functional.hardswish(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
-       "x * min(max(x + 3, 0), 6) / 6.")
+       "Piecewise approximation of SiLU: `input * min(max(input + 3, 0), 6) / 6`.")
 define("nn.functional.hardsigmoid(Tensor input, bool inplace=False) -> Tensor", unary, FLOATS | SWITCH | OUT,
-       "min(max(x + 3, 0), 6) / 6.")
+       "Piecewise linear approximation of the sigmoid: `min(max(input + 3, 0), 6) / 6`.")
 define("hardshrink(Tensor input, float lambd=0.5) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
-       "x, and 0 where |x| <= lambd.")
+       "Set elements with `abs(input) <= lambd` to 0 and keep the others.")
 alias_op("nn.functional.hardshrink", "hardshrink")
 define("nn.functional.softshrink(Tensor input, float lambd=0.5) -> Tensor", softshrink,
-       FLOATS | OUT | EXACT_OUT | ELEMENTWISE, "x moved towards 0 by lambd, stopping there.")
+       FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
+       "Move each element towards 0 by `lambd`; elements with `abs(input) <= lambd` become 0.")
 define("threshold(Tensor input, float threshold, float value, bool inplace=False) -> Tensor", unary,
-       KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY, "x where it is above the threshold, else `value`.")
+       KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY,
+       "`input` where it is greater than `threshold`, else `value`.")
 alias_op("nn.functional.threshold", "threshold")

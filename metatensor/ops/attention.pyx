@@ -16,7 +16,7 @@ cdef str shapes(Tensor q, Tensor k, Tensor v):
 
 
 cdef int check_heads(Call* c, Tensor q, Tensor k, Tensor v) except -1:
-    """With enable_gqa, each head of key and value serves a whole number of query heads."""
+    """Check that the numbers of heads of key and value divide that of query, as enable_gqa requires."""
     cdef dim_t heads, keys, values
     if q.ndim < 3 or k.ndim < 3 or v.ndim < 3:
         raise IndexError(f"{op_name(c)}(): enable_gqa needs a dimension of heads: {shapes(q, k, v)}")
@@ -29,7 +29,7 @@ cdef int check_heads(Call* c, Tensor q, Tensor k, Tensor v) except -1:
 
 
 cdef int add_batch(Call* c, Layout* batch, Tensor t, dim_t heads) except -1:
-    """Broadcast the batch with that of `t`; with `heads` at least 0, its heads are repeated to so many."""
+    """Broadcast `batch` with the batch dimensions of `t`. If `heads` >= 0, it replaces the number of heads of `t`."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = t.ndim - 2
     for i in range(n):
@@ -40,19 +40,19 @@ cdef int add_batch(Call* c, Layout* batch, Tensor t, dim_t heads) except -1:
 
 
 cdef inline bint fused(Tensor q, Tensor k, Tensor v) noexcept:
-    """Whether a fused kernel takes it, which gives the result the strides of the query."""
+    """Return whether a fused kernel handles the call. Its result has the strides of the query."""
     return (q.ndim == 4 and k.ndim == 4 and v.ndim == 4 and q.sizes[3] == v.sizes[3]
             and q.strides[3] == 1 and k.strides[3] == 1 and v.strides[3] == 1
             and q.sizes[0] == k.sizes[0] and q.sizes[0] == v.sizes[0])
 
 
 cdef int check_mask(Call* c, Layout* result, Tensor q, Tensor k) except -1:
-    """The mask expands to (..., query length, key length)."""
+    """Check that the mask expands to (..., query length, key length) and has a permitted dtype."""
     cdef Tensor mask = tensor_arg(c, 3)
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
     if bool_arg(c, 5) and not (on_cpu(c) and fused(q, k, tensor_arg(c, 2)) and float_arg(c, 4) == 0):
-        fail(c, "attn_mask and is_causal exclude each other, but for the fused kernel of a cpu")
+        fail(c, "attn_mask and is_causal exclude each other, except in the fused CPU kernel")
     if mask.dtype.code != BOOL and mask.dtype is not q.dtype and mask.dtype.code != F32:
         fail_slot(c, 3, f"must be bool, float32 or {q.dtype.name} like the query, got {mask.dtype.name}")
     for i in range(result.ndim - 2):
@@ -75,7 +75,7 @@ cdef object attention(Call* c):
     if q.ndim < 2 or k.ndim < 2 or v.ndim < 2:
         fail(c, f"query, key and value need at least 2 dimensions: {shapes(q, k, v)}")
     if q.dtype is not k.dtype or q.dtype is not v.dtype:
-        fail(c, f"query, key and value must have one dtype, got {q.dtype.name}, {k.dtype.name}, {v.dtype.name}")
+        fail(c, f"query, key and value must have the same dtype, got {q.dtype.name}, {k.dtype.name}, {v.dtype.name}")
     need_dtype(c, q, FLOATS)
     if not 0 <= p <= 1:
         fail_slot(c, 4, f"must lie in [0, 1], got {p}")
@@ -110,4 +110,7 @@ cdef object attention(Call* c):
 define("nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
        "float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False, "
        "generator? generator=None) -> Tensor", attention, FUNCTION_ONLY | RANDOM,
-       "softmax(query @ key.mT * scale + mask) @ value, for (..., length, width).")
+       "Scaled dot-product attention: `softmax(query @ key.mT * scale + attn_mask) @ value`, with query (..., L, E), "
+       "key (..., S, E), value (..., S, Ev) and result (..., L, Ev). `scale` defaults to 1 / sqrt(E). A bool mask is "
+       "true where attention is allowed. `is_causal` lets query i attend to keys 0 to i only. `enable_gqa` repeats the "
+       "heads (dimension -3) of key and value to those of query.")

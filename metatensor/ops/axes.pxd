@@ -1,4 +1,4 @@
-"""Reordering dimensions, for other families."""
+"""Functions that reorder dimensions, for the other op families."""
 from metatensor._core.tensor cimport Tensor
 
 cdef Tensor permuted(Tensor t, const int* order)

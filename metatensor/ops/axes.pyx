@@ -1,4 +1,4 @@
-"""Views with the dimensions in another order, and the complex views that go with them."""
+"""Views with reordered dimensions, and views of complex tensors."""
 import warnings
 
 from libc.string cimport memset
@@ -16,7 +16,7 @@ from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, view_of
 
 
 cdef Tensor permuted(Tensor t, const int* order):
-    """Dimension i of the view is dimension order[i] of `t`."""
+    """Return a view whose dimension i is dimension order[i] of `t`."""
     cdef Layout lay
     cdef int i
     lay.ndim = t.ndim
@@ -28,7 +28,7 @@ cdef Tensor permuted(Tensor t, const int* order):
 
 
 cdef Tensor swapped(Tensor t, int a, int b):
-    """A view with two dimensions exchanged."""
+    """Return a view with dimensions `a` and `b` exchanged."""
     cdef Layout lay
     if a == b:
         return alias(t)
@@ -69,7 +69,7 @@ cdef object t_meta(Call* c):
 
 
 cdef object reverse_meta(Call* c):
-    """Tensor.T: all dimensions reversed; beyond 2 dimensions PyTorch deprecates it."""
+    """Return Tensor.T, with all dimensions reversed. Warn unless `t` is 0-d or a matrix, as PyTorch does."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int order[MAX_DIMS]
     cdef int i
@@ -142,29 +142,33 @@ cdef object movedim_meta(Call* c):
     cdef dim_t to[MAX_DIMS]
     cdef int n = dims_arg(c, 1, source)
     if dims_arg(c, 2, to) != n:
-        raise RuntimeError(f"{op_name(c)}(): source and destination must name as many dimensions each")
+        raise RuntimeError(f"{op_name(c)}(): source and destination must have the same length")
     return _move(c, tensor_arg(c, 0), n, source, to)
 
 
-define("permute(Tensor(a) input, int[] dims) -> Tensor", permute_meta, VIEW, "The dimensions in the order `dims`.")
+define("permute(Tensor(a) input, int[] dims) -> Tensor", permute_meta, VIEW,
+       "View with the dimensions in the order `dims`.")
 define("transpose(Tensor(a) input, int dim0, int dim1) -> Tensor", transpose_meta, VIEW | INPLACE,
-       "Two dimensions exchanged.")
+       "View with dimensions `dim0` and `dim1` exchanged.")
 alias_op("swapdims", "transpose")
 define("swapaxes(Tensor(a) input, int axis0, int axis1) -> Tensor", transpose_meta, VIEW | INPLACE,
-       "transpose() with NumPy's names.")
-define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE, "A matrix transposed; fewer dimensions stay as they are.")
-define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY, "The dimensions in reverse order.")
-define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "The last two dimensions exchanged.")
-define("H(Tensor(a) input) -> Tensor", h_meta, VIEW | PROPERTY, "A matrix transposed and conjugated.")
+       "`transpose` with NumPy's argument names.")
+define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE,
+       "Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise.")
+define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY,
+       "View with the dimensions in reverse order. Deprecated for tensors with other than 0 or 2 dimensions.")
+define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "View with the last two dimensions exchanged.")
+define("H(Tensor(a) input) -> Tensor", h_meta, VIEW | PROPERTY, "Conjugate transpose of a matrix, as a view.")
 define("mH(Tensor(a) input) -> Tensor", adjoint_meta, VIEW | PROPERTY,
-       "The last two dimensions exchanged, and conjugated.")
-define("adjoint(Tensor(a) input) -> Tensor", adjoint_meta, VIEW, "The last two dimensions exchanged, and conjugated.")
+       "Conjugate transpose of each matrix in the last two dimensions, as a view.")
+define("adjoint(Tensor(a) input) -> Tensor", adjoint_meta, VIEW,
+       "Conjugate transpose of each matrix in the last two dimensions, as a view.")
 define("movedim(Tensor(a) input, int[1] source, int[1] destination) -> Tensor", movedim_meta, VIEW,
-       "Dimensions moved from the places `source` to `destination`; the others keep their order.")
+       "View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order.")
 alias_op("moveaxis", "movedim")
 
 
-# Complex ------------------------------------------------------------------------------------
+# Complex views ------------------------------------------------------------------------------
 
 cdef object conj_view(Call* c):
     return _flip_conj(alias(tensor_arg(c, 0)))
@@ -182,7 +186,7 @@ cdef object conj_body(Call* c):
 
 
 cdef object resolve_body(Call* c):
-    """A tensor that is stored conjugated (or negated) as it is read, with the strides of a copy; others as they are."""
+    """Materialize a conjugate (or negative) view with the strides of a clone; return other tensors unchanged."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint conj = op_name(c) == "resolve_conj"
     cdef dim_t strides[MAX_DIMS]
@@ -198,13 +202,13 @@ cdef object resolve_body(Call* c):
 
 
 cdef object view_as_real_meta(Call* c):
-    """Each element as the pair of its real and imaginary part, in a last dimension of size 2."""
+    """Return a real view whose last dimension, of size 2, holds the real and imaginary parts."""
     cdef Tensor t = tensor_arg(c, 0), view
     cdef Layout lay
     if t.dtype.kind != KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): a complex tensor is needed, got {t.dtype.name}")
     if t.flags & T_CONJ:
-        raise RuntimeError(f"{op_name(c)}(): a conjugate view has no such view; call resolve_conj() first")
+        raise RuntimeError(f"{op_name(c)}(): conjugate views are not supported; call resolve_conj() first")
     _pairs(t, &lay)
     view = view_of(t, &lay)
     view.dtype = to_real(t.dtype)
@@ -212,7 +216,7 @@ cdef object view_as_real_meta(Call* c):
 
 
 cdef int _pairs(Tensor t, Layout* lay) except -1:
-    """The layout of a complex tensor in units of its parts."""
+    """Fill in the layout of a complex tensor in units of its real dtype, with a last dimension of size 2."""
     cdef int i
     if t.ndim >= MAX_DIMS:
         raise RuntimeError(f"at most {MAX_DIMS} dimensions are supported")
@@ -227,7 +231,7 @@ cdef int _pairs(Tensor t, Layout* lay) except -1:
 
 
 cdef object view_as_complex_meta(Call* c):
-    """The inverse: the last dimension, of size 2 and stride 1, holds the parts."""
+    """Return a complex view of a real tensor whose last dimension, of size 2 and stride 1, holds the parts."""
     cdef Tensor t = tensor_arg(c, 0), view
     cdef Layout lay
     cdef int i, last = t.ndim - 1
@@ -250,7 +254,7 @@ cdef object view_as_complex_meta(Call* c):
 
 
 cdef object part_view(Call* c):
-    """_real, _imag: one part of a complex tensor, as a view."""
+    """Return a view of the real part (`_real`) or imaginary part (`_imag`) of a complex tensor."""
     cdef Tensor t = tensor_arg(c, 0), view
     cdef Layout lay
     cdef bint imaginary = op_name(c) == "_imag"
@@ -281,23 +285,30 @@ cdef object imag_body(Call* c):
     return call("_imag", (t,))
 
 
-define("_conj(Tensor(a) input) -> Tensor", conj_view, VIEW, "A view that reads conjugated.")
-define("_neg_view(Tensor(a) input) -> Tensor", neg_view, VIEW, "A view that reads negated.")
-define("conj(Tensor(a) input) -> Tensor", conj_body, COMPOSITE, "Complex conjugate, as a view; real tensors as they are.")
-define("resolve_conj(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE, "A conjugate view written out.")
-define("resolve_neg(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE, "A negative view written out.")
+define("_conj(Tensor(a) input) -> Tensor", conj_view, VIEW, "View that conjugates elements when they are read.")
+define("_neg_view(Tensor(a) input) -> Tensor", neg_view, VIEW, "View that negates elements when they are read.")
+define("conj(Tensor(a) input) -> Tensor", conj_body, COMPOSITE,
+       "Complex conjugate, as a view. A real tensor is returned unchanged.")
+define("resolve_conj(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE,
+       "Copy that stores the conjugated values if `input` is a conjugate view, else `input` itself.")
+define("resolve_neg(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE,
+       "Copy that stores the negated values if `input` is a negative view, else `input` itself.")
 define("view_as_real(Tensor(a) input) -> Tensor", view_as_real_meta, VIEW | FUNCTION_ONLY,
-       "A complex tensor as pairs of real numbers.")
+       "Real view of a complex tensor: shape (*input.shape, 2), with the real and imaginary parts in the last "
+       "dimension.")
 define("view_as_complex(Tensor(a) input) -> Tensor", view_as_complex_meta, VIEW | FUNCTION_ONLY,
-       "Pairs of real numbers as complex ones.")
+       "Complex view of a float16, float32 or float64 tensor whose last dimension has size 2 and stride 1 and holds "
+       "the real and imaginary parts.")
 define("_real(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
 define("_imag(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
-define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY, "The real part, as a view.")
-define("imag(Tensor(a) input) -> Tensor", imag_body, COMPOSITE | FUNCTION_ONLY, "The imaginary part, as a view.")
+define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY,
+       "Real part, as a view. A real tensor is returned unchanged.")
+define("imag(Tensor(a) input) -> Tensor", imag_body, COMPOSITE | FUNCTION_ONLY,
+       "Imaginary part of a complex tensor, as a view. Real tensors raise.")
 
 
 def _write(part, value):
-    """Store a tensor or a number in one part of a complex tensor."""
+    """Write a tensor or a number into one part of a complex tensor."""
     part.copy_(value) if isinstance(value, Tensor) else part.fill_(value)
 
 

@@ -1,4 +1,4 @@
-"""batch_norm and instance_norm: statistics by channel, of the input or running ones."""
+"""batch_norm and instance_norm: normalization of each channel by input statistics or running statistics."""
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport is_channels_last, set_format
@@ -14,7 +14,7 @@ from metatensor.ops.pointwise cimport elementwise_like
 
 
 cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) except -1:
-    """An optional vector with one element for each channel."""
+    """Check an optional vector that must have one element for each channel."""
     cdef Tensor p
     if is_none(c, slot):
         return 0
@@ -26,7 +26,7 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
 
 
 cdef Tensor normalized_like(Call* c, Tensor t):
-    """What batch_norm makes: a cpu keeps the memory format, other devices the order of dimensions."""
+    """Return an output for batch_norm. The CPU keeps the memory format; other devices keep the dimension order."""
     cdef dim_t strides[MAX_DIMS]
     if not is_cpu(result_device(c)):
         return elementwise_like(t, t.dtype, result_device(c))
@@ -41,7 +41,8 @@ cdef dim_t channels_of(Tensor t):
 
 
 cdef int check_batch_norm(Call* c, Tensor t, int mean, int weight) except -1:
-    """The four vectors: statistics from slot `mean` on, weight and bias from slot `weight` on."""
+    """Check the input and its vectors: running statistics in slots `mean` and `mean` + 1 (none if negative), weight and
+    bias in slots `weight` and `weight` + 1."""
     cdef dim_t channels = channels_of(t)
     need_real_float(c, t)
     if mean >= 0:
@@ -53,7 +54,7 @@ cdef int check_batch_norm(Call* c, Tensor t, int mean, int weight) except -1:
 
 
 cdef object batch_norm_eval_meta(Call* c):
-    """(input, running_mean, running_var, weight, bias, eps)"""
+    """Arguments: input, running_mean, running_var, weight, bias, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     if is_none(c, 1) or is_none(c, 2):
         raise RuntimeError(f"batch_norm(): running_{'mean' if is_none(c, 1) else 'var'} must be given outside training")
@@ -62,28 +63,29 @@ cdef object batch_norm_eval_meta(Call* c):
 
 
 cdef object updated(Call* c, Tensor out):
-    """The result with the new running statistics, slots 1 and 2."""
+    """Return `out` with outputs for the new running mean and variance, shaped like slots 1 and 2."""
     cdef Tensor mean = tensor_arg(c, 1), var = tensor_arg(c, 2)
     return (out, new_contiguous(mean.ndim, mean.sizes, mean.dtype, result_device(c)),
             new_contiguous(var.ndim, var.sizes, var.dtype, result_device(c)))
 
 
 cdef object batch_norm_train_meta(Call* c):
-    """(input, running_mean, running_var, weight, bias, momentum, eps)"""
+    """Arguments: input, running_mean, running_var, weight, bias, momentum, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     check_batch_norm(c, t, 1, 3)
     return updated(c, normalized_like(c, t))
 
 
 cdef object batch_norm_stats_meta(Call* c):
-    """(input, weight, bias, eps): training without running statistics."""
+    """Training without running statistics. Arguments: input, weight, bias, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     check_batch_norm(c, t, -1, 1)
     return normalized_like(c, t)
 
 
 cdef object batch_statistics_meta(Call* c):
-    """(input, weight, eps): float32 for half precision unless on a cpu the weight has half precision too."""
+    """Arguments: input, weight, eps. Half-precision input has float32 statistics, unless the weight is half-precision
+    too and the device is a CPU."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType kept = statistics_dtype(c, t, 1)
     cdef dim_t n = channels_of(t)
@@ -93,41 +95,42 @@ cdef object batch_statistics_meta(Call* c):
 
 
 cdef object instance_norm_meta(Call* c):
-    """(input, weight, bias, eps)"""
+    """Arguments: input, weight, bias, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     check_batch_norm(c, t, -1, 1)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 cdef object instance_norm_eval_meta(Call* c):
-    """(input, running_mean, running_var, weight, bias, eps)"""
+    """Arguments: input, running_mean, running_var, weight, bias, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     check_batch_norm(c, t, 1, 3)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 cdef object instance_norm_train_meta(Call* c):
-    """(input, running_mean, running_var, weight, bias, momentum, eps)"""
+    """Arguments: input, running_mean, running_var, weight, bias, momentum, eps."""
     return updated(c, instance_norm_eval_meta(c))
 
 
 define("nn.functional._batch_norm_eval(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight, "
-       "Tensor? bias, float eps) -> Tensor", batch_norm_eval_meta, 0, "`batch_norm` by statistics that are given.")
+       "Tensor? bias, float eps) -> Tensor", batch_norm_eval_meta, 0, "`batch_norm` with the given running statistics.")
 define("nn.functional._batch_norm_stats(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
-       batch_norm_stats_meta, 0, "`batch_norm` by the statistics of the batch.")
+       batch_norm_stats_meta, 0, "`batch_norm` with the statistics of the batch.")
 define("nn.functional._batch_norm_train(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
        "Tensor? bias, float momentum, float eps) -> (Tensor, Tensor, Tensor)", batch_norm_train_meta, 0,
-       "`batch_norm` by the statistics of the batch, with the running statistics after it.")
+       "`batch_norm` with the statistics of the batch. Returns the result and the updated running mean and variance.")
 define("nn.functional._batch_statistics(Tensor input, Tensor? weight, float eps) -> (Tensor, Tensor)",
-       batch_statistics_meta, 0, "Mean and reciprocal of the standard deviation of each channel.")
+       batch_statistics_meta, 0, "Mean and reciprocal standard deviation of each channel, each of shape (C,).")
 define("nn.functional._instance_norm(Tensor input, Tensor? weight, Tensor? bias, float eps) -> Tensor",
-       instance_norm_meta, 0, "`instance_norm` by the statistics of each instance.")
+       instance_norm_meta, 0, "`instance_norm` with the statistics of each instance.")
 define("nn.functional._instance_norm_train(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
        "Tensor? bias, float momentum, float eps) -> (Tensor, Tensor, Tensor)", instance_norm_train_meta, 0,
-       "`instance_norm` by the statistics of each instance, with the running statistics after it.")
+       "`instance_norm` with the statistics of each instance. Returns the result and the updated running mean and "
+       "variance.")
 define("nn.functional._instance_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, Tensor? weight, "
        "Tensor? bias, float eps) -> Tensor", instance_norm_eval_meta, 0,
-       "`instance_norm` by statistics that are given.")
+       "`instance_norm` with the given running statistics.")
 
 cdef Op _eval = find("nn.functional._batch_norm_eval")
 cdef Op _stats = find("nn.functional._batch_norm_stats")
@@ -138,7 +141,7 @@ cdef Op _instance_eval = find("nn.functional._instance_norm_eval")
 
 
 cdef int _store(Tensor running, Tensor value) except -1:
-    """Write a statistic, which no gradient reaches."""
+    """Copy `value` into `running` without recording gradients."""
     cdef PyObject* args[2]
     cdef Op copy = find("copy_")
     cdef Tensor target = detached(running), source = detached(value)
@@ -148,7 +151,7 @@ cdef int _store(Tensor running, Tensor value) except -1:
 
 
 cdef object update_running(Call* c, object results):
-    """Store the running statistics, slots 1 and 2, and hand out the result."""
+    """Write the new running statistics into slots 1 and 2, and return the normalized output."""
     cdef Tensor out, mean, var
     out, mean, var = results
     _store(tensor_arg(c, 1), mean)
@@ -157,7 +160,8 @@ cdef object update_running(Call* c, object results):
 
 
 cdef object normalize_by_input(Call* c, Op stats, Op train):
-    """(input, running_mean, running_var, weight, bias, training, momentum, eps) by the statistics of the input."""
+    """Normalize by the statistics of the input. Arguments: input, running_mean, running_var, weight, bias, training,
+    momentum, eps."""
     cdef PyObject* args[7]
     cdef int i
     if is_none(c, 1) and is_none(c, 2):
@@ -172,6 +176,7 @@ cdef object normalize_by_input(Call* c, Op stats, Op train):
 
 
 cdef object normalize_by_running(Call* c, Op evaluate):
+    """Normalize by the running statistics, with the arguments of `normalize_by_input`."""
     cdef PyObject* args[6]
     cdef int i
     for i in range(5):
@@ -181,7 +186,7 @@ cdef object normalize_by_running(Call* c, Op evaluate):
 
 
 cdef bint one_place(Tensor t) noexcept:
-    """Whether there is a single spatial element."""
+    """Return whether there is a single spatial element."""
     cdef int i
     for i in range(2, t.ndim):
         if t.sizes[i] != 1:
@@ -190,7 +195,7 @@ cdef bint one_place(Tensor t) noexcept:
 
 
 cdef object batch_norm_body(Call* c):
-    """(input, running_mean, running_var, weight, bias, training, momentum, eps)"""
+    """Arguments: input, running_mean, running_var, weight, bias, training, momentum, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     if not bool_arg(c, 5):
         return normalize_by_running(c, _eval)
@@ -201,7 +206,7 @@ cdef object batch_norm_body(Call* c):
 
 
 cdef object instance_norm_body(Call* c):
-    """(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)"""
+    """Arguments: input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     if bool_arg(c, 5):
         if one_place(t):
@@ -215,7 +220,7 @@ cdef object instance_norm_body(Call* c):
 
 cdef object native_batch_norm(Call* c, object running_mean, object running_var, bint training, object momentum,
                               object eps):
-    """The result with mean and reciprocal of the standard deviation; slots 1 and 2 are weight and bias."""
+    """Return the result, the mean and the reciprocal standard deviation. Slots 1 and 2 hold weight and bias."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object out, weight = arg(c, 1), bias = arg(c, 2)
     cdef Tensor mean, rstd
@@ -236,28 +241,34 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
 
 
 cdef object native_batch_norm_body(Call* c):
-    """(input, weight, bias, running_mean, running_var, training, momentum, eps)"""
+    """Arguments: input, weight, bias, running_mean, running_var, training, momentum, eps."""
     return native_batch_norm(c, arg(c, 3), arg(c, 4), bool_arg(c, 5), arg(c, 6), arg(c, 7))
 
 
 cdef object native_batch_norm_no_stats_body(Call* c):
-    """(input, weight, bias, training, momentum, eps)"""
+    """Arguments: input, weight, bias, training, momentum, eps."""
     return native_batch_norm(c, None, None, bool_arg(c, 3), arg(c, 4), arg(c, 5))
 
 
 define("nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, "
        "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", batch_norm_body,
-       COMPOSITE, "Mean 0 and variance 1 for each channel (dimension 1), then times `weight` plus `bias`.")
+       COMPOSITE,
+       "Normalize each channel (dimension 1) to mean 0 and variance 1, then multiply by `weight` and add `bias`, each "
+       "of shape (C,). Training uses the statistics of the batch and updates the running statistics in place.")
 define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
        COMPOSITE | OUT | FUNCTION_ONLY,
-       "`batch_norm`, with the mean and the reciprocal of the standard deviation of the batch.")
+       "`batch_norm` that also returns the mean and reciprocal standard deviation of the batch. Outside training on a "
+       "CPU, these two are empty.")
 define("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
-       COMPOSITE | OUT | FUNCTION_ONLY, "`native_batch_norm` with running statistics, or without them.")
+       COMPOSITE | OUT | FUNCTION_ONLY,
+       "`native_batch_norm` with required running statistics. The overload `no_stats` takes none.")
 define("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, "
        "float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_no_stats_body, COMPOSITE | OUT | FUNCTION_ONLY)
 define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
        "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) "
        "-> Tensor", instance_norm_body, COMPOSITE,
-       "Mean 0 and variance 1 for each channel of each instance, then times `weight` plus `bias`.")
+       "Normalize each channel (dimension 1) of each instance to mean 0 and variance 1, then multiply by `weight` and "
+       "add `bias`, each of shape (C,). With `use_input_stats` the statistics are those of the input and the running "
+       "statistics, if given, are updated in place; otherwise the running statistics are used.")

@@ -1,4 +1,7 @@
-"""Element-wise arithmetic of two operands, each a tensor or a Python number."""
+"""Element-wise arithmetic of two operands, each a tensor or a Python number.
+
+Operands broadcast to a common shape and are promoted to a common dtype.
+"""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport C128, F16, F32, F64, DType, by_code, number_kind, to_complex
@@ -24,13 +27,13 @@ cdef long FLOATS = INT_TO_FLOAT | NO_BOOLS | NO_INTS | NO_COMPLEX
 cdef object _one = 1
 
 
-# Kernels with a rule of their own ---------------------------------------------------------
+# Meta kernels with rules of their own -----------------------------------------------------
 
 cdef int _check_alpha(Call* c, DType d) except -1:
-    """A multiplier must be of the result's category, or below it."""
+    """Check that alpha's category (bool, integer, floating-point, complex) is not above that of the result dtype."""
     cdef int kind = number_kind(arg(c, 2))
     if kind == KIND_BOOL and d.kind != KIND_BOOL:
-        fail(c, "a bool alpha is only for bool results")
+        fail(c, "alpha can be a bool only if the result is bool")
     if kind > KIND_INT and d.kind <= KIND_INT:
         fail(c, f"alpha must be an integer for a result of dtype {d.name}, got {arg(c, 2)}")
     if kind == KIND_COMPLEX and d.kind != KIND_COMPLEX:
@@ -39,7 +42,7 @@ cdef int _check_alpha(Call* c, DType d) except -1:
 
 
 cdef object scaled(Call* c):
-    """`binary` with an alpha, which is nearly always 1."""
+    """Compute `binary` for an op with an alpha, which is nearly always 1."""
     cdef object result
     if c.args[2] == <PyObject*>_one:
         return binary(c)
@@ -55,14 +58,14 @@ cdef inline bint _is_bool(PyObject* p) noexcept:
 
 
 cdef object subtract(Call* c):
-    """No operand may be bool, whatever the other one is."""
+    """Compute `scaled` after checking that neither operand is bool."""
     if _is_bool(c.args[0]) or _is_bool(c.args[1]):
         fail(c, "subtraction with a bool operand is not supported; use logical_xor() or logical_not()")
     return scaled(c)
 
 
 cdef object subtract_reversed(Call* c):
-    """`other` is the first operand: its strides weigh more."""
+    """Compute `subtract` with the operands exchanged: the strides of `other` take precedence in the result."""
     cdef PyObject* input = c.args[0]
     cdef object result
     if not isinstance(<object>c.args[1], Tensor):
@@ -77,7 +80,7 @@ cdef object subtract_reversed(Call* c):
 
 
 cdef object divide(Call* c):
-    """True division makes floats; the rounded ones keep the promoted dtype."""
+    """True division converts integers to floats; with a rounding mode the result has the promoted dtype."""
     cdef Operands o
     cdef DType d
     if is_none(c, 2):
@@ -102,7 +105,7 @@ cdef object modulo(Call* c):
 
 
 cdef object power(Call* c):
-    """A number as exponent leaves the layout to the base alone."""
+    """Compute the result of a power. If the exponent is a number, the base alone decides the layout."""
     cdef Operands o
     cdef DType d
     cdef Tensor base
@@ -125,7 +128,7 @@ cdef object power(Call* c):
 
 
 cdef object power_of_number(Call* c):
-    """A number as base leaves the layout to the exponents."""
+    """Compute the result of a power whose base is a number. The exponent alone decides the layout."""
     cdef Operands o
     no_operands(&o)
     operand_arg(&o, c, 0)
@@ -134,7 +137,7 @@ cdef object power_of_number(Call* c):
 
 
 cdef object float_power(Call* c):
-    """Computes in float64 or complex128, always."""
+    """Return a float64 result, or complex128 if an operand is complex."""
     cdef Operands o
     cdef DType d
     no_operands(&o)
@@ -145,22 +148,23 @@ cdef object float_power(Call* c):
     d = by_code(C128 if promoted(c, &o).kind == KIND_COMPLEX else F64)
     o.common = d.code
     if c.variant == IN_PLACE and tensor_arg(c, 0).dtype is not d:
-        fail(c, f"the result is {d.name} and is not stored in a {tensor_arg(c, 0).dtype.name} tensor")
+        fail(c, f"the {d.name} result cannot be stored in place in a {tensor_arg(c, 0).dtype.name} tensor")
     if o.n == 1:
         return elementwise_like(<Tensor>o.first, d, <Device>c.device)
     return elementwise_result(c, &o, d)
 
 
 cdef object same_dtypes(Call* c):
-    """No promotion: both tensors must have one dtype."""
+    """Compute `binary` after checking that both tensors have the same dtype."""
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
-        fail(c, f"expected tensors of one dtype, got {tensor_arg(c, 0).dtype.name} and "
+        fail(c, f"expected tensors of the same dtype, got {tensor_arg(c, 0).dtype.name} and "
                 f"{tensor_arg(c, 1).dtype.name}")
     return binary(c)
 
 
 cdef object ldexp(Call* c):
-    """Operands of two dtypes are computed straight into out=."""
+    """Compute `binary`. Operands of different dtypes are computed directly into out=, which must have the result
+    dtype."""
     cdef Tensor result = binary(c)
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
         exact_out(c, result.dtype)
@@ -168,13 +172,13 @@ cdef object ldexp(Call* c):
 
 
 cdef object from_parts(Call* c):
-    """A complex tensor from two real ones of one dtype."""
+    """Return a complex result for two real tensors of the same dtype."""
     cdef Operands o
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     if a.dtype.code != F32 and a.dtype.code != F64 and a.dtype.code != F16:
         fail(c, f"expected float16, float32 or float64 tensors, got {a.dtype.name}")
     if b.dtype is not a.dtype:
-        fail(c, f"expected tensors of one dtype, got {a.dtype.name} and {b.dtype.name}")
+        fail(c, f"expected tensors of the same dtype, got {a.dtype.name} and {b.dtype.name}")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)
@@ -184,69 +188,75 @@ cdef object from_parts(Call* c):
 # The basic operations ---------------------------------------------------------------------
 
 define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", scaled, PROMOTE | BOTH,
-       "input + alpha * other.")
+       "`input + alpha * other`.")
 define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
-       "input - alpha * other; bool is an error.")
+       "`input - alpha * other`. Bool operands raise.")
 define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract_reversed, PROMOTE,
-       "other - alpha * input; bool is an error.")
-define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "input * other.")
+       "`other - alpha * input`. Bool operands raise.")
+define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "`input * other`.")
 define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,
-       INT_TO_FLOAT | BOTH, "input / other, with rounding_mode 'floor' or 'trunc' rounded to integers.")
+       INT_TO_FLOAT | BOTH,
+       "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
+       "'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype.")
 define("floor_divide(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
-       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "The floor of input / other.")
+       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Quotient rounded down: `floor(input / other)`.")
 define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", modulo,
-       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "What floor division leaves: of the divisor's sign, as in Python.")
+       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Remainder of floor division, with the sign of `other`, as in Python.")
 define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
-       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "What division towards zero leaves: of the dividend's sign, as in C.")
+       PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH,
+       "Remainder of division rounded towards zero, with the sign of `input`, as in C.")
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
-       "input ** exponent; integers to a negative number are an error.")
+       "`input ** exponent`. An integer tensor to the power of a negative integer number raises.")
 define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH | EXACT_OUT,
-       "input ** exponent in float64, or complex128.")
+       "`input ** exponent` computed in float64, or in complex128 if an operand is complex.")
 
 for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("true_divide", "div")):
     alias_op(_name, _target)
 
-# Extremes -----------------------------------------------------------------------------------
+# Maximum and minimum ------------------------------------------------------------------------
 
 define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "The greater of two elements; NaN where either is.")
+       "Greater of two elements; NaN if either is NaN.")
 define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "The lesser of two elements; NaN where either is.")
+       "Lesser of two elements; NaN if either is NaN.")
 define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "The greater of two elements; of a number and NaN the number.")
+       "Greater of two elements. If one is NaN, the other is returned.")
 define("fmin(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "The lesser of two elements; of a number and NaN the number.")
+       "Lesser of two elements. If one is NaN, the other is returned.")
 
 # Functions of two variables -----------------------------------------------------------------
 
 define("atan2(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
-       "The angle of the point (other, input), in radians.")
+       "Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi].")
 alias_op("arctan2", "atan2")
 define("hypot(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH,
-       "sqrt(input**2 + other**2), without overflow on the way.")
+       "`sqrt(input**2 + other**2)`, computed without intermediate overflow.")
 define("logaddexp(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | OUT | ELEMENTWISE,
-       "log(exp(input) + exp(other)), without overflow on the way.")
+       "`log(exp(input) + exp(other))`, computed without intermediate overflow.")
 define("logaddexp2(Tensor input, Tensor other) -> Tensor", binary,
-       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT | ELEMENTWISE, "log2(2**input + 2**other), without overflow on the way.")
+       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT | ELEMENTWISE,
+       "`log2(2**input + 2**other)`, computed without intermediate overflow.")
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
-       "input * log(other), and 0 where input is 0.")
-define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "input * 2**other.")
+       "`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN.")
+define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
-       "The magnitude of input with the sign of other.")
+       "Magnitude of `input` with the sign of `other`.")
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
-       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "The next float after input in the direction of other.")
+       PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
-       "0 below zero, 1 above, and `values` at zero.")
-define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH, "The greatest common divisor.")
-define("lcm(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH, "The least common multiple.")
+       "Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0.")
+define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,
+       "Greatest common divisor, which is not negative.")
+define("lcm(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,
+       "Least common multiple, which is not negative.")
 define("igamma(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
-       "The regularised lower incomplete gamma function P(input, other).")
+       "Regularized lower incomplete gamma function P(input, other).")
 define("igammac(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
-       "The regularised upper incomplete gamma function Q(input, other).")
+       "Regularized upper incomplete gamma function Q(input, other).")
 define("complex(Tensor real, Tensor imag) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
-       "real + i * imag, of two float tensors of one dtype.")
+       "`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype.")
 define("polar(Tensor abs, Tensor angle) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
-       "abs * exp(i * angle), of two float tensors of one dtype.")
+       "`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype.")
 
 for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "mul"), (S_DIV, "div"),
                      (S_FLOORDIV, "floor_divide"), (S_MOD, "remainder"), (S_POW, "pow"), (S_IADD, "add_"),
@@ -255,13 +265,13 @@ for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "
     set_slot(_slot, _name)
 
 
-# PyTorch keeps the names that division had in Python 2.
+# PyTorch keeps Python 2's names for division.
 type_set(Tensor, "__div__", Tensor.__truediv__)
 type_set(Tensor, "__idiv__", Tensor.__itruediv__)
 
 
 def _reflected(method):
-    """A method that may be called with anything: NotImplemented where it does not apply, as in PyTorch."""
+    """Wrap an operator method so that it returns NotImplemented instead of raising TypeError, as in PyTorch."""
     def applied(*args, **kwargs):
         try:
             return method(*args, **kwargs)

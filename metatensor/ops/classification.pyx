@@ -1,4 +1,7 @@
-"""Losses of class scores: against class indices, class probabilities, or label sequences."""
+"""Losses for classification: class scores against class indices, class probabilities or label sequences.
+
+`reduction` is 'none', 'mean' or 'sum'.
+"""
 from metatensor._core.dtype cimport F32, F64, I32, I64, U8, DType, promote
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
@@ -13,7 +16,7 @@ from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 
 cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
-    """A weight for each class; of dtype `d` unless that is None."""
+    """Check the optional vector of class weights; `d` is its required dtype, or None for any."""
     cdef Tensor w
     if is_none(c, slot):
         return 0
@@ -26,7 +29,7 @@ cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
 
 
 cdef Tensor per_sample(Call* c, Tensor t, DType d, int reduction):
-    """One loss for each sample, the classes (dimension 1, or the only one) being gone."""
+    """Return the result: one loss for each sample, without the class dimension (1, or 0 of a vector), or a scalar."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
     if reduction != R_NONE:
@@ -40,7 +43,7 @@ cdef Tensor per_sample(Call* c, Tensor t, DType d, int reduction):
 
 
 cdef int check_class_indices(Call* c, Tensor t, Tensor target) except -1:
-    """The target has the input's shape without its classes."""
+    """Check that the target holds class indices and has the input's shape without the class dimension."""
     if t.ndim < 1:
         raise ValueError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
     if t.ndim == 1:
@@ -52,8 +55,8 @@ cdef int check_class_indices(Call* c, Tensor t, Tensor target) except -1:
                              f"shape {shape_str(target)}")
     else:
         if target.ndim == 0 or t.sizes[0] != target.sizes[0]:
-            raise ValueError(f"{op_name(c)}(): input and target must have one batch size, got shapes {shape_str(t)} "
-                             f"and {shape_str(target)}")
+            raise ValueError(f"{op_name(c)}(): input and target must have the same batch size, got shapes "
+                             f"{shape_str(t)} and {shape_str(target)}")
         if target.ndim != t.ndim - 1 or not dims_equal(target.sizes + 1, t.sizes + 2, t.ndim - 2):
             fail(c, f"with an input of shape {shape_str(t)} the target must have the same shape without dimension 1, "
                     f"got {shape_str(target)}")
@@ -98,7 +101,7 @@ cdef object cross_entropy(Call* c):
 # Margins ------------------------------------------------------------------------------
 
 cdef int check_scores(Call* c, Tensor t) except -1:
-    """(N, C), (C,) or a lone score."""
+    """Check scores of shape (N, C), (C,) or ()."""
     if t.ndim > 2 or (t.ndim and t.sizes[t.ndim - 1] == 0):
         fail(c, f"expected scores of shape (classes) or (batch, classes), got {shape_str(t)}")
     return need_dtype(c, t, FLOATS)
@@ -155,7 +158,7 @@ cdef int check_lengths(Call* c, int slot, dim_t batch) except -1:
 
 
 cdef object ctc_loss(Call* c):
-    """log_probs is (T, N, C) or (T, C); targets are (N, S), or all sequences one after another."""
+    """log_probs has shape (T, N, C) or (T, C). Targets have shape (N, S), or are concatenated to one vector."""
     cdef Tensor t = tensor_arg(c, 0), targets = tensor_arg(c, 1)
     cdef int reduction = reduction_arg(c, 5)
     cdef dim_t batch, classes, blank = int_arg(c, 4), longest
@@ -192,7 +195,7 @@ cdef object ctc_loss(Call* c):
 
 
 cdef object linear_cross_entropy(Call* c):
-    """Scores by a linear layer, then their cross entropy; a weight (C, ..., D) gives scores (N, C, ...)."""
+    """Apply a linear layer, then cross_entropy. A weight of shape (C, ..., D) gives scores of shape (N, C, ...)."""
     cdef Tensor t = tensor_arg(c, 0), w = tensor_arg(c, 1), target = tensor_arg(c, 2)
     cdef object bias = arg(c, 3)
     reduction_arg(c, 5)
@@ -218,22 +221,32 @@ cdef str _legacy = "bool? reduce=None, str reduction='mean'"
 
 define("nn.functional.nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}) -> Tensor", nll_loss, FUNCTION_ONLY,
-       "Minus the log-probability, in (N, C, ...), of each target class in (N, ...).")
+       "Negative log-likelihood loss: `input` (N, C, ...) holds log-probabilities and `target` (N, ...) class indices "
+       "(int64 or uint8). `weight` (C,) scales the loss of each class. Targets equal to `ignore_index` are ignored.")
 define("nn.functional.cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}, float label_smoothing=0.0) -> Tensor", cross_entropy, FUNCTION_ONLY,
-       "Cross entropy of scores (N, C, ...) and classes (N, ...) or probabilities (N, C, ...).")
+       "Cross entropy between unnormalized class scores `input` (N, C, ...) and `target`: class indices (N, ...) or "
+       "class probabilities (N, C, ...). `weight` (C,) scales the loss of each class; class indices equal to "
+       "`ignore_index` are ignored; `label_smoothing` mixes the target with the uniform distribution.")
 define("nn.functional.multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, "
        f"bool? size_average=None, {_legacy}) -> Tensor", multi_margin_loss, FUNCTION_ONLY,
-       "Hinge loss of scores (N, C) against the score of the target class.")
+       "Multi-class margin loss of scores `input` (N, C) and class indices `target` (N,): the sum over the other "
+       "classes i of `max(0, margin - input[target] + input[i]) ** p`, divided by C. `p` is 1 or 2. `weight` (C,) "
+       "scales the loss of each target class.")
 define(f"nn.functional.multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None, {_legacy}) "
        "-> Tensor", multilabel_margin_loss, FUNCTION_ONLY,
-       "Hinge loss of scores (N, C) against those of all target classes, which end at the first -1.")
+       "Multi-label margin loss of scores `input` (N, C). Row n of `target` (N, C) lists the target classes of sample "
+       "n, ending at the first -1. The loss sums `max(0, 1 - input[j] + input[i])` over target classes j and other "
+       "classes i, divided by C.")
 define("nn.functional.ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
        "int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", ctc_loss, FUNCTION_ONLY,
-       "Connectionist temporal classification (Graves et al., 2006).")
+       "Connectionist temporal classification loss (Graves et al., 2006). `log_probs` (T, N, C) or (T, C) is float32 "
+       "or float64. `targets` is (N, S), or the concatenated target sequences. The lengths give one number for each "
+       "sequence.")
 define("nn.functional.ctc_loss.ints(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, "
        "int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", ctc_loss, FUNCTION_ONLY)
 define("nn.functional.linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *, "
        "Tensor? linear_bias=None, Tensor? weight=None, str reduction='mean', int? ignore_index=None, "
        "float label_smoothing=0.0, any options=None) -> Tensor", linear_cross_entropy, FUNCTION_ONLY | COMPOSITE,
-       "Cross entropy of linear(input, linear_weight, linear_bias).")
+       "Cross entropy of the scores `linear(input, linear_weight, linear_bias)`, with `input` (N, D) or (D,) and "
+       "`linear_weight` (C, ..., D).")

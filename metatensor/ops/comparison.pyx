@@ -1,4 +1,7 @@
-"""Comparisons, logical and bitwise operators, element by element."""
+"""Element-wise comparisons, logical operators and bitwise operators; also isin.
+
+Comparisons and logical operators return bool tensors; in place they cast the result to the dtype of the tensor.
+"""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, by_code, number_kind
@@ -16,14 +19,14 @@ from metatensor.ops.pointwise cimport (
     no_operands, number, operand,
 )
 
-# The result in place is cast to the tensor's own dtype, as in PyTorch.
+# In place, the bool result is cast to the tensor's own dtype, as in PyTorch.
 cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
 cdef long ORDER = ALWAYS_BOOL | NO_COMPLEX | NO_GRAD | INPLACE | OUT
 cdef long BITS = PROMOTE | NO_FLOATS | NO_COMPLEX | INPLACE | OUT
 
 
 cdef object compare(Call* c):
-    """A number is compared in the tensor's dtype, so 0.1 equals the half that is nearest to it."""
+    """Compare in the tensor's dtype: the number 0.1 equals the float16 value nearest to it."""
     if c.device != <PyObject*>META:
         half_number(c, 1)
     return binary(c)
@@ -33,24 +36,27 @@ cdef object close_to(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef int i
     if a.dtype is not b.dtype:
-        fail(c, f"expected tensors of one dtype, got {a.dtype.name} and {b.dtype.name}")
+        fail(c, f"expected tensors of the same dtype, got {a.dtype.name} and {b.dtype.name}")
     for i in (2, 3):
         if not float_arg(c, i) >= 0:
             fail(c, f"{'rtol' if i == 2 else 'atol'} must not be negative, got {float_arg(c, i)}")
     return binary(c)
 
 
-define("eq(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "input == other.")
-define("ne(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "input != other.")
-define("lt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input < other.")
-define("le(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input <= other.")
-define("gt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input > other.")
+define("eq(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "`input == other`.")
+define("ne(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "`input != other`.")
+define("lt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input < other`. Complex operands raise.")
+define("le(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input <= other`. Complex operands raise.")
+define("gt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input > other`. Complex operands raise.")
 define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input >= other.")
 define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
-       close_to, ALWAYS_BOOL | NO_GRAD, "|input - other| <= atol + rtol * |other|.")
+       close_to, ALWAYS_BOOL | NO_GRAD,
+       "Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close; `equal_nan` makes two "
+       "NaNs close. Both tensors must have the same dtype.")
 
 cdef object logical(Call* c):
-    """On meta the operands, broadcast, are compared with 0 first, as in PyTorch: one with gaps counts as a dense one."""
+    """Broadcast the operands and, on meta, convert each to a dense bool tensor first: the strides then match
+    PyTorch's."""
     cdef Tensor t
     cdef Operands o
     if result_device(c) is not META or c.mixed or (canonical_at(c.args[0]) and canonical_at(c.args[1])):
@@ -64,27 +70,33 @@ cdef object logical(Call* c):
 
 
 define("logical_and(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether both elements are nonzero.")
-define("logical_or(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether an element is nonzero.")
-define("logical_xor(Tensor input, Tensor other) -> Tensor", logical, COMPARE, "Whether just one element is nonzero.")
+define("logical_or(Tensor input, Tensor other) -> Tensor", logical, COMPARE,
+       "Whether at least one of the elements is nonzero.")
+define("logical_xor(Tensor input, Tensor other) -> Tensor", logical, COMPARE,
+       "Whether exactly one of the elements is nonzero.")
 
-define("bitwise_and(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input & other.")
-define("bitwise_or(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input | other.")
-define("bitwise_xor(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS, "input ^ other.")
+define("bitwise_and(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS,
+       "`input & other`, for integers and bools.")
+define("bitwise_or(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS,
+       "`input | other`, for integers and bools.")
+define("bitwise_xor(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS,
+       "`input ^ other`, for integers and bools.")
 define("bitwise_left_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS | NO_BOOLS,
-       "input << other: input * 2**other, with the bits that fall out lost.")
+       "`input << other`, for integers: `input * 2**other`, discarding the bits that overflow.")
 define("bitwise_right_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, BITS | NO_BOOLS,
-       "input >> other: the floor of input / 2**other.")
+       "`input >> other`, for integers: `floor(input / 2**other)`.")
 
 
 cdef object isin_meta(Call* c):
-    """(elements, test elements, ...), one of them a number or neither; on meta strides are element-wise ones."""
+    """Arguments: elements, test elements, ...; either may be a number, not both. On meta the result has the strides of
+    an element-wise result; on other devices it is contiguous."""
     cdef Tensor t
     cdef Operands o
     cdef int i, kind
     for i in range(2):
         kind = tensor_arg(c, i).dtype.kind if isinstance(arg(c, i), Tensor) else number_kind(arg(c, i))
         if kind == KIND_BOOL or kind == KIND_COMPLEX:
-            fail(c, f"{'bools have no order to search by' if kind == KIND_BOOL else 'complex numbers have no order'}")
+            fail(c, f"{'bool values are not supported' if kind == KIND_BOOL else 'complex values are not supported'}")
     if not isinstance(arg(c, 0), Tensor):
         half_number(c, 0)
         return new_contiguous(0, NULL, by_code(BOOL), result_device(c))
@@ -101,7 +113,8 @@ cdef object isin_meta(Call* c):
 cdef str SEARCH = "*, bool assume_unique=False, bool invert=False) -> Tensor"
 
 define(f"isin(Tensor elements, Tensor test_elements, {SEARCH}", isin_meta, FUNCTION_ONLY | OUT | EXACT_OUT | NO_GRAD,
-       "Whether each element is among others, or with `invert` is not.")
+       "Whether each element of `elements` is in `test_elements`, or is not if `invert` is true. Bool and complex "
+       "values raise.")
 define(f"isin.Tensor_Scalar(Tensor elements, Scalar test_element, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
 define(f"isin.Scalar_Tensor(Scalar element, Tensor test_elements, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
 

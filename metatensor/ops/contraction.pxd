@@ -1,5 +1,5 @@
-"""What other contractions use."""
+"""Functions shared with the other contraction ops."""
 from metatensor._core.tensor cimport Tensor
 
-# The dimensions of `t` in `order`; `t` itself where that is their order already.
+# Return `t` with its dimensions in `order`; `t` itself if they are in that order already.
 cdef Tensor permuted(Tensor t, list order)

@@ -1,4 +1,4 @@
-"""Contractions made of other ops: tensordot, inner, kron and chains of matrix products; and vecdot."""
+"""Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All but vecdot consist of other ops."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
     APART, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
@@ -17,13 +17,14 @@ cdef Tensor permuted(Tensor t, list order):
 
 cdef int check_contracted(str op, Tensor a, int i, Tensor b, int j) except -1:
     if a.sizes[i] != b.sizes[j] and a.sizes[i] != 1 and b.sizes[j] != 1:
-        raise RuntimeError(f"{op}(): contracted dimensions must have one size, got {a.sizes[i]} (dimension {i} of "
+        raise RuntimeError(f"{op}(): contracted dimensions must have the same size, got {a.sizes[i]} (dimension {i} of "
                            f"{shape_str(a)}) and {b.sizes[j]} (dimension {j} of {shape_str(b)})")
     return 0
 
 
 cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
-    """Sum of products over pairs of dimensions; a size of 1 repeats."""
+    """Return the sum of products over pairs of dimensions. A dimension of size 1 broadcasts: the other tensor is summed
+    over its partner."""
     cdef list free_a, free_b, shape
     cdef int i, j
     for i, j in zip(dims_a, dims_b):
@@ -51,7 +52,7 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
 
 
 cdef object tensordot_body(Call* c):
-    """(a, b, dims): a number of dimensions, or those of a and those of b."""
+    """Arguments: a, b, dims; dims is a number of dimensions, or a pair of lists: dimensions of a and of b."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef object dims = arg(c, 2)
     cdef int k
@@ -88,7 +89,7 @@ cdef object inner_body(Call* c):
         return call("mul", (a, b))
     same_dtype(c, a, b, "input", "other")
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
-        raise RuntimeError(f"inner(): the last dimensions of input and other must have one size, got shapes "
+        raise RuntimeError(f"inner(): the last dimensions of input and other must have the same size, got shapes "
                            f"{shape_str(a)} and {shape_str(b)}")
     if a.ndim == 1 and b.ndim == 1:
         return call("dot", (a, b))
@@ -98,7 +99,7 @@ cdef object inner_body(Call* c):
 
 
 cdef object vecdot_meta(Call* c):
-    """(x, y, dim): the sum of conj(x) * y over a dimension of their common shape."""
+    """Arguments: x, y, dim. The result is the sum of conj(x) * y over `dim` of the broadcast shape."""
     cdef Tensor x = tensor_arg(c, 0), y = tensor_arg(c, 1)
     cdef Layout lay
     cdef dim_t sizes[MAX_DIMS]
@@ -106,7 +107,8 @@ cdef object vecdot_meta(Call* c):
     require_floating(c, x.dtype)
     same_dtype(c, x, y, "x", "y")
     if x.ndim == 1 and y.ndim == 1 and x.sizes[0] != y.sizes[0]:
-        raise RuntimeError(f"{op_name(c)}(): two vectors must have as many elements, got shapes {shape_str(x)} and "
+        raise RuntimeError(f"{op_name(c)}(): two vectors must have the same number of elements, got shapes "
+                           f"{shape_str(x)} and "
                            + shape_str(y))
     lay.ndim = x.ndim
     copy_dims(lay.sizes, x.sizes, x.ndim)
@@ -121,11 +123,13 @@ cdef object vecdot_meta(Call* c):
 
 
 define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
-       "Sum of products over the last `dims` dimensions of `a` and the first of `b`, or over pairs of dimensions.")
+       "Sum of products over the last `dims` dimensions of `a` and the first `dims` dimensions of `b`. `dims` may also "
+       "be two lists of dimensions, of `a` and of `b`, that are paired in order. The result has the remaining "
+       "dimensions of `a`, then those of `b`.")
 define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT | EXACT_OUT,
-       "Sum of products over the last dimensions.")
+       "Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the product.")
 define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT | EXACT_OUT,
-       "Dot products along `dim`, the first factor conjugated.")
+       "Sum of `conj(x) * y` along `dim` of the broadcast shape, which the result lacks.")
 
 
 # kron and chains ------------------------------------------------------------------------
@@ -145,7 +149,7 @@ cdef object kron_body(Call* c):
 
 
 cdef object chained(list mats):
-    """The product of matrices, in the order that takes the fewest multiplications."""
+    """Return the product of matrices, in the order that needs the fewest scalar multiplications."""
     cdef int n = len(mats), span, i, j, k
     if n == 2:
         return call("mm", (mats[0], mats[1]))
@@ -166,6 +170,7 @@ cdef object chained(list mats):
 
 
 cdef object chain_part(list mats, list split, int i, int j):
+    """Return the product of matrices i to j, inclusive."""
     if i == j:
         return mats[i]
     k = split[i][j]
@@ -173,7 +178,7 @@ cdef object chain_part(list mats, list split, int i, int j):
 
 
 cdef object multi_dot_body(Call* c):
-    """(tensors): the first and the last may be vectors, a row and a column."""
+    """Arguments: tensors. A vector as first tensor is a row, as last tensor a column."""
     cdef list given = list(tensors_arg(c, 0))
     cdef int n = len(given), k
     cdef Tensor t, first, last
@@ -211,7 +216,7 @@ cdef object chain_matmul_body(Call* c):
 
 
 cdef object several_body(Call* c):
-    """(matrix1, matrix2, ...)"""
+    """Arguments: matrix1, matrix2, ..."""
     cdef list given = []
     cdef int i = 0
     while i < MAX_ARGS and arg(c, i) is not None:
@@ -221,11 +226,13 @@ cdef object several_body(Call* c):
 
 
 define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT | APART,
-       "Kronecker product: blocks of `other` times each element of `input`.")
+       "Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result "
+       "has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size "
+       "1.")
 define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT | EXACT_OUT,
-       "Product of a chain of matrices, in the cheapest order.")
+       "Product of two or more matrices, multiplied in the cheapest order. The first and last may be vectors.")
 define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT,
-       "Product of a chain of matrices, in the cheapest order.")
+       "Product of one or more matrices, multiplied in the cheapest order.")
 define("chain_matmul.several(Tensor matrix1, "
        + ", ".join([f"Tensor? matrix{i}=None" for i in range(2, MAX_ARGS + 1)]) + ") -> Tensor", several_body,
        COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT)

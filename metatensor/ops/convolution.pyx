@@ -1,7 +1,7 @@
-"""Convolutions, transposed convolutions, and the moves between images and columns of patches.
+"""Convolutions, transposed convolutions, and conversions between images and columns of patches.
 
-Images are (N, C, spatial...), or (C, spatial...) without a batch. A result is channels_last where the input or
-the weight is, as on CPU and CUDA.
+Images have shape (N, C, spatial...), or (C, spatial...) without a batch. The result of a convolution over two or more
+spatial dimensions is channels_last if the input or the weight is, as on CPU and CUDA.
 """
 from metatensor._core.layout cimport add_dims, mul_dims, suggest_format
 from metatensor._core.op cimport (
@@ -17,12 +17,12 @@ from metatensor.ops.spatial cimport (
 )
 
 
-# Where the arguments stand in a schema; the schemas differ in their order.
+# Slots of the arguments. The schemas order them differently.
 cdef struct Slots:
     int stride
     int padding
     int dilation
-    int output_padding      # -1 where there is none: not transposed
+    int output_padding      # -1 if there is none: not transposed
     int groups
 
 
@@ -31,7 +31,7 @@ cdef Slots TRANSPOSED = Slots(3, 4, 7, 5, 6)
 
 
 cdef int check_operands(Call* c, Image* x, Tensor t, Tensor w, dim_t groups, bint transposed) except -1:
-    """Dtypes, channels, groups and bias; `x` and `t` are the input, `w` the weight."""
+    """Check dtypes, channels, groups and bias. `x` and `t` are both the input, `w` is the weight."""
     cdef dim_t out_channels
     cdef Tensor bias
     cdef int i
@@ -69,7 +69,7 @@ cdef int check_operands(Call* c, Image* x, Tensor t, Tensor w, dim_t groups, bin
 
 
 cdef int read_steps(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
-    """One value for each spatial dimension, none below `least`."""
+    """Read one value for each of `n` spatial dimensions, each at least `least`."""
     cdef int i
     spatial_arg(c, slot, n, to)
     for i in range(n):
@@ -79,7 +79,7 @@ cdef int read_steps(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
 
 
 cdef bint read_padding(Call* c, Slots* at, int n, dim_t* padding, const dim_t* stride) except -1:
-    """The padding of each dimension; True where it is 'same', for which nothing is read."""
+    """Read the padding of each dimension. Return True for 'same', which leaves `padding` unset."""
     cdef object value = arg(c, at.padding)
     cdef int i
     if not isinstance(value, str):
@@ -102,7 +102,7 @@ cdef dim_t padded(dim_t size, dim_t padding) except? -1:
 
 
 cdef dim_t reach(dim_t kernel, dim_t dilation) except? -1:
-    """How many elements a dilated kernel spans."""
+    """Return the number of elements that a dilated kernel spans."""
     return add_dims(mul_dims(dilation, kernel - 1), 1)
 
 
@@ -140,7 +140,7 @@ cdef int transposed_sizes(Call* c, Image* x, Tensor w, Slots* at, dim_t* sizes) 
     read_steps(c, at.dilation, x.n, dilation, 1)
     read_steps(c, at.output_padding, x.n, extra, 0)
     for i in range(x.n):
-        if extra[i] >= stride[i] and extra[i] >= dilation[i] and x.sizes[0]:    # PyTorch takes any for an empty batch
+        if extra[i] >= stride[i] and extra[i] >= dilation[i] and x.sizes[0]:    # as in PyTorch, any if N = 0
             fail_slot(c, at.output_padding, f"must be smaller than stride or dilation, got {dims_str(x.n, extra)} with "
                                             f"stride {dims_str(x.n, stride)} and dilation {dims_str(x.n, dilation)}")
         size = add_dims(mul_dims(x.sizes[i + 2] - 1, stride[i]), reach(w.sizes[i + 2], dilation[i]))
@@ -198,7 +198,7 @@ cdef object conv_transpose3d(Call* c):
 
 
 cdef object convolution(Call* c):
-    """The general form: as many spatial dimensions as the weight has."""
+    """Compute a convolution of 1 to 3 spatial dimensions, as many as the weight has."""
     cdef Slots at = Slots(3, 4, 5, 7, 8)
     cdef Tensor w = tensor_arg(c, 1)
     if w.ndim < 3 or w.ndim > 5:
@@ -207,7 +207,7 @@ cdef object convolution(Call* c):
 
 
 cdef object conv_tbc(Call* c):
-    """Time, batch, channels: (T, B, C) with a weight of (kernel, C, out)."""
+    """Convolve an input of shape (T, B, C) (time, batch, channels) with a weight of shape (kernel, C, out)."""
     cdef Tensor t = tensor_arg(c, 0), w = tensor_arg(c, 1), bias = tensor_arg(c, 2)
     cdef dim_t sizes[3]
     cdef dim_t pad = int_arg(c, 3)
@@ -217,13 +217,15 @@ cdef object conv_tbc(Call* c):
     if t.sizes[2] != w.sizes[1] or bias.sizes[0] != w.sizes[2]:
         fail(c, f"channels do not fit: input {shape_str(t)}, weight {shape_str(w)}, bias {shape_str(bias)}")
     if w.dtype is not t.dtype or bias.dtype is not t.dtype:
-        fail(c, f"input, weight and bias must have one dtype, got {t.dtype.name}, {w.dtype.name}, {bias.dtype.name}")
+        fail(c, f"input, weight and bias must have the same dtype, got {t.dtype.name}, {w.dtype.name}, "
+                f"{bias.dtype.name}")
     need_dtype(c, t, FLOATS)
     sizes[0] = padded(t.sizes[0], pad) - w.sizes[0] + 1
     sizes[1] = t.sizes[1]
     sizes[2] = w.sizes[2]
     if pad < 0 or sizes[0] < 0:
-        fail(c, f"a kernel of {w.sizes[0]} does not fit a time of {t.sizes[0]} with padding {pad}")
+        fail(c, f"a kernel of size {w.sizes[0]} is larger than a time dimension of size {t.sizes[0]} with padding "
+                f"{pad}")
     return new_contiguous(3, sizes, t.dtype, result_device(c))
 
 
@@ -232,7 +234,7 @@ cdef object conv_tbc(Call* c):
 
 cdef dim_t patches(Call* c, const dim_t* size, const dim_t* kernel, const dim_t* dilation, const dim_t* padding,
                    const dim_t* stride) except -1:
-    """How many positions a sliding kernel takes on a 2-d image."""
+    """Return the number of positions of a sliding kernel on a 2-d image."""
     cdef dim_t n = 1, room
     cdef int i
     for i in range(2):
@@ -287,7 +289,7 @@ cdef object fold(Call* c):
     if t.sizes[1 - lead] == 0 or t.sizes[2 - lead] == 0:
         fail(c, f"only the batch may be empty, got an input of shape {shape_str(t)}")
     if t.sizes[1 - lead] % area:
-        fail(c, f"the columns of an input of shape {shape_str(t)} must be a multiple of the kernel's {area} elements")
+        fail(c, f"dimension {1 - lead} of shape {shape_str(t)} must be a multiple of the kernel's {area} elements")
     n = patches(c, sizes + 2, kernel, dilation, padding, stride)
     if t.sizes[2 - lead] != n:
         fail(c, f"output_size {dims_str(2, sizes + 2)} has {n} patches of kernel {dims_str(2, kernel)}, but an input "
@@ -304,31 +306,47 @@ cdef str _back = ("int[{n}] stride=1, int[{n}] padding=0, int[{n}] output_paddin
 cdef str _operands = "Tensor input, Tensor weight, Tensor? bias=None"
 
 define(f"nn.functional.conv1d({_operands}, {_steps.format(n=1)}) -> Tensor", conv1d, FUNCTION_ONLY,
-       "Convolution of (N, C, L) with weight (out, C / groups, kernel).")
+       "1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch "
+       "dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is "
+       "L).")
 define(f"nn.functional.conv1d.padding({_operands}, {_same.format(n=1)}) -> Tensor", conv1d, FUNCTION_ONLY)
 define(f"nn.functional.conv2d({_operands}, {_steps.format(n=2)}) -> Tensor", conv2d, FUNCTION_ONLY,
-       "Convolution of (N, C, H, W) with weight (out, C / groups, kernel, kernel).")
+       "2-d convolution of `input` (N, C, H, W) with `weight` (C_out, C / groups, KH, KW) and `bias` (C_out,). The "
+       "batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output "
+       "size is H x W).")
 define(f"nn.functional.conv2d.padding({_operands}, {_same.format(n=2)}) -> Tensor", conv2d, FUNCTION_ONLY)
 define(f"nn.functional.conv3d({_operands}, {_steps.format(n=3)}) -> Tensor", conv3d, FUNCTION_ONLY,
-       "Convolution of (N, C, D, H, W) with weight (out, C / groups, kernel, kernel, kernel).")
+       "3-d convolution of `input` (N, C, D, H, W) with `weight` (C_out, C / groups, KD, KH, KW) and `bias` (C_out,). "
+       "The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the "
+       "output size is D x H x W).")
 define(f"nn.functional.conv3d.padding({_operands}, {_same.format(n=3)}) -> Tensor", conv3d, FUNCTION_ONLY)
 define(f"nn.functional.conv_transpose1d({_operands}, {_back.format(n=1)}) -> Tensor", conv_transpose1d,
-       FUNCTION_ONLY, "Transposed convolution, the map of conv1d's gradient: weight (C, out / groups, kernel).")
+       FUNCTION_ONLY,
+       "1-d transposed convolution, the adjoint of conv1d, of `input` (N, C, L) with `weight` (C, C_out / groups, K) "
+       "and `bias` (C_out,). `output_padding` is added to the output size, at one side.")
 define(f"nn.functional.conv_transpose2d({_operands}, {_back.format(n=2)}) -> Tensor", conv_transpose2d,
-       FUNCTION_ONLY, "Transposed convolution, the map of conv2d's gradient: weight (C, out / groups, kernel, kernel).")
+       FUNCTION_ONLY,
+       "2-d transposed convolution, the adjoint of conv2d, of `input` (N, C, H, W) with `weight` (C, C_out / groups, "
+       "KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side.")
 define(f"nn.functional.conv_transpose3d({_operands}, {_back.format(n=3)}) -> Tensor", conv_transpose3d,
-       FUNCTION_ONLY, "Transposed convolution, the map of conv3d's gradient.")
+       FUNCTION_ONLY,
+       "3-d transposed convolution, the adjoint of conv3d, of `input` (N, C, D, H, W) with `weight` (C, C_out / "
+       "groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side.")
 for _name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
     alias_op(_name, f"nn.functional.{_name}")
 define("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
        "bool transposed, int[] output_padding, int groups) -> Tensor", convolution, FUNCTION_ONLY,
-       "Convolution, or its transpose, with as many spatial dimensions as the weight has.")
+       "Convolution, or transposed convolution if `transposed`, over as many spatial dimensions (1 to 3) as `weight` "
+       "has.")
 define("conv_tbc(Tensor input, Tensor weight, Tensor bias, int pad=0) -> Tensor", conv_tbc, FUNCTION_ONLY,
-       "Convolution over time of (T, B, C) with weight (kernel, C, out).")
+       "Convolution over time of `input` (T, B, C) with `weight` (K, C, C_out) and `bias` (C_out,). `pad` zeros are "
+       "added at both ends of the time dimension.")
 define("nn.functional.unfold(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, "
        "int[2] stride=1) -> Tensor", unfold, FUNCTION_ONLY,
-       "Sliding patches of (N, C, H, W) as columns: (N, C * kernel elements, positions).")
+       "Extract sliding patches of `input` (N, C, H, W) as columns: (N, C * KH * KW, number of positions). The batch "
+       "dimension may be missing.")
 define("nn.functional.fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, "
        "int[2] padding=0, int[2] stride=1) -> Tensor", fold, FUNCTION_ONLY,
-       "Columns of patches added back into an image: the adjoint of unfold.")
+       "Sum columns of patches (N, C * KH * KW, number of positions) into images (N, C, *output_size), the adjoint of "
+       "`unfold`. The batch dimension may be missing.")
 alias_op("nn.functional.conv_tbc", "conv_tbc")

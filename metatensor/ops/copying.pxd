@@ -1,4 +1,4 @@
-"""Copies, for other families."""
+"""A check of memory formats, for the other op families."""
 from metatensor._core.op cimport Call
 from metatensor._core.tensor cimport Tensor
 

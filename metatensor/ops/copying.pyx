@@ -1,4 +1,4 @@
-"""Copies: clone, contiguous, to and the conversions made of it, copy_, fill, detach."""
+"""Copies: clone, contiguous, copy_, fill, detach, and `to` with the conversions built on it."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, as_device, cpu_device
 from metatensor._core.dtype cimport DType, default_float
@@ -26,7 +26,7 @@ from metatensor._core.late import later
 # Memory formats ---------------------------------------------------------------------------
 
 cdef bint in_format(Call* c, Tensor t, int memory_format) except -1:
-    """Whether a tensor is dense in a memory format."""
+    """Return whether a tensor is dense in a memory format. FORMAT_PRESERVE counts as FORMAT_CONTIGUOUS."""
     if memory_format == FORMAT_CONTIGUOUS or memory_format == FORMAT_PRESERVE:
         return t.flags & T_CONTIGUOUS != 0
     if t.ndim != (4 if memory_format == FORMAT_CHANNELS_LAST else 5):
@@ -45,7 +45,7 @@ cdef object contiguous_body(Call* c):
     if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
         return t
     if arg(c, 1) is preserve_format:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, as it names no memory format")
     return call("clone", (t,), {"memory_format": contiguous_format if is_none(c, 1) else arg(c, 1)})
 
 
@@ -58,16 +58,19 @@ cdef object clone_meta(Call* c):
 
 
 define("is_contiguous(Tensor input, *, memory_format? memory_format=None) -> bool", is_contiguous_host,
-       HOST | METHOD_ONLY, "Whether the elements lie densely in a memory format's order; row by row unless told.")
+       HOST | METHOD_ONLY,
+       "Whether the elements are dense in the order of `memory_format`; row-major order by default.")
 define("contiguous(Tensor input, *, memory_format? memory_format=None) -> Tensor", contiguous_body,
-       COMPOSITE | METHOD_ONLY, "The tensor itself where it is contiguous in the memory format, else a copy that is.")
+       COMPOSITE | METHOD_ONLY,
+       "The tensor itself if it is contiguous in `memory_format` (row-major by default), else a contiguous copy.")
 define("clone(Tensor input, *, memory_format? memory_format=None) -> Tensor", clone_meta, 0,
-       "A copy, in the same order of dimensions unless told.")
+       "Copy of a tensor. By default the copy is dense, with the dimensions in the same order in memory.")
 
 
 # Writing values -----------------------------------------------------------------------------
 
 cdef int _need_data(Tensor t, Device to) except -1:
+    """Raise if `t` is a meta tensor, whose values cannot be copied to another device."""
     if t.storage.device is META:
         plugins = later("plugins")
         if not hints.recorders and to.type not in plugins.device_types():
@@ -101,16 +104,17 @@ cdef object zero_meta(Call* c):
 
 
 cdef Tensor _another(Call* c, Tensor t):
+    """Return an empty tensor like `t`."""
     if t.flags & T_CONTIGUOUS:
         return new_like(t, t.dtype, t.storage.device)
     return make_like(c, t, t.dtype, t.storage.device, FORMAT_PRESERVE)
 
 
 define("copy_(Tensor(a!) input, Tensor src, bool non_blocking=False) -> Tensor", copy_meta, METHOD_ONLY | MIXED | ELEMENTWISE,
-       "Write the values of `src`, broadcast and converted, from any device.")
+       "Copy the values of `src` into `input`, broadcast to its shape and converted to its dtype and device.")
 define("fill(Tensor input, Tensor|Scalar value) -> Tensor", fill_meta, INPLACE | MIXED | ONE_VALUE,
-       "All elements set to a number or a 0-d tensor.")
-define("zero(Tensor input) -> Tensor", zero_meta, INPLACE | ONE_VALUE, "All elements set to 0.")
+       "Set all elements to a number or to the value of a 0-d tensor.")
+define("zero(Tensor input) -> Tensor", zero_meta, INPLACE | ONE_VALUE, "Set all elements to 0.")
 
 
 # to ---------------------------------------------------------------------------------------------
@@ -131,16 +135,16 @@ cdef object to_copy_move_meta(Call* c):
     return _moved(c, tensor_arg(c, 0).dtype, format_arg(c, 3, FORMAT_PRESERVE))
 
 
-# Two overloads, as a device moves bytes more cheaply than it converts numbers.
+# The overload `move` keeps the dtype: devices copy bytes faster than they convert numbers.
 cdef Op TO_COPY = define(
     "_to_copy(Tensor input, dtype dtype, device? device=None, bool non_blocking=False, "
-    "memory_format? memory_format=None) -> Tensor", to_copy_meta, MIXED, "A copy with another dtype, device or memory format.")
+    "memory_format? memory_format=None) -> Tensor", to_copy_meta, MIXED, "Copy with another dtype, device or memory format.")
 define("_to_copy.move(Tensor input, device? device=None, bool non_blocking=False, "
        "memory_format? memory_format=None) -> Tensor", to_copy_move_meta, MIXED)
 
 
 cdef inline bint _is_on(Tensor t, Device device) noexcept:
-    """Whether a tensor is on a device; a device without an index means any of its type."""
+    """Return whether a tensor is on a device. A device without an index matches any of its type."""
     return device is t.storage.device or (device.number < 0 and device.kind == t.storage.device.kind)
 
 
@@ -151,7 +155,8 @@ cdef object _to(Call* c, Tensor t, DType dtype, Device device, object non_blocki
     if dtype is t.dtype:
         dtype = None
     if dtype is None and device is None and not copy:
-        # By what the strides suggest, which of one channel is not channels-last, and not by what they are.
+        # Like PyTorch, compare with the format that the strides suggest: with one channel that is not channels_last,
+        # even if the tensor is dense in channels_last order.
         if fmt is None or fmt is preserve_format or suggest_format(t.ndim, t.sizes, t.strides) == format_arg_of(fmt):
             return t
     if dtype is None:
@@ -185,7 +190,8 @@ cdef object to_other_body(Call* c):
 
 define("to(Tensor(a) input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, "
        "memory_format? memory_format=None) -> Tensor", to_device_body, COMPOSITE | METHOD_ONLY | MIXED,
-       "With another device, dtype or memory format; the tensor itself where nothing changes and copy is false.")
+       "Convert to another device, dtype or memory format. Returns the tensor itself if nothing changes and `copy` is "
+       "false.")
 define("to.dtype(Tensor(a) input, dtype dtype, bool non_blocking=False, bool copy=False, *, "
        "memory_format? memory_format=None) -> Tensor", to_dtype_body, COMPOSITE | METHOD_ONLY | MIXED)
 define("to.other(Tensor(a) input, Tensor other, bool non_blocking=False, bool copy=False, *, "
@@ -205,7 +211,7 @@ cdef object convert_body(Call* c):
 
 for method, dtype in _CONVERSIONS.items():
     define(f"{method}(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", convert_body,
-           COMPOSITE | METHOD_ONLY, f"to({dtype}).")
+           COMPOSITE | METHOD_ONLY, f"Convert to {dtype}, as `to(metatensor.{dtype})`.")
 
 
 cdef object cpu_body(Call* c):
@@ -222,7 +228,7 @@ cdef object type_as_body(Call* c):
     return _to(c, tensor_arg(c, 0), other.dtype, other.storage.device, False, False, None)
 
 
-# The names of PyTorch's tensor types, for type().
+# PyTorch's tensor type names by dtype, for type().
 cdef dict _TYPE_NAMES = {
     "float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor",
     "int64": "LongTensor", "int32": "IntTensor", "int16": "ShortTensor", "int8": "CharTensor", "uint8": "ByteTensor",
@@ -235,7 +241,7 @@ cdef dict _TYPE_NAMES = {
 
 
 cdef object type_body(Call* c):
-    """Without an argument the tensor's type as text, else a conversion."""
+    """Return the type name of the tensor, or convert the tensor if `dtype` is given."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object wanted = arg(c, 1)
     cdef Device device = None
@@ -260,13 +266,15 @@ cdef object type_body(Call* c):
 
 
 define("cpu(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", cpu_body, COMPOSITE | METHOD_ONLY,
-       "On the cpu device.")
+       "Copy to the CPU. Returns the tensor itself if it is there already and `memory_format` changes nothing.")
 define("cuda(Tensor(a) input, device? device=None, bool non_blocking=False, *, memory_format? memory_format=None)"
-       " -> Tensor", cuda_body, COMPOSITE | METHOD_ONLY, "On a cuda device.")
+       " -> Tensor", cuda_body, COMPOSITE | METHOD_ONLY,
+       "Copy to a CUDA device. Returns the tensor itself if it is there already and `memory_format` changes nothing.")
 define("type_as(Tensor(a) input, Tensor other) -> Tensor", type_as_body, COMPOSITE | METHOD_ONLY | MIXED,
-       "With the dtype and on the device of another tensor.")
+       "Convert to the dtype and device of `other`.")
 define("type(Tensor(a) input, any dtype=None, bool non_blocking=False) -> any", type_body, COMPOSITE | METHOD_ONLY,
-       "The name of the tensor's type, or the tensor with another dtype.")
+       "Without `dtype`, the type name of the tensor, a str such as 'metatensor.FloatTensor'; otherwise the tensor "
+       "converted to `dtype`, which may be a dtype or a type name.")
 
 
 # detach -------------------------------------------------------------------------------------------
@@ -286,5 +294,7 @@ cdef object detach_host(Call* c):
 
 
 define("detach(Tensor(a) input) -> Tensor", detach_meta, VIEW | NO_GRAD,
-       "The same elements, without a gradient.")
-define("detach_(Tensor(a!) input) -> Tensor", detach_host, HOST, "Forget the gradient of this tensor.")
+       "View of the same elements that does not require gradients.")
+define("detach_(Tensor(a!) input) -> Tensor", detach_host, HOST,
+       "Remove the tensor from the autograd graph and make it not require gradients. Raises for a view inside the "
+       "graph.")

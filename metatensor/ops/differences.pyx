@@ -1,4 +1,4 @@
-"""Differences and integrals along a dimension, made of other ops: diff, gradient and the trapezoid rules."""
+"""Differences and integrals along a dimension, built from other ops: diff, gradient and the trapezoidal rule."""
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, int_arg, is_none, op_name, tensor_arg, wrap,
 )
@@ -7,7 +7,7 @@ from metatensor._core.types cimport KIND_BOOL, dim_t
 
 
 cdef Tensor part(Tensor t, int dim, object start, object stop):
-    """``t[start:stop]`` along a dimension; counted from the end where negative, open where None."""
+    """Return ``t[start:stop]`` along a dimension, where bounds may be negative or None as in Python."""
     cdef dim_t size = t.sizes[dim], first, last
     first = 0 if start is None else start if start >= 0 else size + start
     last = size if stop is None else stop if stop >= 0 else size + stop
@@ -18,7 +18,7 @@ cdef Tensor part(Tensor t, int dim, object start, object stop):
 # diff ------------------------------------------------------------------------------
 
 cdef object diff_body(Call* c):
-    """(input, n, dim, prepend, append)"""
+    """Arguments: input, n, dim, prepend, append."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t n = int_arg(c, 1)
     cdef int dim
@@ -46,13 +46,15 @@ cdef object diff_body(Call* c):
 
 
 define("diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", diff_body,
-       COMPOSITE | OUT, "Differences of neighbours along `dim`, taken `n` times.")
+       COMPOSITE | OUT,
+       "Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and "
+       "`append`. Bools are combined by exclusive or. Each time reduces the size of `dim` by 1.")
 
 
-# Trapezoids ---------------------------------------------------------------------------
+# Trapezoidal rule ---------------------------------------------------------------------
 
 cdef object steps_of(Call* c, Tensor y, Tensor x, int dim):
-    """The distances between sample points, shaped to go with y."""
+    """Return the distances between the sample points `x`, shaped to broadcast with y."""
     cdef list shape
     cdef int i
     if y.dtype.kind == KIND_BOOL or x.dtype.kind == KIND_BOOL:
@@ -69,7 +71,7 @@ cdef object steps_of(Call* c, Tensor y, Tensor x, int dim):
 
 
 cdef object trapezoid_body(Call* c):
-    """(y, x, dx, dim)"""
+    """Arguments: y, x, dx, dim."""
     cdef Tensor y = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 3, y.ndim)
     cdef object sums
@@ -87,7 +89,7 @@ cdef object trapezoid_body(Call* c):
 
 
 cdef object cumulative_body(Call* c):
-    """(y, x, dx, dim)"""
+    """Arguments: y, x, dx, dim."""
     cdef Tensor y = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 3, y.ndim)
     cdef object sums
@@ -103,28 +105,32 @@ cdef object cumulative_body(Call* c):
 
 
 define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
-       COMPOSITE | FUNCTION_ONLY, "Integral of samples `y` along `dim`, at points `x` or `dx` apart.")
+       COMPOSITE | FUNCTION_ONLY,
+       "Integral of the samples `y` along `dim` by the trapezoidal rule. The sample points are `x`, or `dx` apart.")
 define("trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
-       COMPOSITE | FUNCTION_ONLY, "The same as `trapezoid`.")
+       COMPOSITE | FUNCTION_ONLY, "Old name of `trapezoid`.")
 define("cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", cumulative_body,
-       COMPOSITE | FUNCTION_ONLY, "Integrals of samples `y` up to each one along `dim`.")
+       COMPOSITE | FUNCTION_ONLY,
+       "Cumulative integral of the samples `y` along `dim` by the trapezoidal rule; `dim` shrinks by 1. The sample "
+       "points are `x`, or `dx` apart.")
 
 
 # gradient -------------------------------------------------------------------------------
 
 
 cdef Tensor difference(Tensor t, int dim, object a, object b, object c, object d):
+    """Return ``t[a:b] - t[c:d]`` along a dimension."""
     return call("sub", (part(t, dim, a, b), part(t, dim, c, d)))
 
 
 cdef Tensor even_gradient(Tensor t, int dim, object step, int edge_order):
-    """Central differences of samples `step` apart; one-sided ones at the ends."""
+    """Return central differences of samples `step` apart, with one-sided differences at the ends."""
     cdef object first, last, middle
     if edge_order == 1:
         first = call("div", (difference(t, dim, 1, 2, 0, 1), step))
         last = call("div", (difference(t, dim, -1, None, -2, -1), step))
     else:
-        # By the parabola through the three outer samples.
+        # The slope of the parabola through the three outermost samples.
         first = combined(t, dim, (0, 1, 2), (-1.5, 2.0, -0.5), step)
         last = combined(t, dim, (-3, -2, -1), (0.5, -2.0, 1.5), step)
     middle = call("div", (difference(t, dim, 2, None, 0, -2), 2.0 * step))
@@ -132,6 +138,7 @@ cdef Tensor even_gradient(Tensor t, int dim, object step, int edge_order):
 
 
 cdef object combined(Tensor t, int dim, tuple places, tuple weights, object step):
+    """Return the sum of weight / step times the sample at each of `places`."""
     cdef object total = None, term
     for place, weight in zip(places, weights):
         term = call("mul", (part(t, dim, place, None if place == -1 else place + 1), weight / step))
@@ -140,7 +147,7 @@ cdef object combined(Tensor t, int dim, tuple places, tuple weights, object step
 
 
 cdef Tensor uneven_gradient(Tensor t, int dim, Tensor points, int edge_order):
-    """The same at given points, by the parabola through a sample and its neighbours."""
+    """Return slopes at the given points, from the parabola through each sample and its neighbours."""
     cdef list shape = [1] * t.ndim
     cdef Tensor gaps
     cdef object h, g, first, last, middle
@@ -162,7 +169,10 @@ cdef Tensor uneven_gradient(Tensor t, int dim, Tensor points, int edge_order):
 
 
 cdef object end_slope(Tensor t, Tensor gaps, int dim, tuple places, int near, int far):
-    """The slope outwards in the outermost of three samples, with the gaps between them."""
+    """Return the slope at the first of three samples `places`, which run inwards from an end.
+
+    `near` and `far` index the gaps between them. At the last end the caller negates the result.
+    """
     cdef object h = one(gaps, dim, near), g = one(gaps, dim, far)
     cdef object twice = call("add", (call("mul", (h, 2.0)), g))
     return weighted(
@@ -173,7 +183,7 @@ cdef object end_slope(Tensor t, Tensor gaps, int dim, tuple places, int near, in
 
 
 cdef object ratio(object top, object bottom, object h, object g):
-    """top / (bottom (h + g))"""
+    """Return top / (bottom * (h + g))."""
     return call("div", (top, call("mul", (bottom, call("add", (h, g))))))
 
 
@@ -182,17 +192,18 @@ cdef object minus(object t):
 
 
 cdef object weighted(tuple first, tuple second, tuple third):
-    """The sum of three samples, each times its weight."""
+    """Return the sum of three products, given as pairs of factors."""
     cdef object sums = call("add", (call("mul", first), call("mul", second)))
     return call("add", (sums, call("mul", third)))
 
 
 cdef Tensor one(Tensor t, int dim, int place):
+    """Return the element at index `place` of a dimension, which stays with size 1."""
     return part(t, dim, place, None if place == -1 else place + 1)
 
 
 cdef object gradient_body(Call* c):
-    """(input, spacing, dim, edge_order): a list with one result for each dimension."""
+    """Arguments: input, spacing, dim, edge_order. Returns a list with one result for each dimension."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object spacing = arg(c, 1), given = arg(c, 2)
     cdef int edge_order = int_arg(c, 3), d
@@ -228,4 +239,8 @@ cdef object gradient_body(Call* c):
 
 
 define("gradient(Tensor input, *, any? spacing=1, any? dim=None, int edge_order=1) -> Tensor[]", gradient_body,
-       COMPOSITE | FUNCTION_ONLY, "Slopes of samples along each of `dim`, `spacing` apart or at points given for each.")
+       COMPOSITE | FUNCTION_ONLY,
+       "Derivatives of the samples along each dimension in `dim` (all by default), by second-order central "
+       "differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector "
+       "of sample points. `edge_order` 1 or 2 is the order of accuracy at the ends. Returns one tensor of the shape of "
+       "`input` for each dimension.")

@@ -1,4 +1,4 @@
-"""Similarities and distances of vectors, and the losses made of them."""
+"""Similarities and distances of vectors, and the losses based on them."""
 from metatensor._core.dtype cimport DType, default_float, to_real
 from metatensor._core.layout cimport Layout, mul_dims
 from metatensor._core.op cimport (
@@ -15,7 +15,7 @@ from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 
 cdef DType vector_dtype(Call* c, Operands* o):
-    """The dtype of a norm over the operands: floating-point, real."""
+    """Return the dtype of a norm over the operands, which is real and floating-point."""
     cdef DType d = promoted(c, o)
     if d.kind == KIND_BOOL:
         fail(c, "bool tensors cannot be subtracted")
@@ -23,7 +23,7 @@ cdef DType vector_dtype(Call* c, Operands* o):
 
 
 cdef Tensor without(Call* c, Layout* lay, int dim, bint keepdim, DType d):
-    """A contiguous result of the sizes in `lay` without dimension `dim`."""
+    """Return a contiguous result with the sizes in `lay` but without dimension `dim`, or with size 1 if `keepdim`."""
     cdef int i
     if keepdim:
         lay.sizes[dim] = 1
@@ -93,8 +93,8 @@ cdef object margin_ranking_loss(Call* c):
     cdef DType d
     cdef int reduction = legacy_reduction(c, 4, 5, 6)
     if a.ndim != b.ndim or a.ndim != y.ndim:
-        fail(c, f"the inputs and the target must have as many dimensions, got shapes {shape_str(a)}, {shape_str(b)}, "
-                f"{shape_str(y)}")
+        fail(c, f"the inputs and the target must have the same number of dimensions, got shapes {shape_str(a)}, "
+                f"{shape_str(b)}, {shape_str(y)}")
     if a.dtype.kind == KIND_BOOL and b.dtype.kind == KIND_BOOL:
         fail(c, "bool tensors cannot be subtracted")
     no_operands(&o)
@@ -116,7 +116,7 @@ cdef object cosine_embedding_loss(Call* c):
     cdef const dim_t* sizes
     cdef int reduction = legacy_reduction(c, 4, 5, 6)
     if y.ndim > 1:
-        fail(c, f"the target must have no dimension or 1, got shape {shape_str(y)}")
+        fail(c, f"the target must have 0 or 1 dimensions, got shape {shape_str(y)}")
     if a.ndim != y.ndim + 1 or b.ndim != y.ndim + 1:
         fail(c, f"with a target of shape {shape_str(y)}, the inputs must have {y.ndim + 1} dimensions, got "
                 f"{shape_str(a)} and {shape_str(b)}")
@@ -127,7 +127,7 @@ cdef object cosine_embedding_loss(Call* c):
     if d.kind == KIND_COMPLEX:
         refuse(c, d)
     broadcast_result(c, &o, &lay)
-    # The vectors are gone: one value for each is held against the target.
+    # Each pair of vectors gives one value, which broadcasts with the target.
     lay.ndim -= 1
     sizes = lay.sizes
     no_operands(&o)
@@ -148,7 +148,7 @@ cdef int check_triplet(Call* c, Tensor a, Tensor p, Tensor n, double margin) exc
     if not margin > 0:
         raise ValueError(f"{op_name(c)}(): argument 'margin' must be positive, got {margin}")
     if a.ndim != p.ndim or a.ndim != n.ndim:
-        fail(c, f"anchor, positive and negative must have as many dimensions, got shapes {shape_str(a)}, "
+        fail(c, f"anchor, positive and negative must have the same number of dimensions, got shapes {shape_str(a)}, "
                 f"{shape_str(p)}, {shape_str(n)}")
     return 0
 
@@ -172,7 +172,7 @@ cdef object triplet_margin_loss(Call* c):
 
 
 cdef object triplet_margin_with_distance_loss(Call* c):
-    """The same with a distance of the caller's own, any function of two tensors."""
+    """Compute the triplet margin loss with a distance given by the caller, any function of two tensors."""
     cdef double margin = float_arg(c, 4)
     cdef str reduction = arg(c, 6)
     a, p, n = arg(c, 0), arg(c, 1), arg(c, 2)
@@ -195,23 +195,30 @@ cdef object triplet_margin_with_distance_loss(Call* c):
 cdef str _legacy = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 
 define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", cosine_similarity,
-       FUNCTION_ONLY, "The cosine of the angle between vectors along dim.")
+       FUNCTION_ONLY,
+       "Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which broadcast. The result lacks `dim`. "
+       "`eps` bounds the norms from below.")
 alias_op("nn.functional.cosine_similarity", "cosine_similarity")
 define("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
-       pairwise_distance, FUNCTION_ONLY, "The p-norm of x1 - x2 + eps over the last dimension.")
+       pairwise_distance, FUNCTION_ONLY, "The p-norm of `x1 - x2 + eps` over the last dimension.")
 alias_op("nn.functional.pairwise_distance", "pairwise_distance")
 define("pdist(Tensor input, float p=2.0) -> Tensor", pdist, FUNCTION_ONLY,
-       "The p-norm distances of all pairs of rows, as in the upper triangle read row by row.")
+       "The p-norm distances between all pairs of rows of `input` (N, M): a vector of N * (N - 1) / 2 elements, in the "
+       "row-major order of the strict upper triangle of the distance matrix.")
 alias_op("nn.functional.pdist", "pdist")
 define("nn.functional.margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
-       f"{_legacy}) -> Tensor", margin_ranking_loss, FUNCTION_ONLY, "max(0, -target * (input1 - input2) + margin).")
+       f"{_legacy}) -> Tensor", margin_ranking_loss, FUNCTION_ONLY,
+       "Margin ranking loss: `max(0, -target * (input1 - input2) + margin)`, with `target` 1 or -1.")
 define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", cosine_embedding_loss, FUNCTION_ONLY,
-       "1 - cos where target is 1, max(0, cos - margin) where it is -1.")
+       "Cosine embedding loss of the vectors along the last dimension, with cosine similarity cos: `1 - cos` where "
+       "`target` is 1, `max(0, cos - margin)` where it is -1. Inputs are (N, D) with target (N,), or (D,) with ().")
 define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
        f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
-       "max(0, margin + distance to positive - distance to negative).")
+       "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "
+       "distance of `pairwise_distance`. `swap` uses d(positive, negative) instead of d(anchor, negative) if it is "
+       "smaller.")
 define("nn.functional.triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
        "any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
        triplet_margin_with_distance_loss, FUNCTION_ONLY | COMPOSITE,
-       "Triplet margin loss with a distance function of one's own.")
+       "Triplet margin loss with a distance function of the caller's choice, `pairwise_distance` by default.")

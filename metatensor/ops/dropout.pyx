@@ -1,4 +1,4 @@
-"""Dropout in its variants: elements or whole feature maps, set to zero or to a value that keeps the moments."""
+"""Dropout of elements or whole channels, and alpha dropout, which keeps mean and variance."""
 from metatensor._core.dtype cimport BOOL, by_code
 from metatensor._core.op cimport (
     FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, Call, bool_arg, define, float_arg, is_none, op_flags,
@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_REQUIRES_GRAD
 from metatensor.ops.pointwise cimport canonical, elementwise_like
 from metatensor.ops.spatial cimport fail
 
-# The op lives in nn.functional, where a bad probability is a ValueError.
+# Marks ops of nn.functional, which raise ValueError for a bad probability; the others raise RuntimeError.
 cdef enum:
     FUNCTIONAL_API = OPTION_A
 
@@ -32,11 +32,11 @@ cdef inline Tensor fresh(Call* c, Tensor t):
 
 
 cdef object drop(Call* c, bint training, int generator):
-    """The input itself where nothing can be dropped."""
+    """Return a new tensor, or the input itself if nothing can be dropped."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef double p = probability(c)
     if not training or p == 0 or t.total == 0:
-        c.flags &= ~T_REQUIRES_GRAD     # nothing is computed: a leaf stays one
+        c.flags &= ~T_REQUIRES_GRAD     # nothing is computed, so a leaf stays a leaf
         return t
     if p < 1 and (t.dtype.kind == KIND_INT or t.dtype.kind == KIND_BOOL):
         fail(c, f"the result is scaled and cannot be {t.dtype.name}")
@@ -49,7 +49,8 @@ cdef object dropout(Call* c):
 
 
 cdef object drop_channels(Call* c, int least):
-    """Whole channels of an input that has at least `least` dimensions, where anything is drawn."""
+    """Drop whole channels. The input needs at least `least` dimensions, checked only if channels are drawn at
+    random."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef double p = probability(c)
     if t.ndim < least and t.total and 0 < p < 1 and bool_arg(c, 2):
@@ -70,12 +71,12 @@ cdef object dropout1d(Call* c):
 
 
 cdef object dropout3d(Call* c):
-    """An input without a batch has its channels in dimension 0."""
+    """Drop whole channels; those of an input without a batch are in dimension 0."""
     return drop_channels(c, 1)
 
 
 cdef object native_dropout(Call* c):
-    """The result and the mask of what was kept."""
+    """Return the result and the bool mask of the elements that were kept."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint training = is_none(c, 2) or bool_arg(c, 2)
     probability(c)
@@ -90,24 +91,26 @@ cdef long _flags = FUNCTION_ONLY | RANDOM | INPLACE
 cdef long _nn_flags = FUNCTION_ONLY | RANDOM | INPLACE_ARG | FUNCTIONAL_API | INPLACE
 
 define(f"dropout(Tensor input, float p, bool train, {_api}) -> Tensor", dropout, _flags,
-       "Zero elements with probability p and scale the rest by 1 / (1 - p).")
+       "If `train`, set each element to 0 with probability `p` and scale the others by 1 / (1 - p).")
 define(f"feature_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", feature_dropout, _flags,
-       "Dropout of whole channels.")
+       "Dropout of whole channels, the slices of dimensions 0 and 1.")
 define(f"alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", dropout, _flags,
-       "Dropout that keeps mean and variance of SELU activations (Klambauer et al., 2017).")
+       "Alpha dropout, which keeps the mean and variance of SELU activations (Klambauer et al., 2017).")
 define(f"feature_alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", feature_dropout, _flags,
-       "Alpha dropout of whole channels.")
+       "Alpha dropout of whole channels, the slices of dimensions 0 and 1.")
 define(f"native_dropout(Tensor input, float p, bool? train, {_api}) -> (Tensor, Tensor)", native_dropout,
-       FUNCTION_ONLY | RANDOM, "Dropout and the mask of the elements that were kept.")
+       FUNCTION_ONLY | RANDOM,
+       "Dropout that also returns the bool mask of the elements that were kept. `train=None` means true.")
 define(f"nn.functional.dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
-       dropout, _nn_flags, "Zero elements with probability p and scale the rest by 1 / (1 - p).")
+       dropout, _nn_flags,
+       "If `training`, set each element to 0 with probability `p` and scale the others by 1 / (1 - p).")
 define(f"nn.functional.dropout1d(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
-       dropout1d, _nn_flags, "Dropout of whole channels of (N, C, L) or (C, L).")
+       dropout1d, _nn_flags, "Dropout of whole channels of `input` (N, C, L) or (C, L).")
 define(f"nn.functional.dropout2d(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
-       feature_dropout, _nn_flags, "Dropout of whole channels of (N, C, H, W).")
+       feature_dropout, _nn_flags, "Dropout of whole channels of `input` (N, C, H, W).")
 define(f"nn.functional.dropout3d(Tensor input, float p=0.5, bool training=True, bool inplace=False, {_api}) -> Tensor",
-       dropout3d, _nn_flags, "Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W).")
+       dropout3d, _nn_flags, "Dropout of whole channels of `input` (N, C, D, H, W) or (C, D, H, W).")
 define(f"nn.functional.alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api}) "
-       "-> Tensor", dropout, _nn_flags, "Dropout that keeps mean and variance of SELU activations.")
+       "-> Tensor", dropout, _nn_flags, "Alpha dropout, which keeps the mean and variance of SELU activations.")
 define(f"nn.functional.feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api})"
-       " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels.")
+       " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels, the slices of dimensions 0 and 1.")

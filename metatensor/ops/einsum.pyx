@@ -1,35 +1,35 @@
-"""einsum: an equation becomes a plan, the plan a few sums, permutations and batched matrix products."""
+"""einsum: parses an equation into a plan and runs the plan as sums, permutations and batched matrix products."""
 from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, arg, call, define, tensors_arg
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport MAX_ARGS, dim_t
 from metatensor.ops.contraction cimport permuted
 
 cdef enum:
-    MAX_PLANS = 512     # equations that are remembered
+    MAX_PLANS = 512     # cached plans
 
 
 cdef object raise_einsum(str message):
     raise RuntimeError(f"einsum(): {message}")
 
 
-# Reading the equation -----------------------------------------------------------
+# Parsing the equation -----------------------------------------------------------
 
-# The dimensions of a plan are those of the result in order, then the ones that
-# are summed, in the order of their labels. For each operand the plan says
-# which of its dimensions stands at each; () where it has none.
+# The dimensions of a plan are those of the result in order, then the summed ones
+# in the order of their labels. For each operand and each dimension of the plan,
+# the plan holds a tuple of operand dimensions, () if there are none.
 
 cdef dict _plans = {}
 
 
 cdef list read_subscripts(str text, str what):
-    """The labels of one operand: letters, and "." for the ellipsis."""
+    """Return the labels of one operand: letters, and "." for the ellipsis."""
     cdef list labels = []
     cdef int i = 0, n = len(text)
     while i < n:
         ch = text[i]
         if ch == ".":
             if text[i:i + 3] != "..." or "." in labels:
-                raise_einsum(f"a dot in {what} that is not part of one ellipsis ('...'), in {text!r}")
+                raise_einsum(f"each operand may have one ellipsis ('...') and no other dots, got {text!r} for {what}")
             labels.append(".")
             i += 2
         elif "a" <= ch <= "z" or "A" <= ch <= "Z":
@@ -41,7 +41,7 @@ cdef list read_subscripts(str text, str what):
 
 
 cdef tuple make_plan(str equation, tuple ndims):
-    """(dimensions of the result, dimensions in all, for each operand its dimensions in plan order)."""
+    """Return the number of result dimensions, the number of all dimensions, and the tuples for each operand."""
     cdef str left, arrow, right
     cdef int ellipsis = 0, k, position, extra
     left, arrow, right = equation.partition("->")
@@ -117,7 +117,7 @@ cdef str label_of(object number):
 
 
 cdef tuple from_sublists(list given):
-    """einsum(a, [0, 1], b, [1, 2], [0, 2]) as an equation and its operands."""
+    """Convert arguments such as (a, [0, 1], b, [1, 2], [0, 2]) to an equation and a list of operands."""
     cdef list operands = given[0:len(given) - len(given) % 2:2]
     cdef list texts = []
     for subscripts in given[1::2] + ([given[len(given) - 1]] if len(given) % 2 else []):
@@ -133,19 +133,19 @@ cdef tuple from_sublists(list given):
 # Computing --------------------------------------------------------------------
 
 cdef Tensor to_plan(Tensor t, list axes, int k):
-    """An operand with a dimension for each of the plan's, of size 1 where it has none."""
+    """Return an operand with the dimensions of the plan, of size 1 if the operand lacks one."""
     cdef list order = [], kept = list(range(t.ndim))
     for group in axes:
         if len(group) > 1:
-            # A repeated subscript is the diagonal; it goes to the end.
+            # A repeated subscript takes the diagonal, which becomes the last dimension.
             for d in group[1:]:
                 first, second = kept.index(group[0]), kept.index(d)
                 if t.sizes[first] != t.sizes[second]:
-                    raise_einsum(f"a subscript is repeated in operand {k}, for sizes {t.sizes[first]} and "
-                                 f"{t.sizes[second]} that differ; it has shape {shape_str(t)}")
+                    raise_einsum(f"a repeated subscript of operand {k} names dimensions of different sizes, "
+                                 f"{t.sizes[first]} and {t.sizes[second]}; the operand has shape {shape_str(t)}")
                 t = call("diagonal", (t, 0, first, second))
                 kept = [a for a in kept if a != group[0] and a != d] + [group[0]]
-    # Missing dimensions go last before all are brought in order: PyTorch's strides of results depend on that.
+    # Append missing dimensions before permuting: PyTorch does so, and the strides of the result depend on it.
     for group in axes:
         if group:
             order.append(kept.index(group[0]))
@@ -156,7 +156,7 @@ cdef Tensor to_plan(Tensor t, list axes, int k):
 
 
 cdef Tensor contract(Tensor a, Tensor b, set sum_dims):
-    """The product of two operands in plan order, summed over `sum_dims` (kept as size 1), by bmm."""
+    """Return the product of two operands in plan order, summed over `sum_dims` (kept with size 1), by bmm."""
     cdef list both = [], only_a = [], only_b = []
     cdef list shape, back
     cdef int i
@@ -170,7 +170,7 @@ cdef Tensor contract(Tensor a, Tensor b, set sum_dims):
         else:
             only_b.append(i)
     if only_a and only_b and only_b[len(only_b) - 1] < only_a[0]:
-        # With the operand of the earlier dimensions in front, the result needs no reordering.
+        # If the operand with the earlier dimensions comes first, the result needs no permutation.
         a, b = b, a
         only_a, only_b = only_b, only_a
     summed = sorted(sum_dims)
@@ -199,7 +199,7 @@ cdef Tensor einsum_of(str equation, list operands):
     cdef dim_t size
     n_out, n_all, plan = plan_for(equation, tuple([(<Tensor>t).ndim for t in operands]))
     items = [to_plan(<Tensor>operands[k], plan[k], k) for k in range(len(operands))]
-    remaining = [0] * n_all     # operands in which a dimension is still to be multiplied
+    remaining = [0] * n_all     # operands not yet multiplied, for each dimension
     for d in range(n_all):
         size = 1
         for t in items:
@@ -230,7 +230,7 @@ cdef Tensor einsum_of(str equation, list operands):
                 elif b.sizes[d] != 1:
                     sum_b.append(d)
                     remaining[d] = 0
-        # A sum of integers is wider, which a product that follows takes and bmm does not.
+        # A sum of integers has dtype int64. `mul` promotes the other factor to it; bmm needs equal dtypes.
         if sum_a:
             a = call("sum", (a, sum_a, True), {"dtype": a.dtype} if sum_both else {})
         if sum_b:
@@ -251,7 +251,7 @@ cdef object checked_einsum(object equation, list operands):
 
 
 cdef list given_from(Call* c, int slot):
-    """The arguments from a slot on, up to the first that was not given."""
+    """Return the arguments from a slot on, up to the first that was not given."""
     cdef list given = []
     while slot < MAX_ARGS and arg(c, slot) is not None:
         given.append(arg(c, slot))
@@ -260,17 +260,17 @@ cdef list given_from(Call* c, int slot):
 
 
 cdef object einsum_body(Call* c):
-    """(equation, operands)"""
+    """Arguments: equation, operands."""
     return checked_einsum(arg(c, 0), tensors_arg(c, 1))
 
 
 cdef object several_body(Call* c):
-    """(equation, operand1, operand2, ...)"""
+    """Arguments: equation, operand1, operand2, ..."""
     return checked_einsum(arg(c, 0), given_from(c, 1))
 
 
 cdef object sublists_body(Call* c):
-    """(operand, its subscripts as a list, ..., and those of the result)"""
+    """Arguments: operand, its subscripts as a list, ..., and optionally the subscripts of the result."""
     equation, operands = from_sublists(given_from(c, 0))
     return checked_einsum(equation, operands)
 
@@ -280,7 +280,10 @@ cdef str slots(str type, str name, int n):
 
 
 define("einsum(str equation, Tensor[] operands) -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
-       "Sum of products of operands by an equation such as 'bij,bjk->bik'; '...' stands for further dimensions.")
+       "Sum of products of operands by an equation such as 'bij,bjk->bik'. Subscripts missing from the output are "
+       "summed; '...' stands for any further dimensions, which broadcast. Without '->' the output has the ellipsis, "
+       "then the subscripts that appear once, sorted. The subscripts may also be lists of integers: `einsum(a, [0, 1], "
+       "b, [1, 2], [0, 2])`.")
 define(f"einsum.several(str equation, {slots('Tensor', 'operand', MAX_ARGS - 1)}) -> Tensor", several_body,
        COMPOSITE | FUNCTION_ONLY)
 define(f"einsum.sublists(Tensor operand, {slots('any', 'sublist', MAX_ARGS - 1)}) -> Tensor", sublists_body,

@@ -1,4 +1,4 @@
-"""Rows of a table by index: embedding, bags of them, one-hot vectors."""
+"""Look-up of rows of a table by index: embedding, embedding_bag and one_hot."""
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport I32, I64
 from metatensor._core.layout cimport dims_equal
@@ -23,13 +23,13 @@ cdef int check_indices(Call* c, int slot) except -1:
 
 
 cdef Tensor rows(Call* c, Tensor indices, Tensor weight):
-    """The shape of the indices, with the width of the table as one more dimension."""
+    """Return a result with the shape of the indices and the width of the table as last dimension."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = indices.ndim
     if weight.ndim != 2:
         fail(c, f"the weight must have 2 dimensions, got shape {shape_str(weight)}")
     if weight.sizes[0] == 0 and indices.total:
-        fail(c, f"there are no rows in a weight of shape {shape_str(weight)}")
+        fail(c, f"the weight of shape {shape_str(weight)} has no rows to look up")
     if n >= MAX_DIMS:
         fail(c, f"at most {MAX_DIMS - 1} dimensions of indices are supported")
     for i in range(n):
@@ -39,7 +39,7 @@ cdef Tensor rows(Call* c, Tensor indices, Tensor weight):
 
 
 cdef int renorm(Tensor weight, Tensor indices, object max_norm, object norm_type) except -1:
-    """Shrink the rows that are looked up to a norm of at most `max_norm`, in place."""
+    """Scale the rows that are looked up to a norm of at most `max_norm`, in place."""
     call("embedding_renorm_", (detached(weight), indices, max_norm, norm_type))
     return 0
 
@@ -78,14 +78,14 @@ cdef object embedding_renorm_(Call* c):
 # Bags ----------------------------------------------------------------------------------
 
 cdef dim_t bags(Call* c, Tensor indices) except -1:
-    """How many bags the indices fall into: rows of a 2-d tensor, or runs that begin at the offsets."""
+    """Return the number of bags: rows of a 2-d index, or the runs of a vector that begin at the offsets."""
     cdef Tensor offsets
     cdef dim_t n
     if indices.ndim == 2:
         if not is_none(c, 2):
             raise ValueError(f"{op_name(c)}(): with an input of 2 dimensions, every row is a bag and 'offsets' "
                              "must be None")
-        if indices.sizes[1] == 0:       # PyTorch makes the offsets with this as their step
+        if indices.sizes[1] == 0:       # PyTorch passes this size to arange() as the step
             fail(c, f"bags without elements need 'offsets', got an input of shape {shape_str(indices)}")
         return indices.sizes[0]
     if indices.ndim != 1:
@@ -177,15 +177,21 @@ cdef object one_hot(Call* c):
 
 define("nn.functional.embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
        "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", embedding, FUNCTION_ONLY | MIXED,
-       "Rows of weight (rows, width) at the indices in input: shape (*input, width).")
+       "Rows of `weight` (V, D) at the int64 or int32 indices `input`: shape (*input.shape, D). With `max_norm`, the "
+       "rows that are looked up are first scaled in place to a `norm_type`-norm of at most `max_norm`.")
 define("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
        "bool sparse=False) -> Tensor", table_lookup, FUNCTION_ONLY | MIXED,
-       "Rows of weight (rows, width) at the indices: shape (*indices, width).")
+       "Rows of `weight` (V, D) at the int64 or int32 `indices`: shape (*indices.shape, D).")
 define("embedding_renorm_(Tensor(a!) input, Tensor indices, float max_norm, float norm_type) -> Tensor",
-       embedding_renorm_, FUNCTION_ONLY, "Shrink the rows at the indices to a norm of at most max_norm, in place.")
+       embedding_renorm_, FUNCTION_ONLY,
+       "Scale the rows of `input` at the indices to a `norm_type`-norm of at most `max_norm`, in place.")
 define("nn.functional.embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, "
        "float norm_type=2.0, bool scale_grad_by_freq=False, str mode='mean', bool sparse=False, "
        "Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> Tensor",
-       embedding_bag, FUNCTION_ONLY, "Sum, mean or maximum of the rows in each bag of indices: (bags, width).")
+       embedding_bag, FUNCTION_ONLY,
+       "Sum, mean or maximum (`mode`) of the rows of `weight` (V, D) in each bag of indices: shape (B, D). The bags "
+       "are the rows of a 2-d `input`, or the runs of a vector that begin at `offsets`. `per_sample_weights`, of the "
+       "shape of `input`, scales the rows in mode 'sum'. Indices equal to `padding_idx` are ignored.")
 define("nn.functional.one_hot(Tensor input, int num_classes=-1) -> Tensor", one_hot, FUNCTION_ONLY,
-       "1 at each index, 0 elsewhere, along a new last dimension of num_classes.")
+       "One-hot encoding of an int64 tensor: a new last dimension of size `num_classes` holds 1 at the index and 0 "
+       "elsewhere. -1 means one more than the largest value, which needs data.")

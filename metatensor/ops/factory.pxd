@@ -1,11 +1,11 @@
-"""What every op that makes a tensor from scratch shares: its options, in one order."""
+"""Helpers for ops that create tensors: reading their options, and allocating results."""
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport Call
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport dim_t
 
-# The options stand side by side in a schema, from some slot on:
+# The options are consecutive slots of a schema, in this order; `first` is the slot of the dtype:
 # "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, bool requires_grad=False"
 cdef enum Option:
     O_DTYPE, O_LAYOUT, O_DEVICE, O_PIN, O_GRAD, O_FORMAT
@@ -14,10 +14,10 @@ cdef DType option_dtype(Call* c, int first, DType default)
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1
 cdef Tensor with_options(Call* c, int first, Tensor t)
 cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format)
-# As empty_like; make_like keeps the strides of empty tensors, as clone does.
+# Strides as in empty_like. (make_like keeps the strides of tensors without elements, as clone does.)
 cdef Tensor fresh_like(Tensor like, DType dtype, Device device)
 cdef int format_arg(Call* c, int slot, int default) except -1
-# Whether a dtype holds a number, and the error where it does not.
+# Whether a number can be stored in a dtype; check_fill raises if not.
 cdef bint holds(DType d, object value) except -1
 cdef bint has_infinity(DType d) noexcept
 cdef int check_fill(Call* c, DType dtype, object value) except -1

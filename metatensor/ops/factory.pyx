@@ -1,4 +1,4 @@
-"""Tensors from scratch: empty, zeros, ones, full, their _like and new_ kinds, given strides."""
+"""Creation of tensors: empty, zeros, ones, full, their `_like` and `new_` versions, and tensors with given strides."""
 from cpython.object cimport PyObject
 from libc.float cimport DBL_MAX, FLT_MAX
 from libc.math cimport isinf, isnan
@@ -29,7 +29,7 @@ cdef str FORMAT = ", memory_format? memory_format=None"
 # Options --------------------------------------------------------------------------------
 
 cdef DType option_dtype(Call* c, int first, DType default):
-    """The dtype asked for, else that of out=, else `default`."""
+    """Return the requested dtype, else that of out=, else `default`."""
     cdef DType given
     if is_none(c, first + O_DTYPE):
         if c.out != NULL and isinstance(<object>c.out, Tensor):
@@ -43,6 +43,7 @@ cdef DType option_dtype(Call* c, int first, DType default):
 
 
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1:
+    """Read a list of sizes into `sizes` and return its length. Raise for a negative size."""
     cdef int i, n = dims_arg(c, slot, sizes)
     for i in range(n):
         if sizes[i] < 0:
@@ -51,7 +52,7 @@ cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1:
 
 
 cdef Tensor with_options(Call* c, int first, Tensor t):
-    """Check layout=, and set requires_grad on a fresh tensor."""
+    """Apply the options layout and requires_grad to a new tensor."""
     if not is_none(c, first + O_LAYOUT) and arg(c, first + O_LAYOUT) is not STRIDED:
         raise NotImplementedError(f"{op_name(c)}(): layout {arg(c, first + O_LAYOUT)} is not supported; only strided is")
     if bool_arg(c, first + O_GRAD):
@@ -67,7 +68,7 @@ cdef int format_arg(Call* c, int slot, int default) except -1:
 
 
 cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format):
-    """Fresh, with the sizes of `like` in a memory format; FORMAT_PRESERVE keeps its order of dimensions."""
+    """Return a new tensor with the sizes of `like` in a memory format. FORMAT_PRESERVE keeps its dimension order."""
     cdef dim_t strides[MAX_DIMS]
     if memory_format == FORMAT_PRESERVE:
         preserve_strides(like.ndim, like.sizes, like.strides, strides)
@@ -77,7 +78,8 @@ cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memo
 
 
 cdef Tensor fresh_like(Tensor like, DType dtype, Device device):
-    """Fresh, with the order of dimensions of `like`; on meta by the rule of element-wise results, as in PyTorch."""
+    """Return a new tensor with the sizes and dimension order of `like`. On meta its strides are those of an
+    element-wise result, as in PyTorch."""
     cdef dim_t strides[MAX_DIMS]
     if device is META:
         return elementwise_like(like, dtype, device)
@@ -86,7 +88,7 @@ cdef Tensor fresh_like(Tensor like, DType dtype, Device device):
 
 
 cdef int _forget_input(Call* c, Tensor like) except -1:
-    """A device must not be asked to read a tensor without data of which only the metadata matters."""
+    """Drop a meta input whose metadata has been read, so that a kernel of another device does not read its data."""
     if like.storage.device is META and result_device(c) is not META:
         c.args[0] = <PyObject*>None
     return 0
@@ -95,7 +97,7 @@ cdef int _forget_input(Call* c, Tensor like) except -1:
 # Constant fills -----------------------------------------------------------------------------
 
 cdef object sized_meta(Call* c):
-    """empty, zeros, ones: (size, options)"""
+    """zeros and ones. Arguments: size, options."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 0, sizes)
     cdef DType dtype = option_dtype(c, 1, default_float())
@@ -116,7 +118,7 @@ cdef object empty_meta(Call* c):
 
 
 cdef object new_sized_meta(Call* c):
-    """new_empty, new_zeros, new_ones: (input, size, options)"""
+    """new_empty, new_zeros and new_ones. Arguments: input, size, options."""
     cdef Tensor like = tensor_arg(c, 0)
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 1, sizes)
@@ -125,7 +127,8 @@ cdef object new_sized_meta(Call* c):
 
 
 cdef double largest(DType d) noexcept:
-    """The largest number that PyTorch takes for a floating-point or complex dtype: complex32 counts as float32."""
+    """Return the largest finite number that PyTorch accepts for a floating-point or complex dtype. complex32 has the
+    limit of float32."""
     if d.code == F64 or d.code == C128 or d.code == F8E8M0:
         return DBL_MAX
     if d.code == F16:
@@ -144,7 +147,7 @@ cdef bint has_infinity(DType d) noexcept:
 
 
 cdef bint holds_float(DType d, double value) noexcept:
-    """Whether a floating-point dtype, or each part of a complex one, can be given a value."""
+    """Return whether a floating-point dtype, or a part of a complex one, accepts `value`."""
     if isnan(value):
         return True
     if isinf(value):
@@ -153,8 +156,9 @@ cdef bint holds_float(DType d, double value) noexcept:
 
 
 cdef bint holds(DType d, object value) except -1:
-    """Whether PyTorch takes a number for a dtype: fractions are cut off, negative integers wrap around."""
-    cdef object reach           # a Python int: 2**64 is beyond C's
+    """Return whether PyTorch accepts a number for a dtype. Integer dtypes truncate fractions; unsigned dtypes accept
+    negative integers, which wrap around."""
+    cdef object reach           # a Python int, as 2**64 overflows C integers
     cdef int kind = number_kind(value)
     if d.kind == KIND_BOOL or d.kind == KIND_OTHER or kind == KIND_BOOL:
         return True
@@ -176,7 +180,7 @@ cdef object LEAST = -(2 ** <object>63), MOST = 2 ** <object>64 - 1
 
 
 cdef int check_fill(Call* c, DType dtype, object value) except -1:
-    """Whether a number can be stored in a dtype: RuntimeError, or OverflowError for integers of no dtype."""
+    """Raise RuntimeError if a number cannot be stored in `dtype`, and OverflowError for integers beyond 64 bits."""
     if isinstance(value, int) and not LEAST <= value <= MOST:
         raise OverflowError(f"{op_name(c)}(): {value} is beyond 64 bits")
     if not holds(dtype, value):
@@ -222,20 +226,26 @@ cdef object full_like_meta(Call* c):
     return t
 
 
-define(f"empty(int[] size, *, {OPTIONS}{FORMAT}) -> Tensor", empty_meta, OUT | QUIET_OUT, "A tensor with arbitrary values.")
-define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT, "Filled with 0.")
-define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT, "Filled with 1.")
+define(f"empty(int[] size, *, {OPTIONS}{FORMAT}) -> Tensor", empty_meta, OUT | QUIET_OUT,
+       "Tensor of shape `size` with uninitialized elements. The dtype is the default floating-point dtype unless "
+       "given.")
+define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
+       "Tensor of shape `size` filled with 0. The dtype is the default floating-point dtype unless given.")
+define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
+       "Tensor of shape `size` filled with 1. The dtype is the default floating-point dtype unless given.")
 define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT | QUIET_OUT,
-       "Filled with a number, whose dtype the tensor has unless told.")
-for name, what in (("empty", "with arbitrary values"), ("zeros", "filled with 0"), ("ones", "filled with 1")):
+       "Tensor of shape `size` filled with `fill_value`. Without `dtype`, a bool gives bool, an int int64, a float the "
+       "default floating-point dtype, and a complex number the default complex dtype.")
+for name, what in (("empty", "with uninitialized elements"), ("zeros", "filled with 0"), ("ones", "filled with 1")):
     define(f"{name}_like(Tensor input, *, {OPTIONS}{FORMAT}) -> Tensor", like_meta, FUNCTION_ONLY | NO_GRAD,
-           f"A tensor of the shape, dtype, device and strides of another, {what}.")
+           f"Tensor with the shape, dtype, device and dimension order of `input`, {what}.")
     define(f"new_{name}(Tensor input, int[] size, *, {OPTIONS}) -> Tensor", new_sized_meta, METHOD_ONLY | NO_GRAD,
-           f"A tensor with the dtype and device of this one, {what}.")
+           f"Tensor of shape `size` with the dtype and device of `input`, {what}.")
 define(f"full_like(Tensor input, Scalar fill_value, *, {OPTIONS}{FORMAT}) -> Tensor", full_like_meta,
-       FUNCTION_ONLY | NO_GRAD, "A tensor like another, filled with a number.")
+       FUNCTION_ONLY | NO_GRAD,
+       "Tensor with the shape, dtype, device and dimension order of `input`, filled with `fill_value`.")
 define(f"new_full(Tensor input, int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", new_full_meta,
-       METHOD_ONLY | NO_GRAD, "A tensor with the dtype and device of this one, filled with a number.")
+       METHOD_ONLY | NO_GRAD, "Tensor of shape `size` with the dtype and device of `input`, filled with `fill_value`.")
 
 
 # Strides ----------------------------------------------------------------------------------------
@@ -263,7 +273,7 @@ cdef object new_empty_strided_meta(Call* c):
 
 
 cdef object empty_permuted_meta(Call* c):
-    """Dense, with the dimensions in memory in the order `physical_layout`."""
+    """Return a dense tensor whose dimensions lie in memory in the order `physical_layout`, outermost first."""
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t order[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
@@ -285,8 +295,11 @@ cdef object empty_permuted_meta(Call* c):
 
 
 define(f"empty_strided(int[] size, int[] stride, *, {OPTIONS}) -> Tensor", empty_strided_meta, 0,
-       "Arbitrary values, with given strides.")
+       "Tensor of shape `size` with uninitialized elements and the strides `stride`, in elements.")
 define(f"new_empty_strided(Tensor input, int[] size, int[] stride, *, {OPTIONS}) -> Tensor", new_empty_strided_meta,
-       METHOD_ONLY | NO_GRAD, "A tensor with the dtype and device of this one and given strides.")
+       METHOD_ONLY | NO_GRAD,
+       "Tensor of shape `size` with uninitialized elements, the dtype and device of `input`, and the strides `stride`, "
+       "in elements.")
 define(f"empty_permuted(int[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor", empty_permuted_meta, 0,
-       "Arbitrary values, dense, with the dimensions in memory in a given order.")
+       "Dense tensor of shape `size` with uninitialized elements. `physical_layout` is the order of the dimensions in "
+       "memory, outermost first.")

@@ -1,4 +1,9 @@
-"""`fft.*`: discrete Fourier transforms of one and of several dimensions."""
+"""Discrete Fourier transforms over one, two or several dimensions (`fft.*`).
+
+`n`, or `s` for several dimensions, is the size of the signal: the input is truncated or zero-padded to it. `norm` is
+'backward' (the default: inverse transforms divide by the number of points), 'forward' (forward transforms divide by it)
+or 'ortho' (both divide by its square root).
+"""
 from metatensor._core.dtype cimport DType, default_float, to_complex
 from metatensor._core.layout cimport copy_dims, dims_equal, mul_dims, row_major
 from metatensor._core.op cimport (
@@ -10,23 +15,23 @@ from metatensor.ops.fourier cimport need_precision, transform_dim
 from metatensor.ops.spatial cimport on_cpu
 
 
-# What all of them share --------------------------------------------------------------------------
+# Shared by all transforms ------------------------------------------------------------------------
 
 cdef struct Plan:
     int n
     int dims[MAX_DIMS]
-    dim_t points[MAX_DIMS]      # of the input that are transformed, in each of dims
-    dim_t last                  # of a real result, in the last of dims
+    dim_t points[MAX_DIMS]      # size to which the input is fitted, for each of dims
+    dim_t last                  # size of a real result in the last of dims
 
 
 cdef int _check_points(Call* c, dim_t points) except -1:
     if points < 1:
-        raise RuntimeError(f"{op_name(c)}(): {points} is an invalid number of data points")
+        raise RuntimeError(f"{op_name(c)}(): the number of data points must be positive, got {points}")
     return 0
 
 
 cdef int _plan_one(Call* c, Tensor t, bint real_result, Plan* p) except -1:
-    """From the arguments (input, n, dim)."""
+    """Fill in the plan from the arguments input, n and dim."""
     cdef dim_t d = int_arg(c, 2), given
     p.n = 1
     p.dims[0] = transform_dim(c, d, t.ndim)
@@ -46,7 +51,7 @@ cdef int _plan_one(Call* c, Tensor t, bint real_result, Plan* p) except -1:
 
 
 cdef int _plan_many(Call* c, Tensor t, bint real_result, Plan* p) except -1:
-    """From the arguments (input, s, dim)."""
+    """Fill in the plan from the arguments input, s and dim."""
     cdef dim_t given[MAX_DIMS]
     cdef int i, k, n
     p.n = t.ndim
@@ -65,7 +70,7 @@ cdef int _plan_many(Call* c, Tensor t, bint real_result, Plan* p) except -1:
     if not is_none(c, 1):
         n = dims_arg(c, 1, given)
         if not is_none(c, 2) and n != p.n:
-            raise RuntimeError(f"{op_name(c)}(): s and dim must be of one length, got {n} and {p.n}")
+            raise RuntimeError(f"{op_name(c)}(): s and dim must have the same length, got {n} and {p.n}")
         if n > t.ndim:
             raise RuntimeError(f"{op_name(c)}(): s has {n} sizes, but the input has shape {shape_str(t)}")
         if is_none(c, 2):
@@ -93,7 +98,7 @@ cdef int _need_dims(Call* c, Plan* p) except -1:
 
 
 cdef Tensor _promoted(Call* c, Tensor t, bint to_complex_too):
-    """As the default floating-point dtype where it is of integers, and as a complex one where asked for."""
+    """Convert integers to the default floating-point dtype and, if `to_complex_too`, real numbers to complex ones."""
     cdef DType d = t.dtype
     if d.kind == KIND_COMPLEX:
         return t
@@ -106,7 +111,7 @@ cdef Tensor _promoted(Call* c, Tensor t, bint to_complex_too):
 
 
 cdef Tensor _fitted(Tensor t, Plan* p):
-    """Cut or filled up with zeros to the points that are transformed."""
+    """Truncate or zero-pad the transformed dimensions to the sizes in the plan."""
     cdef int i
     cdef bint short = False
     for i in range(p.n):
@@ -122,7 +127,8 @@ cdef Tensor _fitted(Tensor t, Plan* p):
 
 
 cdef int _normalization(Call* c, bint forward) except -1:
-    """What argument `norm` (the fourth) says of this direction: 0 nothing, 1 by the root of the number, 2 by the number."""
+    """Return the divisor that argument `norm` (slot 3) implies: 0 for 1, 1 for the square root of the number of points,
+    2 for the number of points."""
     cdef object norm = arg(c, 3)
     if norm is None or norm == "backward":
         return 0 if forward else 2
@@ -138,7 +144,7 @@ cdef tuple _dims(Plan* p, int n):
 
 
 cdef int _check_out(Call* c, int kind) except -1:
-    """Of out= only the kind of dtype matters."""
+    """Check that out= has a dtype of the given kind; its precision may differ."""
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.kind != kind:
         raise RuntimeError(f"{op_name(c)}(): out= must be {'complex' if kind == KIND_COMPLEX else 'floating-point'}, got "
                            f"{(<Tensor>c.out).dtype.name}")
@@ -146,7 +152,8 @@ cdef int _check_out(Call* c, int kind) except -1:
 
 
 cdef object _result(Call* c, object result):
-    """A result for the dispatcher; out= of another shape becomes row-major."""
+    """Return the result for the dispatcher. If out= has another shape, the result is row-major, so that out= becomes
+    so."""
     cdef Tensor t = <Tensor>result, out
     cdef dim_t strides[MAX_DIMS]
     if c.out == NULL or not isinstance(<object>c.out, Tensor):
@@ -160,10 +167,11 @@ cdef object _result(Call* c, object result):
 
 
 cdef object _exact_result(Call* c, object result):
-    """As `_result` where PyTorch conjugates straight into out=, which has to be of the result's dtype."""
+    """Return the result as `_result` does. PyTorch conjugates directly into out= here, so its dtype must be the
+    result's."""
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not (<Tensor>result).dtype:
         raise RuntimeError(f"{op_name(c)}(): out= must be {(<Tensor>result).dtype.name}, got {(<Tensor>c.out).dtype.name}")
-    # On cpu the order of dimensions is kept, where there is one to keep.
+    # The CPU keeps the dimension order of a result that is not contiguous.
     return result if on_cpu(c) and not (<Tensor>result).flags & T_CONTIGUOUS else _result(c, result)
 
 
@@ -256,8 +264,8 @@ cdef object ifftn_body(Call* c):
 
 
 cdef Tensor _prepared(Call* c, Tensor t, bint halved, Plan* p):
-    """The input with its sizes and dtype, of which one dimension at least is transformed; `halved`: between a signal of
-    real numbers and half of its spectrum, of which the input is the latter."""
+    """Return the input fitted to the plan and promoted, after checking that at least one dimension is transformed.
+    `halved` says that the input is half of a Hermitian-symmetric spectrum and the result is real."""
     _plan_many(c, t, halved, p)
     _need_dims(c, p)
     return _fitted(_promoted(c, t, halved), p)
@@ -286,7 +294,7 @@ cdef object irfftn_body(Call* c):
 
 
 cdef object hfftn_body(Call* c):
-    """Forward transforms of all dimensions but the last, then of that as of a conjugate's inverse."""
+    """Transform all dimensions but the last forward; then transform the conjugate to real numbers along the last."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Plan p
     cdef int norm
@@ -309,7 +317,7 @@ cdef object ihfftn_body(Call* c):
     _check_out(c, KIND_COMPLEX)
     if p.n == 1:
         return _result(c, call("conj", (t,)))
-    # PyTorch writes the conjugate out. On cpu that leaves strides alone, as conjugate views are treated here.
+    # PyTorch materializes the conjugate. On the CPU that keeps the strides, as a conjugate view does here.
     t = <Tensor>call("conj" if on_cpu(c) else "conj_physical", (t,))
     return _result(c, call("_fft_c2c", (t, _dims(&p, p.n - 1), norm, False)))
 
@@ -318,18 +326,27 @@ cdef long FLAGS = COMPOSITE | OUT | SAFE_CAST
 
 
 cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
-    """A transform of one, of two and of several dimensions."""
-    define(f"fft.{name}(Tensor input, int? n=None, int dim=-1, str? norm=None) -> Tensor", one, FLAGS, f"{doc}.")
+    """Define a transform over one, two and several dimensions."""
+    define(f"fft.{name}(Tensor input, int? n=None, int dim=-1, str? norm=None) -> Tensor", one, FLAGS,
+           f"One-dimensional {doc}")
     define(f"fft.{name}2(Tensor input, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor", many, FLAGS,
-           f"{doc}, in two dimensions.")
+           f"Two-dimensional {doc}")
     define(f"fft.{name}n(Tensor input, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", many, FLAGS,
-           f"{doc}, in several dimensions.")
+           f"Multi-dimensional {doc} `dim` defaults to the last `len(s)` dimensions, or to all without `s`.")
     return 0
 
 
-_declare("fft", fft_body, fftn_body, "The discrete Fourier transform")
-_declare("ifft", ifft_body, ifftn_body, "The inverse discrete Fourier transform")
-_declare("rfft", rfft_body, rfftn_body, "The transform of real numbers, without the half that follows by symmetry")
-_declare("irfft", irfft_body, irfftn_body, "The inverse of the transform of real numbers")
-_declare("hfft", hfft_body, hfftn_body, "The transform of a Hermitian-symmetric signal, given by half of it")
-_declare("ihfft", ihfft_body, ihfftn_body, "The inverse of the transform of a Hermitian-symmetric signal")
+_declare("fft", fft_body, fftn_body, "discrete Fourier transform over `dim`.")
+_declare("ifft", ifft_body, ifftn_body, "inverse discrete Fourier transform over `dim`.")
+_declare("rfft", rfft_body, rfftn_body,
+         "Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the "
+         "last transformed dimension; the others follow by Hermitian symmetry.")
+_declare("irfft", irfft_body, irfftn_body,
+         "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed "
+         "dimension, of size m, becomes `2 * (m - 1)` points by default.")
+_declare("hfft", hfft_body, hfftn_body,
+         "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first "
+         "half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default.")
+_declare("ihfft", ihfft_body, ihfftn_body,
+         "inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first "
+         "`n // 2 + 1` of n points in the last transformed dimension.")

@@ -1,4 +1,4 @@
-"""What the public transforms ask of their arguments."""
+"""Checks of the arguments of Fourier transforms."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport Call
 from metatensor._core.types cimport dim_t

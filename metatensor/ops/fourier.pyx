@@ -1,4 +1,4 @@
-"""The three Fourier transforms that all others are made of, and the strides of their results."""
+"""The three primitive Fourier transforms, on which all others are built, and the strides of their results."""
 from metatensor._core.dtype cimport F16, F32, F64, DType, to_complex, to_real
 from metatensor._core.layout cimport copy_dims, mul_dims, preserve_strides, row_major
 from metatensor._core.op cimport (
@@ -12,16 +12,16 @@ from metatensor.ops.spatial cimport on_cpu
 
 # Strides of the results -------------------------------------------------------------------
 #
-# A library transforms the last dimensions of a dense batch: the others come first, in the order of their strides. Its
-# result is given back with the dimensions in their old places. Where it takes several steps, the next one looks at the
-# strides that the last one left.
+# An FFT library transforms the last dimensions of a dense array. The other (batch) dimensions are moved to the front,
+# in the order of their strides, and the result is permuted back. A transform in several steps orders the dimensions of
+# each step by the strides that the previous step left.
 
 cdef enum:
-    STEP_DIMS = 3       # dimensions that the CUDA library transforms at once
+    STEP_DIMS = 3       # dimensions that the CUDA library transforms in one step
 
 
 cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
-    """Sort dimensions, the largest stride first; equals stay in order."""
+    """Sort dimensions by decreasing stride; the sort is stable."""
     cdef int i, k, d
     for i in range(1, n):
         d = dims[i]
@@ -33,7 +33,8 @@ cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
 
 
 cdef int _batch(int ndim, const bint* transformed, bint swapping, int* dims) noexcept:
-    """The dimensions that are not transformed, in order or as a partition by swapping leaves them; how many."""
+    """Write the dimensions that are not transformed to `dims` and return their number. They are in order, or if
+    `swapping`, in the order of an in-place partition that swaps elements."""
     cdef int i, m = 0, last = ndim
     if not swapping:
         for i in range(ndim):
@@ -56,7 +57,8 @@ cdef int _batch(int ndim, const bint* transformed, bint swapping, int* dims) noe
 
 cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int n, const int* dims,
                dim_t* out) except -1:
-    """Strides of a result of `sizes` after `dims`, in this order, of a tensor with `strides` were transformed."""
+    """Write to `out` the strides of a result of `sizes`, after a transform over `dims`, in this order, of an input with
+    `strides`."""
     cdef int batch[MAX_DIMS]
     cdef bint transformed[MAX_DIMS]
     cdef int i, m
@@ -65,7 +67,7 @@ cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int
         transformed[i] = False
     for i in range(n):
         transformed[dims[i]] = True
-    # The order of batch dimensions of one stride is that which they have before they are sorted.
+    # The sort is stable, so the initial order of the batch dimensions decides between equal strides.
     m = _batch(ndim, transformed, cpu, batch)
     _by_stride(m, batch, strides)
     for i in range(n - 1, -1, -1):
@@ -78,7 +80,8 @@ cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int
 
 
 cdef int _steps(int ndim, dim_t* strides, const dim_t* sizes, int n, int* dims) except -1:
-    """A few dimensions at a time, those of small strides first; changes `strides` and `dims`."""
+    """Update `strides` for a transform over `dims` in steps of up to STEP_DIMS dimensions, those of small strides
+    first. Reorders `dims`."""
     cdef dim_t out[MAX_DIMS]
     cdef int m
     while n:
@@ -91,12 +94,12 @@ cdef int _steps(int ndim, dim_t* strides, const dim_t* sizes, int n, int* dims) 
 
 
 cdef inline bint _at_once(int n, const int* dims) noexcept:
-    """Whether the CUDA library does a real transform in one step."""
+    """Return whether the CUDA library does a real transform in one step."""
     return n <= STEP_DIMS and not (n >= 2 and dims[0] == 0 and dims[1] == 1)
 
 
 cdef int _read_strides(Tensor t, dim_t* strides) except -1:
-    """The strides that a library is given: a conjugate or negative view is copied first."""
+    """Write the strides that the library sees. A conjugate or negative view is copied first."""
     if t.flags & (T_CONJ | T_NEG):
         return preserve_strides(t.ndim, t.sizes, t.strides, strides)
     copy_dims(strides, t.strides, t.ndim)
@@ -116,21 +119,21 @@ cdef int _c2c_strides(Call* c, Tensor t, int n, int* dims, dim_t* out) except -1
 # Primitives ---------------------------------------------------------------------------------
 
 cdef int transform_dim(Call* c, dim_t d, int ndim) except -1:
-    """A dimension as 0 <= d < ndim; a 0-d tensor has none."""
+    """Return a dimension wrapped to 0 <= d < ndim. Raise IndexError for a 0-d tensor, too."""
     if ndim == 0:
-        raise IndexError(f"{op_name(c)}(): dimension {d} of a tensor without dimensions")
+        raise IndexError(f"{op_name(c)}(): dimension {d} is out of range for a tensor without dimensions")
     return wrap(c, d, ndim)
 
 
 cdef int need_precision(Call* c, DType real) except -1:
-    """RuntimeError unless real numbers of this dtype are transformed: 32 and 64 bits, and 16 on devices other than cpu."""
+    """Raise RuntimeError unless `real` is float32 or float64, or float16 on a device other than the CPU."""
     if real.code != F32 and real.code != F64 and (real.code != F16 or on_cpu(c)):
         raise RuntimeError(f"{op_name(c)}(): {real.name} numbers are not supported on {result_device(c).type}")
     return 0
 
 
 cdef int _read_dims(Call* c, Tensor t, int* dims) except -1:
-    """Dimensions to transform, each once, none of them empty."""
+    """Read the dimensions to transform and return their number. Raise if one repeats or has size 0."""
     cdef dim_t given[MAX_DIMS]
     cdef int i, k, n = dims_arg(c, 1, given)
     for i in range(n):
@@ -146,6 +149,7 @@ cdef int _read_dims(Call* c, Tensor t, int* dims) except -1:
 
 
 cdef int _need(Call* c, Tensor t, int kind) except -1:
+    """Raise RuntimeError unless the dtype of `t` is of this kind and of a supported precision."""
     if t.dtype.kind != kind:
         raise RuntimeError(f"{op_name(c)}(): a {'floating-point' if kind == KIND_FLOAT else 'complex'} tensor is needed, "
                            f"got {t.dtype.name}")
@@ -153,7 +157,7 @@ cdef int _need(Call* c, Tensor t, int kind) except -1:
 
 
 cdef object c2c_meta(Call* c):
-    """(input, dim, normalization, forward)"""
+    """Arguments: input, dim, normalization, forward."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dims[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
@@ -169,7 +173,7 @@ cdef object c2c_meta(Call* c):
 
 
 cdef object r2c_meta(Call* c):
-    """(input, dim, normalization, onesided)"""
+    """Arguments: input, dim, normalization, onesided."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dims[MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
@@ -194,7 +198,7 @@ cdef object r2c_meta(Call* c):
     elif _at_once(n, dims):
         _step(False, t.ndim, before, sizes, n, dims, strides)
     elif half[last] != sizes[last]:
-        # The other half is filled in afterwards, in a fresh tensor.
+        # The transform gives one half; the result is a new tensor into which both halves are written.
         return new_contiguous(t.ndim, sizes, to_complex(t.dtype), result_device(c))
     else:
         _step(False, t.ndim, before, half, 1, &last, strides)
@@ -203,7 +207,7 @@ cdef object r2c_meta(Call* c):
 
 
 cdef object c2r_meta(Call* c):
-    """(input, dim, normalization, last_dim_size)"""
+    """Arguments: input, dim, normalization, last_dim_size."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dims[MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
@@ -220,7 +224,7 @@ cdef object c2r_meta(Call* c):
     if sizes[last] < 1:
         raise RuntimeError(f"{op_name(c)}(): last_dim_size must be positive, got {sizes[last]}")
     if not on_cpu(c) and _at_once(n, dims):
-        # The library destroys its input, so it is given a dense copy.
+        # The library overwrites its input, so it gets a dense copy.
         row_major(t.ndim, t.sizes, before)
         _step(False, t.ndim, before, sizes, n, dims, strides)
     else:
@@ -233,11 +237,14 @@ cdef object c2r_meta(Call* c):
 
 
 define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,
-       OUT | SAFE_CAST | FUNCTION_ONLY, "Transforms of complex numbers; normalization 1 divides by the root of their "
-       "number, 2 by their number.")
+       OUT | SAFE_CAST | FUNCTION_ONLY,
+       "Complex Fourier transform over `dim`. `normalization` 0 does not scale, 1 divides by the square root of the "
+       "number of points, 2 divides by the number of points.")
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
-       OUT | SAFE_CAST | FUNCTION_ONLY, "Transforms of real numbers: all results, or in the last dimension just the half "
-       "that tells the other.")
+       OUT | SAFE_CAST | FUNCTION_ONLY,
+       "Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + "
+       "1` of n points in the last of `dim`; the others follow by symmetry. `normalization` is as in `_fft_c2c`.")
 define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
-       OUT | SAFE_CAST | FUNCTION_ONLY, "Inverse transforms, whose real results have size `last_dim_size` in the last "
-       "dimension, of the half that tells the other.")
+       OUT | SAFE_CAST | FUNCTION_ONLY,
+       "Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, "
+       "and the result has size `last_dim_size` in the last of `dim`. `normalization` is as in `_fft_c2c`.")

@@ -1,4 +1,4 @@
-"""The frequencies of Fourier transforms, and their reordering with zero in the middle."""
+"""Sample frequencies of Fourier transforms, and shifts that move the zero frequency to the center."""
 from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.op cimport (
     COMPOSITE, OUT, Call, arg, call, define, dims_arg, int_arg, is_none, op_name, result_device, tensor_arg,
@@ -13,7 +13,7 @@ cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None
 
 
 cdef object _shifted(Call* c, bint back):
-    """Half of each size; the larger half where it is odd and the shift is undone."""
+    """Roll by half of each size, rounded down; rounded up if `back`, which undoes the shift."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t given[MAX_DIMS]
     cdef int i, d, n = t.ndim
@@ -38,7 +38,7 @@ cdef object ifftshift_body(Call* c):
 
 
 cdef object _frequencies(Call* c, dim_t n):
-    """(n, d, options)"""
+    """Arguments: n, d, options."""
     cdef DType dtype = option_dtype(c, 2, default_float())
     if dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): a floating-point dtype is needed, got {dtype.name}")
@@ -58,9 +58,11 @@ cdef object rfftfreq_meta(Call* c):
 
 
 define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, COMPOSITE,
-       "Frequencies reordered so that zero is in the middle.")
-define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE, "fftshift() undone.")
+       "Move the zero frequency to the center along `dim` (all dimensions by default), by rolling by half of the size.")
+define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE,
+       "Inverse of `fft.fftshift`.")
 define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT,
-       "The frequencies of fft() of `n` points at distances `d`.")
+       "Sample frequencies of `fft.fft` of `n` points that are `d` apart: a vector of `n` elements, with the negative "
+       "frequencies last.")
 define(f"fft.rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", rfftfreq_meta, OUT,
-       "The frequencies of rfft() of `n` points at distances `d`.")
+       "Sample frequencies of `fft.rfft` of `n` points that are `d` apart: a vector of `n // 2 + 1` elements.")

@@ -1,4 +1,4 @@
-"""Reading elements by index tensors or masks: index, index_select, gather, take, masked_select, nonzero."""
+"""Reading elements by index tensors or masks: indexing, index_select, gather, take, masked_select, nonzero."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, cpu_device
 from metatensor._core.dtype cimport BOOL, I32, I64, by_code
@@ -26,7 +26,11 @@ cdef int check_long(Call* c, Tensor index, bint int32_too) except -1:
 
 
 cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
-    """Where the result is: with the table. An index on cpu goes with a table on meta, which stands for any device."""
+    """Set the result device to that of `table` and check that the index is on the same device.
+
+    Exceptions: a 0-d index may be on the CPU, a CPU index goes with a meta table (which may represent any device), and
+    a 0-d CPU table goes with an index on any device, where the result is then.
+    """
     cdef Device there = table.storage.device, here = index.storage.device
     if there is here:
         return 0
@@ -34,13 +38,13 @@ cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
         there = here
     elif here is not cpu_device() or not (index.ndim == 0 or there is META):
         raise different_devices(op_name(c), (there, here))
-    c.device = <PyObject*>there         # interned: the table of devices keeps it alive
+    c.device = <PyObject*>there         # interned: the device table keeps it alive
     c.mixed = False
     return 0
 
 
 cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
-    """out=, once resized to `total` elements, must not share memory with `t`: these ops read while they write."""
+    """Raise if out=, once resized to `total` elements, shares memory with `t`: these ops read while they write."""
     cdef Tensor out
     cdef dim_t start, end, out_start, out_end
     if c.out == NULL or not isinstance(<object>c.out, Tensor):
@@ -56,22 +60,23 @@ cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
     return 0
 
 
-# index: what x[i, j] becomes ----------------------------------------------------------------
+# Indexing: x[i, j] --------------------------------------------------------------------------
 
 cdef enum:
-    MAX_OPERANDS = 6    # that decide strides; further index tensors would only break ties
+    MAX_OPERANDS = 6    # operands that decide strides; further index tensors would only break ties
 
 
 cdef struct Gathered:
     int ndim
     dim_t sizes[MAX_DIMS]           # of the result
-    dim_t source[MAX_DIMS]          # strides of the tensor in it, 0 along the index dimensions
-    int first                       # where the index dimensions stand
-    Layout index                    # their sizes
+    dim_t source[MAX_DIMS]          # strides of the input for the result's dimensions, 0 along the index dimensions
+    int first                       # position of the index dimensions
+    Layout index                    # sizes of the index dimensions
 
 
 cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g) except -1:
-    """Compute the sizes of the result. The sizes of the broadcast indices stand where the indices do, or first if they are apart."""
+    """Compute the sizes of the result. The broadcast sizes of the indices replace the indexed dimensions, or come first
+    if those are not adjacent."""
     cdef Tensor index
     cdef int i, d, k = 0, previous = -2
     cdef bint indexed[MAX_DIMS]
@@ -123,7 +128,8 @@ cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g
 
 
 cdef int among_others(Tensor index, Gathered* g, dim_t* sizes, dim_t* strides) except -1:
-    """An index tensor, expanded to the index dimensions, as a view with a dimension of size 1 for each of the others."""
+    """Compute the sizes and strides of an index tensor as a view with the result's dimensions: expanded to the index
+    dimensions, and of size 1 in the others."""
     cdef dim_t expanded[MAX_DIMS]
     cdef int i, shift = g.index.ndim - index.ndim
     for i in range(g.index.ndim):
@@ -134,7 +140,7 @@ cdef int among_others(Tensor index, Gathered* g, dim_t* sizes, dim_t* strides) e
 
 
 cdef object index_meta(Call* c):
-    """(input, index tensors, the dimensions that they index): strides follow those of the input."""
+    """Arguments: input, index tensors, indexed dimensions. The strides of the result follow those of the input."""
     cdef Tensor t = tensor_arg(c, 0), index
     cdef list indices = tensors_arg(c, 1)
     cdef Gathered g
@@ -156,8 +162,8 @@ cdef object index_meta(Call* c):
             raise meta_copy(index)
         if n == MAX_OPERANDS:
             break
-        # Where the result has size 1 in a dimension that is not indexed, the stride that the view happens to have counts
-        # on devices.
+        # In a dimension that is not indexed and where the result has size 1, PyTorch's devices use the stride that the
+        # view happens to have; PyTorch's meta device does not.
         among_others(index, &g, sizes[n], strides[n])
         if not dims_equal(sizes[n], g.sizes, g.ndim) or not is_row_major(g.ndim, sizes[n], strides[n]):
             plain = False
@@ -180,7 +186,7 @@ cdef object index_meta(Call* c):
 
 
 define("_index(Tensor input, Tensor[] indices, int[] dims) -> Tensor", index_meta, FUNCTION_ONLY | MIXED,
-       "Elements at the positions that index tensors name along dimensions: x[i, :, j].")
+       "Elements at the positions given by the index tensors `indices` for the dimensions `dims`: `input[i, :, j]`.")
 
 
 # Along one dimension --------------------------------------------------------------------------
@@ -205,7 +211,7 @@ cdef object index_select_meta(Call* c):
 
 
 cdef int check_gather(Call* c, Tensor t, Tensor index, int d) except -1:
-    """The index must fit into `t` along all dimensions but `d`; 0-d counts as (1,)."""
+    """Check that no size of the index exceeds that of `t`, except in dimension `d`. A 0-d tensor counts as (1,)."""
     cdef int i
     if index.total == 0:
         return 0
@@ -216,7 +222,7 @@ cdef int check_gather(Call* c, Tensor t, Tensor index, int d) except -1:
     for i in range(min(t.ndim, index.ndim)):
         if i != d and index.sizes[i] > t.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): the index of shape {shape_str(index)} does not fit in shape "
-                               f"{shape_str(t)} apart from dimension {d}")
+                               f"{shape_str(t)} (dimension {d} excepted)")
     return 0
 
 
@@ -242,7 +248,7 @@ cdef object take_meta(Call* c):
 
 
 cdef object take_along_dim_body(Call* c):
-    """gather() after broadcasting all dimensions but one; without a dimension, of all elements in a row."""
+    """Broadcast all dimensions but one, then gather; without `dim`, gather from the flattened input."""
     cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 1)
     cdef Layout lay
     cdef int d
@@ -261,7 +267,7 @@ cdef object take_along_dim_body(Call* c):
     if broadcast_into(&lay, index.ndim, index.sizes):
         raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast apart from "
                            f"dimension {d}")
-    if index.total and result_device(c) is not META:    # only here, numbers wrap around, any number of times
+    if index.total and result_device(c) is not META:    # take_along_dim wraps indices modulo the size
         index = <Tensor>call("remainder", (index, t.sizes[d] if t.ndim else 1))
     index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))
     if t.ndim:
@@ -270,18 +276,22 @@ cdef object take_along_dim_body(Call* c):
 
 
 define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | APART,
-       "The indices of a dimension that a vector names.")
+       "Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the "
+       "length of `index`.")
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED | APART,
-       "At each place of the index, the element that it names along a dimension.")
-define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | APART, "Elements by their position in a row of all.")
+       "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
+       "shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes.")
+define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | APART,
+       "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | APART,
-       "gather() with broadcasting.")
+       "`gather` after broadcasting `input` and `indices` in all dimensions but `dim`. Without `dim`, gather from the "
+       "flattened `input`.")
 
 
-# Results whose shape depends on values -------------------------------------------------------------
+# Results whose shape depends on data ---------------------------------------------------------------
 
 cdef object _unknown(Call* c):
-    """The meta kernel of these ops: an error where there is no data; otherwise the device makes the result."""
+    """Raise DataDependentError on meta; on other devices return None, so that the kernel creates the result."""
     if result_device(c) is META:
         raise data_dependent(op_name(c), META, tensor_arg(c, 0).shape)
     return None
@@ -291,7 +301,7 @@ cdef object nonzero_meta(Call* c):
     if c.out != NULL and not isinstance(<object>c.out, Tensor):
         raise TypeError(f"{op_name(c)}(): argument 'out' must be a Tensor, not {type_name(<object>c.out)}")
     if c.out != NULL and op_name(c) == "nonzero" and bool_arg(c, 1):
-        raise RuntimeError(f"{op_name(c)}(): there is no out= for a tuple")
+        raise RuntimeError(f"{op_name(c)}(): out= cannot be combined with as_tuple=True")
     return _unknown(c)
 
 
@@ -310,7 +320,7 @@ cdef object masked_select_meta(Call* c):
 
 
 cdef object nonzero_static_meta(Call* c):
-    """nonzero() cut or filled up to a given length."""
+    """Return a result of `size` rows; on devices other than the CPU it is column-major, as in PyTorch."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     cdef dim_t strides[2]
@@ -319,22 +329,23 @@ cdef object nonzero_static_meta(Call* c):
         raise RuntimeError(f"{op_name(c)}(): the size must not be negative, got {sizes[0]}")
     if on_cpu(c):
         return new_contiguous(2, sizes, by_code(I64), result_device(c))
-    # Column by column, as PyTorch has it elsewhere.
     strides[0], strides[1] = 1, sizes[0]
     return new_strided(2, sizes, strides, by_code(I64), result_device(c))
 
 
 define("nonzero(Tensor input, *, bool as_tuple=False) -> any", nonzero_meta, DATA | NO_GRAD | OUT | EXACT_OUT,
-       "The positions of the elements that are not 0, as rows, or as a tuple of columns.")
-define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD, "nonzero().")
+       "Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim), or if `as_tuple`, as a tuple "
+       "of one vector for each dimension.")
+define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD,
+       "Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim).")
 define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT | EXACT_OUT | APART,
-       "The elements where a mask is true, in a row.")
+       "Elements where `mask` is true, as a vector. `input` and the bool `mask` broadcast.")
 define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT | EXACT_OUT,
-       "nonzero() cut or filled up to `size` rows.")
+       "`nonzero`, truncated to `size` rows or padded to them with `fill_value`.")
 
 
 cdef object unravel_body(Call* c):
-    """Positions in a row as positions along the dimensions of a shape: views of one tensor."""
+    """Convert flat indices to a tuple of indices, one for each dimension of a shape: views of one tensor."""
     cdef Tensor indices = tensor_arg(c, 0)
     cdef object shape = arg(c, 1)
     if isinstance(shape, int):
@@ -362,5 +373,5 @@ cdef object unravel_meta(Call* c):
 
 
 define("unravel_index(Tensor indices, any shape) -> Tensor[]", unravel_body, COMPOSITE | FUNCTION_ONLY,
-       "Positions in a row as positions along the dimensions of a shape.")
+       "Convert flat indices into a tensor of shape `shape` to a tuple of index tensors, one for each dimension.")
 define("_unravel_index(Tensor indices, int[] shape) -> Tensor", unravel_meta, FUNCTION_ONLY)

@@ -1,4 +1,5 @@
-"""Products of groups of rows or columns, of different sizes, with a matrix each: layers of experts."""
+"""Grouped matrix products: groups of rows or columns of different sizes, each multiplied by its own matrix, as in
+mixture-of-experts layers."""
 from metatensor._core.dtype cimport BF16, F16, F32, I32
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, arg, call, define, dtype_arg, is_none, op_name, result_device, tensor_arg,
@@ -12,7 +13,8 @@ cdef int refuse(Call* c, str message) except -1:
 
 
 cdef int check_factor(Call* c, Tensor t, str name) except -1:
-    """2 or 3 dimensions, one of the last two dense, and steps of whole 16 bytes along the other."""
+    """Check dimensions, dtype and strides: one of the last two dimensions must be dense, and the stride of the other
+    must be a multiple of 16 bytes."""
     cdef int n = t.ndim
     cdef dim_t rows, columns
     if n != 2 and n != 3:
@@ -28,7 +30,7 @@ cdef int check_factor(Call* c, Tensor t, str name) except -1:
 
 
 cdef int check_offsets(Call* c, Tensor a, Tensor b, Tensor offs) except -1:
-    """The end of each group, as int32."""
+    """Check the int32 vector of group ends: one element for each matrix of a 3-d factor."""
     cdef Tensor groups = a if a.ndim == 3 else b
     if offs.ndim != 1:
         refuse(c, f"offs must have one dimension, got shape {shape_str(offs)}")
@@ -40,20 +42,25 @@ cdef int check_offsets(Call* c, Tensor a, Tensor b, Tensor offs) except -1:
 
 
 cdef object grouped_meta(Call* c):
-    """(input, mat2, offs, bias, out_dtype): where one has 2 dimensions, its rows (columns; of two: both) are groups."""
+    """Arguments: input, mat2, offs, bias, out_dtype.
+
+    If only `input` is 2-d, its rows form groups; if only `mat2` is 2-d, its columns do; if both are, the dimension that
+    the product sums over is split into groups.
+    """
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef dim_t sizes[3]
     cdef int n = 0
     check_factor(c, a, "mat_a")
     check_factor(c, b, "mat_b")
     if a.dtype is not b.dtype:
-        refuse(c, f"mat_a and mat_b must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+        refuse(c, f"mat_a and mat_b must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 2]:
-        refuse(c, f"mat_a of shape {shape_str(a)} and mat_b of shape {shape_str(b)} have no product")
+        refuse(c, f"mat_a of shape {shape_str(a)} and mat_b of shape {shape_str(b)} cannot be multiplied")
     if a.ndim == 3 and b.ndim == 3 and a.sizes[0] != b.sizes[0]:
-        refuse(c, f"mat_a and mat_b must have as many matrices, got shapes {shape_str(a)} and {shape_str(b)}")
+        refuse(c, f"mat_a and mat_b must have the same number of matrices, got shapes {shape_str(a)} and "
+                  f"{shape_str(b)}")
     if (a.ndim == 3 and b.ndim == 3) != is_none(c, 2):
-        refuse(c, "offs is needed where a factor has 2 dimensions, and only there")
+        refuse(c, "offs must be given if mat_a or mat_b has 2 dimensions, and only then")
     if not is_none(c, 2):
         check_offsets(c, a, b, tensor_arg(c, 2))
     if not is_none(c, 3):
@@ -73,7 +80,10 @@ cdef object grouped_body(Call* c):
 
 
 define("_grouped_mm(Tensor input, Tensor mat2, Tensor? offs=None, Tensor? bias=None, dtype? out_dtype=None) -> Tensor",
-       grouped_meta, FUNCTION_ONLY, "Products of groups of rows, columns or both, that end at `offs`, with a matrix each.")
+       grouped_meta, FUNCTION_ONLY, "Grouped matrix product, as `nn.functional.grouped_mm`.")
 define("nn.functional.grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, "
        "dtype? out_dtype=None) -> Tensor", grouped_body, COMPOSITE | FUNCTION_ONLY,
-       "Products of groups of rows, columns or both, that end at `offs`, with a matrix each.")
+       "Grouped matrix product in bfloat16, float16 or float32. `offs`, an int32 vector (G,), gives the end of each "
+       "group: rows of a 2-d `mat_a` (M, K) times `mat_b` (G, K, N) give (M, N); `mat_a` (G, M, K) times columns of a "
+       "2-d `mat_b` (K, N) gives (M, N); for (M, K) and (K, N) the groups split K and the result is (G, M, N). Without "
+       "`offs`, (G, M, K) times (G, K, N) is a batched product. `bias` is not supported.")

@@ -1,4 +1,4 @@
-"""Counts of values: in bins of equal width or between given edges, in one dimension or several, and of small integers."""
+"""Histograms in one or several dimensions, with bins of equal width or with given edges, and counts of integers."""
 from cpython.object cimport PyObject
 from libc.math cimport isfinite
 from metatensor._core.device cimport META
@@ -25,7 +25,7 @@ cdef int require_bins(Call* c, dim_t n) except -1:
 
 
 cdef int require_edges(Call* c, Tensor input, Tensor edges) except -1:
-    """Edges of bins: a vector of the input's dtype with 2 elements at least."""
+    """Check bin edges: a vector of the input's dtype with at least 2 elements."""
     if edges.dtype is not input.dtype:
         raise RuntimeError(f"{op_name(c)}(): bins must have the dtype of input, {input.dtype.name}, got {edges.dtype.name}")
     if edges.ndim != 1 or edges.total == 0:
@@ -35,7 +35,8 @@ cdef int require_edges(Call* c, Tensor input, Tensor edges) except -1:
 
 
 cdef int require_weight(Call* c, Tensor input, int slot, int drop) except -1:
-    """A weight for each element, or for each row where `drop` is 1: of the input's dtype and number of elements."""
+    """Check an optional weight of the input's dtype, with one value for each element, or for each row if `drop` is
+    1."""
     cdef Tensor weight
     cdef bint fits
     cdef int i
@@ -50,13 +51,13 @@ cdef int require_weight(Call* c, Tensor input, int slot, int drop) except -1:
         for i in range(input.ndim - 1):
             fits = fits and weight.sizes[i] == input.sizes[i]
     if not fits:
-        raise RuntimeError(f"{op_name(c)}(): weight of shape {shape_str(weight)} does not go with input of shape "
+        raise RuntimeError(f"{op_name(c)}(): weight of shape {shape_str(weight)} does not match input of shape "
                            f"{shape_str(input)}")
     return 0
 
 
 cdef int require_range(Call* c, int slot, Py_ssize_t dims) except -1:
-    """Lowest and highest value for each dimension."""
+    """Check an optional range: the lowest and highest value for each dimension."""
     cdef object ends = arg(c, slot)
     cdef Py_ssize_t i
     cdef double low, high
@@ -67,13 +68,13 @@ cdef int require_range(Call* c, int slot, Py_ssize_t dims) except -1:
     for i in range(dims):
         low, high = ends[2 * i], ends[2 * i + 1]
         if not isfinite(low) or not isfinite(high) or low > high:
-            raise RuntimeError(f"{op_name(c)}(): range must go from one finite number to one that is not less, got "
-                               f"{tuple(ends)}")
+            raise RuntimeError(f"{op_name(c)}(): range must hold finite numbers, for each dimension the lower one "
+                               f"first, got {tuple(ends)}")
     return 0
 
 
 cdef int require_float(Call* c, DType d, bint half) except -1:
-    """What PyTorch counts: single and double precision, half precision between given edges only."""
+    """Check that a dtype is float32 or float64 or, if `half`, float16 or bfloat16, as in PyTorch."""
     if d.code != F32 and d.code != F64 and not (half and d.kind == KIND_FLOAT and d.itemsize == 2):
         refuse(c, d)
     return 0
@@ -82,7 +83,7 @@ cdef int require_float(Call* c, DType d, bint half) except -1:
 # One dimension --------------------------------------------------------------------------------
 
 cdef object histc_meta(Call* c):
-    """(input, bins, min, max): no meta kernel can know the range where min and max are equal, nor needs to."""
+    """Arguments: input, bins, min, max. If min equals max, the kernel takes the range from the data."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t n = int_arg(c, 1)
     cdef double low, high
@@ -93,7 +94,7 @@ cdef object histc_meta(Call* c):
     require_bins(c, n)
     if not isfinite(low) or not isfinite(high) or high < low:
         raise RuntimeError(f"{op_name(c)}(): min and max must be finite, and max not less than min; got {low} and {high}")
-    # Integers are counted elsewhere, though not by PyTorch's cpu.
+    # PyTorch's CPU does not support integers here; other devices do.
     if t.dtype.kind == KIND_BOOL or t.dtype.kind == KIND_COMPLEX or t.dtype.itemsize == 1 and t.dtype.kind == KIND_FLOAT \
             or t.dtype.kind == KIND_INT and result_device(c).type == "cpu":
         refuse(c, t.dtype)
@@ -107,7 +108,7 @@ cdef object pair_of(Call* c, Tensor t, dim_t n):
 
 
 cdef object histogram_meta(Call* c):
-    """(input, edges, weight, density)"""
+    """Arguments: input, edges, weight, density."""
     cdef Tensor t = tensor_arg(c, 0), edges = tensor_arg(c, 1)
     require_edges(c, t, edges)
     require_weight(c, t, 2, 0)
@@ -116,7 +117,7 @@ cdef object histogram_meta(Call* c):
 
 
 cdef object histogram_count_meta(Call* c):
-    """(input, bins, range, weight, density)"""
+    """Arguments: input, bins, range, weight, density."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t n = int_arg(c, 1)
     require_bins(c, n)
@@ -127,10 +128,13 @@ cdef object histogram_count_meta(Call* c):
 
 
 define("histc(Tensor input, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", histc_meta, OUT | EXACT_OUT | NO_GRAD,
-       "How many elements lie in each of some bins of equal width from `min` to `max`, or over all where these are equal.")
+       "Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If "
+       "these are equal, the range is that of the data.")
 define("histogram(Tensor input, Tensor bins, *, Tensor? weight=None, bool density=False) "
        "-> (Tensor hist, Tensor bin_edges)", histogram_meta, OUT | EXACT_OUT,
-       "How many elements, or how much weight, lies between given edges or in some bins of equal width; and the edges.")
+       "Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or "
+       "a number of bins of equal width in `range` (by default that of the data). `density` divides by the total and "
+       "the bin widths.")
 define("histogram.bin_ct(Tensor input, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) "
        "-> (Tensor hist, Tensor bin_edges)", histogram_count_meta, OUT | EXACT_OUT)
 
@@ -138,14 +142,14 @@ define("histogram.bin_ct(Tensor input, int bins=100, *, float[]? range=None, Ten
 # Several dimensions -----------------------------------------------------------------------------
 
 cdef int require_rows(Call* c, Tensor t) except -1:
-    """Points in the last dimension of a matrix or more."""
+    """Check that the input has at least 2 dimensions; the last one holds the coordinates of points."""
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): input must have 2 dimensions at least, got shape {shape_str(t)}")
     return 0
 
 
 cdef object bin_edges_meta(Call* c):
-    """(input, bins, range, weight, density)"""
+    """Arguments: input, bins, range, weight, density."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t counts[MAX_DIMS]
     cdef dim_t size
@@ -166,7 +170,7 @@ cdef object bin_edges_meta(Call* c):
 
 
 cdef object from_edges_meta(Call* c):
-    """(input, edges, weight, density)"""
+    """Arguments: input, edges, weight, density."""
     cdef Tensor t = tensor_arg(c, 0), edges
     cdef list bins = tensors_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
@@ -187,7 +191,7 @@ cdef object from_edges_meta(Call* c):
 
 
 cdef object several_body(Call* c):
-    """(input, bins, range, weight, density): one number of bins is for all columns"""
+    """Arguments: input, bins, range, weight, density. A single number of bins applies to all coordinates."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object bins = arg(c, 1), edges
     if isinstance(bins, int):
@@ -200,7 +204,7 @@ cdef object several_body(Call* c):
 
 
 cdef object several_edges_body(Call* c):
-    """(input, edges, range, weight, density): no range is looked at"""
+    """Arguments: input, edges, range, weight, density. The range is ignored."""
     return make_returns(c, (call("_histogramdd_from_bin_tensors", (arg(c, 0), arg(c, 1)),
                                  {"weight": arg(c, 3), "density": arg(c, 4)}), tuple(tensors_arg(c, 1))))
 
@@ -212,14 +216,18 @@ cdef object from_counts_body(Call* c):
 cdef str MORE = "Tensor? weight=None, bool density=False"
 
 define(f"_histogramdd_bin_edges(Tensor input, int[] bins, *, float[]? range=None, {MORE}) -> Tensor[]", bin_edges_meta,
-       FUNCTION_ONLY, "The edges of bins of equal width for each column of points.")
+       FUNCTION_ONLY, "Edges of bins of equal width for each coordinate of the points `input` (..., D): D vectors.")
 define(f"_histogramdd_from_bin_tensors(Tensor input, Tensor[] bins, *, {MORE}) -> Tensor", from_edges_meta, FUNCTION_ONLY,
-       "How many points, or how much weight, lies between given edges.")
+       "Number of points, or sum of their `weight`, in each bin between the given edges: one dimension for each "
+       "coordinate.")
 define(f"_histogramdd_from_bin_cts(Tensor input, int[] bins, *, float[]? range=None, {MORE}) -> Tensor", from_counts_body,
-       COMPOSITE | FUNCTION_ONLY, "How many points, or how much weight, lies in each of some bins of equal width.")
+       COMPOSITE | FUNCTION_ONLY,
+       "Number of points, or sum of their `weight`, in each bin of equal width: one dimension for each coordinate.")
 define(f"histogramdd(Tensor input, int[1] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_body, COMPOSITE | FUNCTION_ONLY,
-       "How many points (the last dimension) lie in each bin, with as many dimensions as points have; and the edges.")
+       "Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in "
+       "each bin, and the D vectors of bin edges. `bins` gives the edges or the number of bins for each coordinate, or "
+       "one number for all. `range` gives the lowest and highest edge of each coordinate in turn.")
 define(f"histogramdd.edges(Tensor input, Tensor[] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_edges_body, COMPOSITE | FUNCTION_ONLY)
 
@@ -227,7 +235,7 @@ define(f"histogramdd.edges(Tensor input, Tensor[] bins, float[]? range=None, {MO
 # Small integers -----------------------------------------------------------------------------------
 
 cdef object bincount_meta(Call* c):
-    """(input, weights, minlength): the largest value decides how long the result is."""
+    """Arguments: input, weights, minlength. The size of the result depends on the largest value."""
     cdef Tensor t = tensor_arg(c, 0), weights
     if int_arg(c, 2) < 0:
         raise RuntimeError(f"{op_name(c)}(): minlength must not be negative, got {int_arg(c, 2)}")
@@ -250,4 +258,5 @@ cdef object bincount_meta(Call* c):
 
 
 define("bincount(Tensor input, Tensor? weights=None, int minlength=0) -> Tensor", bincount_meta, DATA,
-       "How often, or with how much weight, each integer from 0 up occurs.")
+       "Number of occurrences, or sum of `weights`, of each integer from 0 to the largest value in a vector of "
+       "non-negative integers. The result has at least `minlength` elements.")

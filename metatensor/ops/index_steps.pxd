@@ -1,17 +1,17 @@
-"""An index, read once into steps on the dimensions of the result and index tensors."""
+"""A parsed index: steps on the dimensions of a tensor, and index tensors."""
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport MAX_DIMS
 
 
 cdef enum StepKind:
-    SELECT          # a: index, not negative
+    SELECT          # a: the index, not negative
     SLICE           # a:b:c
     UNSQUEEZE
-    PICK            # a 0-d index tensor without data, the next in `picks`
+    PICK            # by a 0-d index tensor without data, the next one in `picks`
 
 cdef struct Step:
     StepKind kind
-    int dim             # of the result so far
+    int dim             # dimension of the result so far
     Py_ssize_t a, b, c
 
 cdef enum:
@@ -20,15 +20,19 @@ cdef enum:
 
 cdef struct Steps:
     int n
-    int source          # dimensions of the tensor that have been used
+    int source          # number of dimensions of the tensor that have been indexed
     int dim             # next dimension of the result
     Step steps[MAX_STEPS]
     int n_advanced
-    int dims[MAX_DIMS]  # where each index tensor stands
+    int dims[MAX_DIMS]  # dimension of the result that each index tensor indexes
 
 
 cdef class IndexTensors:
-    """The index tensors of one index, and those that pick; where `by_op` is set, so do those of some classes."""
+    """The index tensors of one index.
+
+    `advanced` holds tensors with dimensions and masks; `picks` holds 0-d index tensors that select by an operator. With
+    `by_op`, 0-d tensors of classes that override this operator are picks even if they hold data.
+    """
     cdef list advanced
     cdef list picks
     cdef bint by_op

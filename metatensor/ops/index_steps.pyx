@@ -1,4 +1,4 @@
-"""Reading an index: x[i, 1:3, ..., None, mask] as steps on dimensions and index tensors."""
+"""Parsing an index such as x[i, 1:3, ..., None, mask] into steps on dimensions and index tensors."""
 cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
@@ -80,7 +80,7 @@ cdef int _read_slice(Tensor t, Steps* s, object item) except -1:
 
 
 cdef int _add_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index, int uses) except -1:
-    """An index tensor that stands for `uses` dimensions."""
+    """Add an index tensor that indexes `uses` dimensions."""
     if s.source + uses > t.ndim:
         _too_many(t)
     if s.n_advanced == MAX_DIMS:
@@ -94,7 +94,7 @@ cdef int _add_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index, int u
 
 
 cdef int _read_bool(Tensor t, Steps* s, IndexTensors found, bint value) except -1:
-    """True is a new dimension of size 1, False one of size 0."""
+    """Add a bool index: True adds a dimension of size 1, False one of size 0."""
     cdef DType long_type = by_code(I64)
     _add(s, UNSQUEEZE, s.dim, 0, 0, 0)
     s.dims[s.n_advanced] = s.dim
@@ -105,7 +105,7 @@ cdef int _read_bool(Tensor t, Steps* s, IndexTensors found, bint value) except -
 
 
 cdef inline bint _picks(Tensor index) except -1:
-    """Whether a 0-d index is no number to its class, which overrides the operator that picks by it."""
+    """Return whether the class of a 0-d index overrides the operator that selects by it."""
     return index.flags & T_OVERRIDES and getattr(type(index), "_picks_by_operator", False)
 
 
@@ -123,7 +123,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
                 raise IndexError(f"the mask of shape {shape_str(index)} does not match the tensor of shape "
                                  f"{shape_str(t)} from dimension {s.source} on")
         return _add_tensor(t, s, found, index, index.ndim)
-    if code != I64 and code != I32 and (index.ndim or index.dtype.kind != KIND_INT):    # one index may be any integer
+    if code != I64 and code != I32 and (index.ndim or index.dtype.kind != KIND_INT):    # 0-d: any integer
         raise IndexError(f"tensors used as indices must be int64, int32, uint8 or bool, not {index.dtype.name}")
     if index.ndim:
         return _add_tensor(t, s, found, index, 1)
@@ -144,7 +144,7 @@ cdef object unknown_mask(Tensor mask):
 
 
 cdef object _flat_true(object data, list at, list found):
-    """Positions of the true items of nested lists, appended to `found` as tuples."""
+    """Append the positions of the true items of nested lists to `found`, as tuples."""
     cdef Py_ssize_t i = 0
     for item in data:
         if isinstance(item, (list, tuple)):
@@ -155,7 +155,7 @@ cdef object _flat_true(object data, list at, list found):
 
 
 cdef int _read_object(Tensor t, Steps* s, IndexTensors found, object item) except -1:
-    """Whatever is no plain int, slice, None or Ellipsis."""
+    """Read an index that is not a plain int, slice, None or Ellipsis."""
     cdef Tensor index
     if item is True or item is False:
         return _read_bool(t, s, found, item is True)
@@ -181,7 +181,7 @@ cdef int _read_object(Tensor t, Steps* s, IndexTensors found, object item) excep
 
 
 cdef int _read_mask_list(Tensor t, Steps* s, IndexTensors found, object item, Tensor mask) except -1:
-    """A list of bools on a device without data: its values are known here, so the result's shape is too."""
+    """Read a list of bools that indexes a meta tensor. Its values are known, so the result's shape is, too."""
     cdef int i
     positions = []
     if s.source + mask.ndim > t.ndim:
@@ -197,7 +197,7 @@ cdef int _read_mask_list(Tensor t, Steps* s, IndexTensors found, object item, Te
 
 
 cdef int _uses(object item) except -1:
-    """How many dimensions of the tensor an index uses, for the length of an Ellipsis."""
+    """Return the number of dimensions that an index consumes, to find the length of an Ellipsis."""
     cdef Tensor index
     if item is None or item is True or item is False or item is Ellipsis:
         return 0
@@ -210,7 +210,10 @@ cdef int _uses(object item) except -1:
 
 
 cdef int _read_plain(Tensor t, Steps* s, PyObject* item, PyObject* rest, Py_ssize_t at) except -1:
-    """An int, a slice, None or Ellipsis; returns 1 for anything else. `rest` is the tuple that `item` is in, or NULL."""
+    """Read an int, a slice, None or Ellipsis; return 1 for anything else.
+
+    `rest` is the tuple that holds `item` at position `at`, or NULL if the index is no tuple.
+    """
     cdef Py_ssize_t k
     cdef int skip
     if PyLong_CheckExact(item):
@@ -235,7 +238,8 @@ cdef int _read_plain(Tensor t, Steps* s, PyObject* item, PyObject* rest, Py_ssiz
 
 
 cdef bint _is_tuple_like(object index) except -1:
-    """Short lists that hold tensors, sequences, slices, None or ... count as tuples, as once in NumPy."""
+    """Return whether a list counts as a tuple: it is short and holds tensors, sequences, slices, None or Ellipsis.
+    NumPy had this rule in the past."""
     if not isinstance(index, list) or len(index) >= 32:
         return False
     for item in index:
@@ -246,7 +250,7 @@ cdef bint _is_tuple_like(object index) except -1:
 
 
 cdef IndexTensors read_index(Tensor t, object index, Steps* s, bint by_op):
-    """Fill in `s`; returns the index tensors, or None where there are none."""
+    """Fill in `s` and return the index tensors, or None if there are none."""
     cdef IndexTensors found = None
     cdef PyObject* items = <PyObject*>index
     cdef PyObject* item

@@ -1,8 +1,8 @@
-"""x[index] and x[index] = value.
+"""Indexing, x[index], and indexed assignment, x[index] = value.
 
-An index is read once into steps on the dimensions of the result (select, slice,
-a new dimension) and index tensors. Without modes the steps change a layout and
-the view is made at the end; with them each step is the op of its name.
+An index is parsed into steps on the dimensions of the result (select, slice, new dimension) and index tensors. Normally
+the steps modify a layout, from which one view is created at the end. If a mode is active or a tensor's class overrides
+operators, each step calls the op of its name, so that it can be intercepted.
 """
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport BOOL, U8, DType
@@ -26,7 +26,7 @@ import metatensor.ops.copying  # no-cython-lint: defines copy_ and fill_
 
 
 cdef Tensor _by_layout(Tensor t, Steps* s):
-    """All steps at once, as one view."""
+    """Apply all steps at once, as one view."""
     cdef Layout lay
     cdef Step* p
     cdef Tensor view
@@ -49,7 +49,7 @@ cdef Tensor _by_layout(Tensor t, Steps* s):
 
 
 cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found):
-    """Step by step, as ops that modes and subclasses see."""
+    """Apply the steps one by one, as ops that modes and subclasses can intercept."""
     cdef Step* p
     cdef object x = t
     cdef int i, picked = 0
@@ -76,7 +76,7 @@ cdef inline Tensor _view(Tensor t, Steps* s, IndexTensors found):
 
 
 cdef object _expand_masks(Steps* s, list tensors):
-    """(index tensors, dims) with each mask replaced by the positions of its true elements."""
+    """Return the index tensors and their dimensions, with each mask replaced by the positions of its true elements."""
     cdef Tensor index
     cdef Py_ssize_t k
     cdef int i
@@ -105,16 +105,16 @@ cdef object getitem(Tensor t, object index):
     cdef Tensor view
     if found is None or s.n_advanced == 0:
         return _view(t, &s, found)
-    # Without steps the tensor itself is indexed, so that a mode sees one op.
+    # Without steps, index the tensor itself, so that a mode sees one op.
     view = t if s.n == 0 else _view(t, &s, found)
     indices, dims = _expand_masks(&s, found.advanced)
     return call("_index", (view, indices, dims))
 
 
-# Assignment -------------------------------------------------------------------------------------
+# Indexed assignment -----------------------------------------------------------------------------
 
 cdef Tensor _without_leading_ones(Tensor value):
-    """Leading dimensions of size 1 of an assigned tensor are ignored."""
+    """Return an assigned tensor without its leading dimensions of size 1."""
     cdef int i = 0
     while i < value.ndim and value.sizes[i] == 1:
         i += 1
@@ -127,7 +127,8 @@ cdef object LEAST = -(2 ** <object>63), MOST = 2 ** <object>63 - 1
 
 
 cdef object _fitting(DType d, object value):
-    """A number as it is assigned: what is beyond the range of a float of 2 bytes or less is infinite, or NaN."""
+    """Return the number to assign. Numbers beyond the range of a float dtype of at most 2 bytes become infinite, or NaN
+    if the dtype has no infinity."""
     if isinstance(value, int) and not LEAST <= value <= MOST:
         raise ValueError(f"cannot assign {value}, which is beyond 64 bits")
     if d.kind == KIND_FLOAT and d.itemsize < 4 and not isinstance(value, complex) and not holds(d, value):
@@ -145,7 +146,7 @@ cdef object _number(Tensor t, object value):
 
 
 cdef int _note_grad(Tensor t, object value) except -1:
-    """Writing what requires grad into a part makes the whole require it."""
+    """Make `t` require grad if the assigned value does."""
     if isinstance(value, Tensor) and (<Tensor>value).flags & T_REQUIRES_GRAD and thread_state().grad_enabled:
         if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
             t.flags |= T_REQUIRES_GRAD | T_NONLEAF
@@ -188,7 +189,7 @@ cdef int setitem(Tensor t, object index, object value) except -1:
 
 
 cdef int _set_picked(Tensor t, Steps* s, IndexTensors found, object value) except -1:
-    """Assignment through a 0-d index tensor without data: only what can be checked without it."""
+    """Assign through 0-d index tensors without data: check the value and mark the tensor as changed."""
     if s.n_advanced:
         raise DataDependentError("index_put_: an index tensor of shape [] holds no data; use instead: an int, or a "
                                  "vector of one index")

@@ -1,4 +1,4 @@
-"""Several tensors into one, cat and stack and what is made of them; and tensors brought to one shape."""
+"""Joining tensors (cat, stack and relatives), and functions of several tensors such as meshgrid and block_diag."""
 import warnings
 
 from cpython.object cimport PyObject
@@ -19,7 +19,7 @@ from metatensor.ops.view cimport dims_tuple, insert_dim, read_layout, reshape_to
 # cat --------------------------------------------------------------------------------------
 
 cdef inline bint _skipped(Tensor t) noexcept:
-    """Tensors of shape (0,) may be joined with anything, for old times' sake."""
+    """Return whether cat ignores a tensor. Tensors of shape (0,) may be joined with any shape, for compatibility."""
     return t.ndim == 1 and t.sizes[0] == 0
 
 
@@ -34,8 +34,8 @@ cdef DType _joined_dtype(list tensors):
 cdef int _check_cat(Call* c, Tensor first, Tensor t, int d, Py_ssize_t position) except -1:
     cdef int i
     if t.ndim != first.ndim:
-        raise RuntimeError(f"{op_name(c)}(): all tensors must have as many dimensions: tensor {position} of shape "
-                           f"{shape_str(t)} does not go with shape {shape_str(first)}")
+        raise RuntimeError(f"{op_name(c)}(): all tensors must have the same number of dimensions: tensor {position} "
+                           f"of shape {shape_str(t)} does not go with shape {shape_str(first)}")
     for i in range(t.ndim):
         if i != d and t.sizes[i] != first.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): sizes must match except in dimension {d}: tensor {position} of shape "
@@ -44,7 +44,7 @@ cdef int _check_cat(Call* c, Tensor first, Tensor t, int d, Py_ssize_t position)
 
 
 cdef int _cat_layout(Call* c, list tensors, Layout* lay, int* dim) except -1:
-    """Sizes and strides of cat; returns 0 where every tensor is skipped."""
+    """Compute the sizes and strides of cat. Return 0 if every tensor is skipped, else 1."""
     cdef Tensor t, first = None
     cdef Py_ssize_t k
     cdef int d = 0, fmt = -1, own
@@ -71,7 +71,7 @@ cdef int _cat_layout(Call* c, list tensors, Layout* lay, int* dim) except -1:
 
 
 cdef int _check_out(Call* c, list tensors) except -1:
-    """TypeError where an out= on a real device cannot take the joined dtype; 0-d tensors are refused elsewhere."""
+    """Raise TypeError if the joined dtype cannot be cast to that of out=. On meta nothing is checked."""
     cdef DType d
     if c.out == NULL or c.device == <PyObject*>META or not isinstance(<object>c.out, Tensor):
         return 0
@@ -115,7 +115,9 @@ cdef object cat_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | APART, "Tensors one after another along a dimension.")
+define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | APART,
+       "Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are "
+       "ignored. The dtypes are promoted.")
 alias_op("concat", "cat")
 alias_op("concatenate", "cat")
 
@@ -123,7 +125,8 @@ alias_op("concatenate", "cat")
 # stack ----------------------------------------------------------------------------------------
 
 cdef object stack_meta(Call* c):
-    """As cat along `dim`, with that dimension cut up; at the end, as cat of the tensors with one more dimension."""
+    """Compute the result of stack. Its strides are those of cat along `dim`, whose dimension is then split; if the new
+    dimension is the last one, those of cat of the unsqueezed tensors."""
     cdef list tensors = tensors_arg(c, 0)
     cdef Tensor t, first
     cdef Layout lay
@@ -139,12 +142,12 @@ cdef object stack_meta(Call* c):
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim != first.ndim:
-            raise RuntimeError(f"{op_name(c)}(): all tensors must have one shape: tensor {k} has {shape_str(t)}, the "
-                               f"first one {shape_str(first)}")
+            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has {shape_str(t)}, "
+                               f"the first one {shape_str(first)}")
         for i in range(t.ndim):
             if t.sizes[i] != first.sizes[i]:
-                raise RuntimeError(f"{op_name(c)}(): all tensors must have one shape: tensor {k} has {shape_str(t)}, "
-                                   f"the first one {shape_str(first)}")
+                raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has "
+                                   f"{shape_str(t)}, the first one {shape_str(first)}")
         if t.ndim < 3:
             own = FORMAT_CONTIGUOUS
         else:
@@ -167,11 +170,13 @@ cdef object stack_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT | APART, "Tensors of one shape along a new dimension.")
+define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT | APART,
+       "Stack tensors of the same shape along a new dimension `dim`. The dtypes are promoted.")
 
 
 cdef object _at_least(Tensor t, int n):
-    """A tensor with at least n dimensions: (), (i), (i, j) become (1, 1, 1), (1, i, 1), (i, j, 1)."""
+    """Return a tensor with at least n dimensions. For n=3, shapes (), (i,), (i, j) become (1, 1, 1), (1, i, 1),
+    (i, j, 1)."""
     cdef dim_t sizes[3]
     cdef int i
     if t.ndim >= n:
@@ -186,7 +191,7 @@ cdef object _at_least(Tensor t, int n):
 
 
 cdef object hvd_stack_body(Call* c):
-    """hstack, vstack, dstack: cat along the columns, rows or depth, after adding dimensions."""
+    """hstack, vstack and dstack: add dimensions as in atleast_1d, atleast_2d or atleast_3d, then concatenate."""
     cdef list tensors = tensors_arg(c, 0)
     cdef str name = op_name(c)
     cdef int n = 1 if name == "hstack" else 3 if name == "dstack" else 2
@@ -200,7 +205,7 @@ cdef object hvd_stack_body(Call* c):
 
 
 cdef object column_stack_body(Call* c):
-    """Vectors as columns, beside matrices."""
+    """Turn vectors into columns and concatenate along dimension 1."""
     cdef Tensor t
     cdef dim_t sizes[2]
     if not tensors_arg(c, 0):
@@ -216,12 +221,15 @@ cdef object column_stack_body(Call* c):
     return call("cat", (columns, 1))
 
 
-define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the columns.")
-define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the rows; vectors are rows.")
-define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART, "cat() along the third dimension.")
+define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART,
+       "Concatenate tensors along dimension 1, or along dimension 0 if the first has at most 1 dimension.")
+define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART,
+       "Concatenate tensors along dimension 0, after making vectors rows of matrices.")
+define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART,
+       "Concatenate tensors along dimension 2, after expanding them to at least 3 dimensions as `atleast_3d`.")
 alias_op("row_stack", "vstack")
 define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT | APART,
-       "Vectors as columns, and matrices, side by side.")
+       "Concatenate tensors along dimension 1, after turning vectors into columns.")
 
 
 # Tensors as separate arguments -------------------------------------------------------------------
@@ -233,7 +241,7 @@ cdef str ARGUMENTS = ", ".join([f"Tensor? tensor{i}=None" for i in range(SEVERAL
 
 
 cdef list _given(Call* c):
-    """The tensors of a call, given as one list or as arguments."""
+    """Return the tensors of a call, which are passed as one list or as separate arguments."""
     cdef int i
     if isinstance(arg(c, 0), (list, tuple)):
         return tensors_arg(c, 0)
@@ -260,7 +268,7 @@ cdef object atleast_body(Call* c):
 
 
 cdef object _raised(Tensor t, int n):
-    """As `_at_least`, by unsqueeze, which keeps strides."""
+    """Do the same as `_at_least`, but by unsqueeze, which keeps strides."""
     if t.ndim >= n:
         return t
     if t.ndim == 0:
@@ -271,7 +279,7 @@ cdef object _raised(Tensor t, int n):
 
 
 cdef object meshgrid_body(Call* c):
-    """Each vector along a dimension of its own, expanded over the others."""
+    """Place each vector along a dimension of its own and expand it over the others."""
     cdef list tensors = _given(c)
     cdef object indexing = arg(c, (<Overload>c.overload).nslots - 1)
     cdef Tensor t, first
@@ -282,14 +290,15 @@ cdef object meshgrid_body(Call* c):
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"{op_name(c)}(): indexing must be 'ij' or 'xy', got {indexing!r}")
     if indexing is None and n > 1:
-        warnings.warn(f"{op_name(c)}(): give indexing='ij' or 'xy'; without it, it is 'ij' now and will have to be given",
+        warnings.warn(f"{op_name(c)}(): pass indexing='ij' or 'xy'; it defaults to 'ij' now and will be required later",
                       stacklevel=2)
     first = <Tensor>tensors[0]
     for t in tensors:
         if t.ndim > 1:
             raise RuntimeError(f"{op_name(c)}(): vectors or 0-d tensors are needed, got shape {shape_str(t)}")
         if t.dtype is not first.dtype:
-            raise RuntimeError(f"{op_name(c)}(): all tensors must have one dtype, got {first.dtype.name} and {t.dtype.name}")
+            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same dtype, got {first.dtype.name} and "
+                               f"{t.dtype.name}")
     swap = indexing == "xy" and n > 1
     order = list(range(n))
     if swap:
@@ -346,18 +355,23 @@ cdef object cartesian_prod_body(Call* c):
 
 
 define("broadcast_tensors(Tensor[] tensors) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED,
-       "Views of the tensors, each expanded to the shape they broadcast to.")
+       "Views of the tensors, each expanded to their broadcast shape.")
 define(f"broadcast_tensors.several({ARGUMENTS}) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED)
 for n in (1, 2, 3):
     define(f"atleast_{n}d(Tensor[] tensors) -> Tensor[]", atleast_body, COMPOSITE,
-           f"Views with at least {n} dimension{'s' if n > 1 else ''}; of one tensor or of several.")
+           f"View of each tensor with at least {n} dimension{'s' if n > 1 else ''}. One tensor gives one view, a list "
+           "of tensors gives a tuple.")
     define(f"atleast_{n}d.several({ARGUMENTS}) -> Tensor[]", atleast_body, COMPOSITE)
 define("meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[]", meshgrid_body, COMPOSITE,
-       "Grids of the vectors' values, as views.")
+       "Coordinate grids of N vectors, as N views of the same N-dimensional shape. With `indexing` 'ij', dimension i "
+       "belongs to vector i; 'xy' exchanges the first two dimensions. Without it, a warning is issued and 'ij' is "
+       "used.")
 define(f"meshgrid.several({ARGUMENTS}, *, str? indexing=None) -> Tensor[]", meshgrid_body, COMPOSITE)
-define("block_diag(Tensor[] tensors) -> Tensor", block_diag_body, COMPOSITE, "Matrices along the diagonal of one.")
+define("block_diag(Tensor[] tensors) -> Tensor", block_diag_body, COMPOSITE,
+       "Block-diagonal matrix of matrices. Vectors count as rows and 0-d tensors as 1 x 1 matrices.")
 define(f"block_diag.several({ARGUMENTS}) -> Tensor", block_diag_body, COMPOSITE)
 define("_block_diag(Tensor[] tensors) -> Tensor", block_diag_meta, FUNCTION_ONLY)
 define("cartesian_prod(Tensor[] tensors) -> Tensor", cartesian_prod_body, COMPOSITE,
-       "All combinations of one value of each vector, as rows.")
+       "Cartesian product of N vectors: a matrix whose rows, of N elements, are all combinations of one element of "
+       "each. A single vector is returned unchanged.")
 define(f"cartesian_prod.several({ARGUMENTS}) -> Tensor", cartesian_prod_body, COMPOSITE)

@@ -1,6 +1,6 @@
-"""Functions of layers under the top-level names that PyTorch has for them too, with the arguments in their order there.
+"""Top-level versions of functions in `nn.functional`, with the argument order of PyTorch's native functions.
 
-They compute what `nn.functional` does; a reduction is a number.
+A reduction is a number: 0 (none), 1 (mean) or 2 (sum).
 """
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, Overload, arg, call, define, int_arg, op_name, tensor_arg, wrap,
@@ -11,7 +11,7 @@ cdef tuple REDUCTIONS = ("none", "mean", "sum")
 
 
 cdef object forward_body(Call* c):
-    """The function of `nn.functional` of the same name, with the same arguments by name."""
+    """Call the function of the same name in `nn.functional`, passing the arguments by name."""
     cdef Overload ov = <Overload>c.overload
     cdef dict given = {}
     cdef object value
@@ -54,13 +54,13 @@ for _schema in (
     "int reduction=1, bool zero_infinity=False)",
 ):
     define(f"{_schema} -> Tensor", forward_body, COMPOSITE | FUNCTION_ONLY,
-           f"As nn.functional.{_schema.partition('(')[0]}, with PyTorch's native order of arguments.")
+           f"As `nn.functional.{_schema.partition('(')[0]}`, with the argument order of PyTorch's native function.")
 
 
 # A norm ---------------------------------------------------------------------------------------
 
 cdef object norm_except_dim_body(Call* c):
-    """(v, pow, dim): the norms of the slices along a dimension, shaped to multiply with v."""
+    """Arguments: v, pow, dim. Returns the norm of each slice along a dimension, shaped to broadcast with v."""
     cdef Tensor v = tensor_arg(c, 0)
     cdef object dim = int_arg(c, 2)
     if dim == -1:
@@ -70,4 +70,5 @@ cdef object norm_except_dim_body(Call* c):
 
 
 define("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", norm_except_dim_body, COMPOSITE | FUNCTION_ONLY,
-       "The norm over all dimensions but one, which are kept; over all for dim=-1.")
+       "The `pow`-norm over all dimensions except `dim`; the reduced dimensions are kept with size 1. For `dim=-1`, "
+       "the norm over all dimensions, as a 0-d tensor.")

@@ -1,4 +1,7 @@
-"""Factorisations of batches of matrices: Cholesky, LDL, LU and QR; the factors lie by columns, as LAPACK has them."""
+"""Factorizations of batches of matrices: Cholesky, LDL, LU and QR.
+
+Inputs have shape (..., M, N). Most factors are column-major, as LAPACK stores them.
+"""
 from metatensor._core.dtype cimport I32, by_code
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
@@ -28,7 +31,8 @@ cdef object cholesky_body(Call* c):
 
 
 cdef object old_cholesky_meta(Call* c):
-    """Of nothing, whatever its shape, and into a tensor given as out=, the result lies by rows."""
+    """Compute the result of cholesky. It is row-major for an empty input, whose shape is not checked, and with out=;
+    otherwise it is column-major."""
     cdef Tensor t = tensor_arg(c, 0)
     if t.total:
         need_square(c, t, "input")
@@ -47,13 +51,16 @@ cdef object cholesky_inverse_meta(Call* c):
 
 define("linalg.cholesky_ex(Tensor input, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
        cholesky_ex_meta, OUT | EXACT_OUT,
-       "Cholesky factors and, for each matrix, 0 or the order of the first minor that is not positive.")
+       "Cholesky factors of positive definite matrices (..., N, N), as `linalg.cholesky`, and an int32 `info` (...): "
+       "0, or the order of the first leading minor that is not positive. With `check_errors`, such matrices raise "
+       "LinAlgError.")
 define("linalg.cholesky(Tensor input, *, bool upper=False) -> Tensor", cholesky_body, COMPOSITE | OUT | EXACT_OUT,
-       "Cholesky factors of positive definite matrices: L @ L.mH, or U.mH @ U. LinAlgError for other matrices.")
+       "Cholesky factors of positive definite matrices (..., N, N): lower triangular L with `L @ L.mH = input`, or if "
+       "`upper`, U with `U.mH @ U = input`. Raises LinAlgError for other matrices.")
 define("cholesky(Tensor input, bool upper=False) -> Tensor", old_cholesky_meta, OUT,
-       "Cholesky factors of positive definite matrices, as linalg.cholesky.")
+       "Cholesky factors of positive definite matrices, as `linalg.cholesky`.")
 define("cholesky_inverse(Tensor input, bool upper=False) -> Tensor", cholesky_inverse_meta, OUT,
-       "Inverses of matrices, given as their Cholesky factors.")
+       "Inverses of positive definite matrices, given their Cholesky factors: lower ones, or upper ones if `upper`.")
 
 
 # LDL ------------------------------------------------------------------------------------
@@ -75,16 +82,18 @@ cdef object ldl_factor_body(Call* c):
 
 define("linalg.ldl_factor_ex(Tensor input, *, bool hermitian=False, bool check_errors=False) "
        "-> (Tensor LD, Tensor pivots, Tensor info)", ldl_factor_ex_meta, OUT | EXACT_OUT,
-       "LDL factors of symmetric (or hermitian) matrices, of which only the lower triangles are read, in LAPACK's compact "
-       "form; info is positive where D is singular.")
+       "LDL factors of symmetric matrices (..., N, N), or Hermitian ones if `hermitian`, in LAPACK's compact form, "
+       "with int32 pivots (..., N). Only the lower triangles are read. `info` is positive where D is singular.")
 define("linalg.ldl_factor(Tensor input, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", ldl_factor_body,
-       COMPOSITE | OUT | EXACT_OUT, "LDL factors of symmetric (or hermitian) matrices, in LAPACK's compact form.")
+       COMPOSITE | OUT | EXACT_OUT,
+       "LDL factors of symmetric or Hermitian matrices, as `linalg.ldl_factor_ex` without `info`. Raises LinAlgError "
+       "where D is singular.")
 
 
 # LU -------------------------------------------------------------------------------------
 
 cdef object lu_factor_ex_meta(Call* c):
-    """(A, pivot, check_errors)"""
+    """Arguments: A, pivot, check_errors."""
     cdef Tensor t = tensor_arg(c, 0)
     need_matrix(c, t, "A")
     need_routine(c, t, False)
@@ -99,14 +108,15 @@ cdef object lu_factor_body(Call* c):
 
 
 cdef object old_lu_body(Call* c):
-    """(A, pivot, get_infos): singular matrices raise nothing."""
+    """Arguments: A, pivot, get_infos. Singular matrices do not raise."""
     parts = call("linalg.lu_factor_ex", (tensor_arg(c, 0),), {"pivot": arg(c, 1)})
     factors = call("contiguous", (parts[0],)) if c.variant == WITH_OUT else parts[0]
     return (factors, parts[1], parts[2]) if bool_arg(c, 2) else (factors, parts[1])
 
 
 cdef tuple unpacked(Call* c, Tensor t, bint data, bint permutations):
-    """P [..., m, m], L [..., m, k] and U [..., k, n] of factors [..., m, n], by rows; [0] for what is not wanted."""
+    """Return row-major P (..., m, m), L (..., m, k) and U (..., k, n) for factors (..., m, n), where k = min(m, n).
+    Outputs that are not requested have shape (0,)."""
     cdef dim_t m = rows(t), n = columns(t), k = min(m, n)
     cdef int batch = t.ndim - 2
     return (new_matrices(c, batch, t.sizes, m, m, t.dtype, False) if permutations else empty_vector(c, t.dtype),
@@ -122,7 +132,7 @@ cdef object lu_meta(Call* c):
 
 
 cdef object lu_unpack_meta(Call* c):
-    """(LU_data, LU_pivots, unpack_data, unpack_pivots)"""
+    """Arguments: LU_data, LU_pivots, unpack_data, unpack_pivots."""
     cdef Tensor t = tensor_arg(c, 0), pivots = tensor_arg(c, 1)
     if bool_arg(c, 3) and pivots.dtype.code != I32:
         raise RuntimeError(f"{title(c)}(): LU_pivots must be int32, got {pivots.dtype.name}")
@@ -132,24 +142,29 @@ cdef object lu_unpack_meta(Call* c):
 
 define("linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) "
        "-> (Tensor LU, Tensor pivots, Tensor info)", lu_factor_ex_meta, OUT | EXACT_OUT,
-       "LU factors in one matrix, the rows exchanged (int32, from 1) and, for each matrix, 0 or the first zero pivot.")
+       "LU factorization of matrices (..., M, N). `LU` holds both factors: U in the upper triangle, L below it without "
+       "its unit diagonal. `pivots` (..., min(M, N)), int32, holds the row exchanges, counted from 1. `info` (...), "
+       "int32, is 0 or the position of the first zero pivot, counted from 1.")
 define("linalg.lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", lu_factor_body,
        COMPOSITE | OUT | EXACT_OUT,
-       "LU factors in one matrix, and the rows exchanged (int32, from 1). LinAlgError for singular matrices.")
+       "LU factorization of matrices, as `linalg.lu_factor_ex` without `info`. Raises LinAlgError for a zero pivot.")
 define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)", old_lu_body,
        COMPOSITE | OUT | SAFE_CAST,
-       "LU factors in one matrix, and the rows exchanged; with `get_infos` the first zero pivots too.")
+       "LU factorization of matrices, as `linalg.lu_factor_ex`; `info` is returned only if `get_infos`. Singular "
+       "matrices do not raise.")
 define("linalg.lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu_meta, OUT | EXACT_OUT,
-       "Matrices as P @ L @ U: a permutation, unit lower and upper triangular factors.")
+       "LU factorization `A = P @ L @ U` of matrices (..., M, N) into a permutation matrix, a unit lower triangular "
+       "and an upper triangular factor. Without `pivot`, P is empty.")
 define("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) "
        "-> (Tensor P, Tensor L, Tensor U)", lu_unpack_meta, OUT | EXACT_OUT | FUNCTION_ONLY,
-       "P, L and U of what lu_factor gives.")
+       "Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. Without `unpack_data`, L and U "
+       "are empty; without `unpack_pivots`, P is.")
 
 
 # QR -------------------------------------------------------------------------------------
 
 cdef object qr_meta(Call* c):
-    """(A [..., m, n], mode)"""
+    """Arguments: A (..., m, n), mode."""
     cdef Tensor t = tensor_arg(c, 0), q
     cdef object mode = arg(c, 1)
     cdef dim_t m, n, k
@@ -170,7 +185,8 @@ cdef object old_qr_body(Call* c):
 
 
 cdef object geqrf_meta(Call* c):
-    """What qr starts from: R above, the Householder vectors below the diagonal, and their factors."""
+    """Return outputs for R in the upper triangle with the Householder vectors below it, and for their scalar
+    factors."""
     cdef Tensor t = tensor_arg(c, 0)
     need_matrix(c, t, "input")
     need_routine(c, t, True)
@@ -179,7 +195,7 @@ cdef object geqrf_meta(Call* c):
 
 
 cdef int check_reflectors(Call* c, Tensor t, Tensor tau) except -1:
-    """tau has a factor for each reflector, in a batch like that of the vectors."""
+    """Check that tau has the batch dimensions and dtype of the reflectors `t`."""
     if t.ndim - tau.ndim != 1:
         raise RuntimeError(f"{title(c)}(): tau must have one dimension less than input, got shapes {shape_str(tau)} and "
                            + shape_str(t))
@@ -190,19 +206,20 @@ cdef int check_reflectors(Call* c, Tensor t, Tensor tau) except -1:
 
 
 cdef dim_t length(Call* c, Tensor tau) except -1:
+    """Return the number of reflectors."""
     if tau.ndim == 0:
         raise IndexError(f"{title(c)}(): tau must have at least 1 dimension")
     return tau.sizes[tau.ndim - 1]
 
 
 cdef object householder_meta(Call* c):
-    """(input [..., m, n], tau [..., k]) with m >= n >= k"""
+    """Arguments: input (..., m, n), tau (..., k), with m >= n >= k."""
     cdef Tensor t = tensor_arg(c, 0), tau = tensor_arg(c, 1)
     need_matrix(c, t, "input")
     if rows(t) < columns(t):
         raise RuntimeError(f"{title(c)}(): input must not have more columns than rows, got shape {shape_str(t)}")
     if columns(t) < length(c, tau):
-        raise RuntimeError(f"{title(c)}(): there are more factors in tau, {shape_str(tau)}, than columns in input, "
+        raise RuntimeError(f"{title(c)}(): tau of shape {shape_str(tau)} has more factors than input has columns, "
                            + shape_str(t))
     check_reflectors(c, t, tau)
     need_routine(c, t, True)
@@ -210,7 +227,8 @@ cdef object householder_meta(Call* c):
 
 
 cdef object ormqr_meta(Call* c):
-    """(input [..., m, k], tau [..., k], other [..., m, n], or [..., n, m] on the left, left, transpose)"""
+    """Arguments: input (..., m, k), tau (..., k), other, left, transpose. `other` has shape (..., m, n) if `left`, else
+    (..., n, m)."""
     cdef Tensor t = tensor_arg(c, 0), tau = tensor_arg(c, 1), other = tensor_arg(c, 2)
     cdef bint left = bool_arg(c, 3)
     cdef dim_t side
@@ -233,14 +251,20 @@ cdef object ormqr_meta(Call* c):
 
 
 define("linalg.qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", qr_meta, OUT | EXACT_OUT,
-       "Matrices as Q @ R: orthonormal columns and an upper triangle. mode 'r' leaves Q out, 'complete' makes it square.")
+       "QR factorization `A = Q @ R` of matrices (..., M, N), with orthonormal columns in Q and upper triangular R. "
+       "With K = min(M, N), `mode` 'reduced' gives Q (..., M, K) and R (..., K, N), 'complete' gives Q (..., M, M) and "
+       "R (..., M, N), and 'r' gives an empty Q and R (..., K, N).")
 define("qr(Tensor input, bool some=True) -> (Tensor Q, Tensor R)", old_qr_body,
        COMPOSITE | OUT | EXACT_OUT,
-       "QR factors, as linalg.qr: reduced with `some`, else complete.")
+       "QR factorization, as `linalg.qr`: reduced if `some`, else complete.")
 define("geqrf(Tensor input) -> (Tensor a, Tensor tau)", geqrf_meta, OUT,
-       "QR factors as LAPACK has them: R over Householder vectors, and the vectors' factors.")
+       "QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the "
+       "Householder vectors below it, `tau` (..., min(M, N)) their scalar factors.")
 define("linalg.householder_product(Tensor input, Tensor tau) -> Tensor", householder_meta, OUT,
-       "The first columns of products of Householder reflections: Q of geqrf.")
-define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT, "linalg.householder_product.")
+       "First N columns of a product of Householder reflections, given by vectors below the diagonal of `input` (..., "
+       "M, N) and scalar factors `tau` (..., K), with M >= N >= K. For results of `geqrf`, this is Q.")
+define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT, "As `linalg.householder_product`.")
 define("ormqr(Tensor input, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", ormqr_meta,
-       OUT | EXACT_OUT, "Q @ input3, or input3 @ Q, for the Q of geqrf; with `transpose` its adjoint.")
+       OUT | EXACT_OUT,
+       "Multiply `input3` by Q, given as results `input` and `input2` of `geqrf`: `Q @ input3` if `left`, else "
+       "`input3 @ Q`. `transpose` uses the conjugate transpose of Q.")

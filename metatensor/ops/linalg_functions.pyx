@@ -1,4 +1,7 @@
-"""Functions of square matrices, determinants among them; cross products and Vandermonde matrices."""
+"""Determinants, powers and exponentials of matrices; cross products and Vandermonde matrices.
+
+Functions of matrices apply to each matrix of a batch (..., N, N).
+"""
 from metatensor._core.dtype cimport BOOL, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
@@ -38,19 +41,22 @@ cdef object logdet_meta(Call* c):
     return per_matrix(c, t, t.dtype)
 
 
-define("linalg.det(Tensor A) -> Tensor", det_meta, OUT | EXACT_OUT, "Determinants.")
-define("det(Tensor input) -> Tensor", det_meta, 0, "Determinants.")
+define("linalg.det(Tensor A) -> Tensor", det_meta, OUT | EXACT_OUT, "Determinants of square matrices (..., N, N).")
+define("det(Tensor input) -> Tensor", det_meta, 0, "Determinants of square matrices (..., N, N).")
 define("linalg.slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
-       "Determinants as sign (of complex ones: phase) and logarithm of the magnitude.")
+       "Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a "
+       "complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf.")
 define("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
-       "Determinants as sign (of complex ones: phase) and logarithm of the magnitude.")
-define("logdet(Tensor input) -> Tensor", logdet_meta, 0, "Logarithms of determinants; NaN where negative.")
+       "Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a "
+       "complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf.")
+define("logdet(Tensor input) -> Tensor", logdet_meta, 0,
+       "Logarithms of determinants; NaN if a determinant is negative.")
 
 
 # Powers ---------------------------------------------------------------------------------
 
 cdef object matrix_power_body(Call* c):
-    """(input, n): squares and products, as the bits of n say; inverses for n < 0."""
+    """Compute a power by repeated squaring, of the inverse if n < 0. Arguments: input, n."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object n = arg(c, 1), factor, found = None
     need_square(c, t, "input")
@@ -87,8 +93,9 @@ cdef object matrix_exp_meta(Call* c):
 
 
 define("linalg.matrix_power(Tensor input, int n) -> Tensor", matrix_power_body, COMPOSITE | OUT,
-       "Matrices to an integer power; of their inverses for n < 0.")
-define("linalg.matrix_exp(Tensor input) -> Tensor", matrix_exp_meta, 0, "Exponentials of square matrices.")
+       "Square matrices (..., N, N) raised to an integer power. Negative powers are powers of the inverse.")
+define("linalg.matrix_exp(Tensor input) -> Tensor", matrix_exp_meta, 0,
+       "Matrix exponentials of square matrices (..., N, N).")
 alias_op("matrix_power", "linalg.matrix_power")
 alias_op("matrix_exp", "linalg.matrix_exp")
 
@@ -96,9 +103,11 @@ alias_op("matrix_exp", "linalg.matrix_exp")
 # Vectors --------------------------------------------------------------------------------
 
 cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
+    """Return the result of a cross product along `dim`, or along argument 2 if `dim` is negative."""
     cdef Layout lay
     if a.ndim != b.ndim:
-        raise RuntimeError(f"{op_name(c)}(): input and other must have as many dimensions, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"{op_name(c)}(): input and other must have the same number of dimensions, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     if a.ndim == 0:
         raise IndexError(f"{op_name(c)}(): at least 1 dimension is needed")
@@ -119,12 +128,12 @@ cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
 
 
 cdef object linalg_cross_meta(Call* c):
-    """(input, other, dim)"""
+    """Arguments: input, other, dim."""
     return cross_result(c, tensor_arg(c, 0), tensor_arg(c, 1), -1)
 
 
 cdef object cross_meta(Call* c):
-    """(input, other, dim): by default along the first dimension of size 3"""
+    """Arguments: input, other, dim. `dim` defaults to the first dimension of size 3."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int i
     if not is_none(c, 2):
@@ -136,7 +145,8 @@ cdef object cross_meta(Call* c):
 
 
 cdef object vander_meta(Call* c):
-    """(x [..., n], N) -> [..., n, N]; a number counts as one value, integers give int64"""
+    """Arguments: x (..., n), N. The result has shape (..., n, N), and dtype int64 if x holds integers. A 0-d x counts
+    as one value."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t one = 1
     cdef dim_t n
@@ -151,8 +161,10 @@ cdef object vander_meta(Call* c):
 
 
 define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | APART,
-       "Cross products of vectors of 3 elements along `dim`.")
+       "Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast.")
 define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | APART,
-       "Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size.")
+       "Cross products of the vectors along `dim`, which must have size 3; by default the first dimension of size 3. "
+       "The other dimensions broadcast.")
 define("linalg.vander(Tensor x, *, int? N=None) -> Tensor", vander_meta, 0,
-       "Powers 0 to N - 1 of values as rows of matrices.")
+       "Vandermonde matrices: for x (..., n) the result (..., n, N) holds the powers 0 to N - 1 of each value. N "
+       "defaults to n. Integers give int64.")

@@ -1,4 +1,4 @@
-"""Systems of linear equations, inverses and least squares, in batches that broadcast."""
+"""Systems of linear equations, inverses and least squares, for batches of matrices that broadcast."""
 from metatensor._core.dtype cimport I32, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, dims_equal, mul_dims, row_major
 from metatensor._core.op cimport (
@@ -18,12 +18,12 @@ from metatensor.ops.matrices cimport (
 # General matrices -----------------------------------------------------------------------
 
 cdef bint is_vector(Tensor a, Tensor b) noexcept:
-    """Whether the right side of A X = B is one vector for each matrix, and not matrices."""
+    """Return whether B in A X = B holds one vector for each matrix, not matrices."""
     return b.ndim == 1 or (b.ndim == a.ndim - 1 and dims_equal(a.sizes, b.sizes, b.ndim))
 
 
 cdef object solve_ex_meta(Call* c):
-    """(A [..., n, n], B [..., n, k] or [..., n], left, check_errors): vectors are columns."""
+    """Arguments: A (..., n, n), B, left, check_errors. B has shape (..., n, k), or (..., n) for vectors."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), out
     cdef bint left = bool_arg(c, 2), vector
     cdef Layout lay
@@ -33,11 +33,11 @@ cdef object solve_ex_meta(Call* c):
     vector = is_vector(a, b)
     if vector:
         if not left:
-            raise RuntimeError(f"{title(c)}(): with left=False B must be matrices, got shape {shape_str(b)}, which stands "
-                               f"for vectors beside A of shape {shape_str(a)}")
+            raise RuntimeError(f"{title(c)}(): with left=False B must be matrices, got shape {shape_str(b)}, which "
+                               f"counts as vectors for A of shape {shape_str(a)}")
         if b.sizes[b.ndim - 1] != rows(a):
-            raise RuntimeError(f"{title(c)}(): the shapes do not fit A X = B: A has shape {shape_str(a)}, and B the shape "
-                               f"{shape_str(b)}, which stands for vectors")
+            raise RuntimeError(f"{title(c)}(): the shapes do not fit A X = B: A has shape {shape_str(a)} and B has "
+                               f"shape {shape_str(b)}, which counts as vectors")
     else:
         need_solvable(c, a, b, left)
     broadcast_batches(c, a, 2, b, 1 if vector else 2, &lay)
@@ -66,27 +66,32 @@ cdef object inv_body(Call* c):
 
 define("linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
        solve_ex_meta, OUT | EXACT_OUT,
-       "Solutions of A X = B (or X A = B) and, for each matrix, 0 or its first zero pivot.")
+       "Solutions X of `A @ X = B`, as `linalg.solve`, and an int32 `info` (...): 0 or the position of the first zero "
+       "pivot, counted from 1. Singular matrices raise LinAlgError only with `check_errors`.")
 define("linalg.solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", solve_body, COMPOSITE | OUT | EXACT_OUT,
-       "Solutions of A X = B, or of X A = B. LinAlgError where A is singular.")
+       "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for A (..., N, N) and B (..., N, K), or (..., N) "
+       "for vectors. Batch dimensions broadcast. Raises LinAlgError if a matrix is singular.")
 define("linalg.inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", inv_ex_meta,
-       OUT | EXACT_OUT, "Inverses and, for each matrix, 0 or its first zero pivot.")
+       OUT | EXACT_OUT,
+       "Inverses of square matrices (..., N, N), and an int32 `info` (...): 0 or the position of the first zero pivot, "
+       "counted from 1. Singular matrices raise LinAlgError only with `check_errors`.")
 define("linalg.inv(Tensor A) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,
-       "Inverses. LinAlgError for singular matrices.")
+       "Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular.")
 define("inverse(Tensor input) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,
-       "Inverses. LinAlgError for singular matrices.")
+       "Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular.")
 
 
-# Factors that are there already -----------------------------------------------------------
+# Solutions from factors -------------------------------------------------------------------
 
 cdef Tensor solved(Call* c, Tensor a, Tensor b, bint columnwise):
-    """Solutions for matrices B of a common batch with A."""
+    """Return an output for the solutions, of the matrix shape of B. The batch dimensions of A and B broadcast."""
     cdef Layout lay
     broadcast_batches(c, a, 2, b, 2, &lay)
     return new_matrices(c, lay.ndim, lay.sizes, rows(b), columns(b), a.dtype, columnwise)
 
 
 cdef int check_pivots(Call* c, Tensor factors, Tensor pivots, bint any_int) except -1:
+    """Check the dtype and shape of pivots: int32, or any integer or bool dtype if `any_int`."""
     if pivots.dtype.code != I32 and (not any_int or (pivots.dtype.kind != KIND_INT and pivots.dtype.kind != KIND_BOOL)):
         raise RuntimeError(f"{title(c)}(): pivots must be int32, got {pivots.dtype.name}")
     if pivots.ndim != factors.ndim - 1 or not dims_equal(pivots.sizes, factors.sizes, pivots.ndim):
@@ -96,7 +101,7 @@ cdef int check_pivots(Call* c, Tensor factors, Tensor pivots, bint any_int) exce
 
 
 cdef object solve_triangular_meta(Call* c):
-    """(A, B, upper, left, unitriangular); B is brought to the dtype of A."""
+    """Arguments: A, B, upper, left, unitriangular. B is converted to the dtype of A."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     need_solvable(c, a, b, bool_arg(c, 3))
     need_routine(c, a, True)
@@ -104,7 +109,7 @@ cdef object solve_triangular_meta(Call* c):
 
 
 cdef object triangular_solve_meta(Call* c):
-    """(input = B, A, upper, transpose, unitriangular) -> the solution, and A of its batch"""
+    """Arguments: input (B), A, upper, transpose, unitriangular. Returns the solution, and A expanded to its batch."""
     cdef Tensor b = tensor_arg(c, 0), a = tensor_arg(c, 1)
     cdef Layout lay
     need_matrix(c, b, "input")
@@ -117,7 +122,7 @@ cdef object triangular_solve_meta(Call* c):
 
 
 cdef object lu_solve_meta(Call* c):
-    """(LU, pivots, B, left, adjoint)"""
+    """Arguments: LU, pivots, B, left, adjoint."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 2), out
     cdef bint left = bool_arg(c, 3)
     need_floating(c, a, True)
@@ -135,7 +140,7 @@ cdef object old_lu_solve_body(Call* c):
 
 
 cdef object ldl_solve_meta(Call* c):
-    """(LD, pivots, B, hermitian)"""
+    """Arguments: LD, pivots, B, hermitian."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 2)
     need_square(c, a, "LD")
     need_floating(c, a, True)
@@ -149,7 +154,7 @@ cdef object ldl_solve_meta(Call* c):
 
 
 cdef object cholesky_solve_meta(Call* c):
-    """(input = B, input2 = L, upper); into a tensor given as out= the result lies by rows."""
+    """Arguments: input (B), input2 (the factors), upper. The result is row-major with out=, else column-major."""
     cdef Tensor b = tensor_arg(c, 0), a = tensor_arg(c, 1)
     need_matrix(c, b, "input")
     need_matrix(c, a, "input2")
@@ -161,29 +166,35 @@ cdef object cholesky_solve_meta(Call* c):
 
 define("linalg.solve_triangular(Tensor input, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
        solve_triangular_meta, OUT | EXACT_OUT,
-       "Solutions of A X = B, or of X A = B, for triangular matrices A; the other triangle is not read.")
+       "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for triangular matrices A = `input` (..., N, N), "
+       "upper ones if `upper`. The other triangle is not read, nor the diagonal if `unitriangular`.")
 define("triangular_solve(Tensor input, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) "
        "-> (Tensor solution, Tensor cloned_coefficient)", triangular_solve_meta, OUT | EXACT_OUT,
-       "Solutions of A X = input for triangular matrices A, and A itself.")
+       "Solutions X of `A @ X = input` for triangular matrices A, or of `A.mT @ X = input` if `transpose`, and a copy "
+       "of A expanded to the batch of the solution.")
 define("linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
-       lu_solve_meta, OUT | EXACT_OUT, "Solutions of A X = B from what lu_factor gives of A.")
+       lu_solve_meta, OUT | EXACT_OUT,
+       "Solutions X of `A @ X = B`, given the result of `linalg.lu_factor` for A. If not `left`, solve `X @ A = B`; "
+       "`adjoint` uses the conjugate transpose of A.")
 define("lu_solve(Tensor input, Tensor LU_data, Tensor LU_pivots) -> Tensor", old_lu_solve_body, COMPOSITE | OUT | EXACT_OUT,
-       "Solutions of A X = input from what lu_factor gives of A.")
+       "Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A.")
 define("linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor", ldl_solve_meta,
-       OUT | EXACT_OUT, "Solutions of A X = B from what ldl_factor gives of A.")
+       OUT | EXACT_OUT, "Solutions X of `A @ X = B`, given the result of `linalg.ldl_factor` for A.")
 define("cholesky_solve(Tensor input, Tensor input2, bool upper=False) -> Tensor", cholesky_solve_meta, OUT,
-       "Solutions of A X = input from the Cholesky factors of A, `input2`.")
+       "Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if "
+       "`upper`.")
 
 
 # Least squares --------------------------------------------------------------------------
 
 cdef bint ranks_decide(Tensor a, str driver) except -1:
-    """Whether there are residuals depends on the values of A."""
+    """Return whether the presence of residuals depends on the values of A: `driver` computes ranks, and the system is
+    overdetermined."""
     return driver in ("gelsd", "gelss") and rows(a) > columns(a) and a.total != 0
 
 
 cdef object lstsq_body(Call* c):
-    """(input, b, rcond, driver): residuals are given where all matrices are of full rank."""
+    """Arguments: input, b, rcond, driver. Residuals are returned only if all matrices have full rank."""
     cdef Tensor a = tensor_arg(c, 0)
     driver = "gelsy" if is_none(c, 3) else arg(c, 3)
     parts = call("_linalg_lstsq", (a, tensor_arg(c, 1), arg(c, 2), driver))
@@ -196,7 +207,8 @@ cdef object lstsq_body(Call* c):
 
 
 cdef object lstsq_meta(Call* c):
-    """(input [..., m, n], b [..., m, k] or [..., m], rcond, driver): the residuals of all, if there may be any"""
+    """Arguments: input (..., m, n), b (..., m, k) or (..., m), rcond, driver. Residuals are returned even for matrices
+    that lack full rank."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), solution
     cdef str driver = arg(c, 3)
     cdef Layout lay
@@ -220,14 +232,14 @@ cdef object lstsq_meta(Call* c):
     if is_none(c, 2) and not has_routine(a.dtype):
         raise RuntimeError(f"{title(c)}(): there is no default rcond for {a.dtype.name}")
     need_routine(c, a, True)
-    # Where b lacks a dimension without being vectors, its rows are taken for part of the batch too.
+    # If b lacks a dimension but does not hold vectors, its rows count as a batch dimension too.
     batch = a.ndim - 2
     lay.ndim = batch
     copy_dims(lay.sizes, a.sizes, batch)
     if broadcast_into(&lay, batch, b.sizes):
         raise RuntimeError(f"{title(c)}(): the batch dimensions of shapes {shape_str(a)} and {shape_str(b)} do not broadcast")
     k = 1 if vector else columns(b)
-    # The solutions are the first n rows of what they are computed in.
+    # The solutions are the first n rows of a work array of max(m, n) rows.
     tall = max(m, n)
     lay.sizes[batch] = k
     lay.sizes[batch + 1] = tall
@@ -250,17 +262,19 @@ cdef object lstsq_meta(Call* c):
 
 define("_linalg_lstsq(Tensor input, Tensor b, float? rcond, str driver) "
        "-> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", lstsq_meta, FUNCTION_ONLY,
-       "linalg.lstsq, with the residuals also of matrices that lack full rank.")
+       "As `linalg.lstsq`, but with residuals even for matrices that lack full rank.")
 define("linalg.lstsq(Tensor input, Tensor b, float? rcond=None, *, str? driver=None) "
        "-> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", lstsq_body, COMPOSITE | OUT,
-       "X that makes the norms of the columns of A X - B smallest, by LAPACK's driver gels, gelsy, gelsd or gelss. What "
-       "a driver does not give is empty.")
+       "Least-squares solutions X (..., N, K) that minimize the norm of each column of `input @ X - b`, for `input` "
+       "(..., M, N) and `b` (..., M, K) or (..., M). `driver` is the LAPACK routine: 'gels', 'gelsy' (the default), "
+       "'gelsd' or 'gelss'. Singular values below `rcond` times the largest count as 0. Also returns the residuals, "
+       "ranks and singular values; those that the driver does not compute are empty.")
 
 
-# Tensors as matrices ----------------------------------------------------------------------
+# Tensors reshaped to matrices -------------------------------------------------------------
 
 cdef dim_t halves(Call* c, Tensor t, dim_t first) except -1:
-    """The product of the first sizes of t, which must be that of the others."""
+    """Return the product of the first sizes of t. Raise if the product of the other sizes differs."""
     cdef dim_t m = 1, n = 1
     cdef int i
     for i in range(t.ndim):
@@ -275,7 +289,7 @@ cdef dim_t halves(Call* c, Tensor t, dim_t first) except -1:
 
 
 cdef object tensorinv_body(Call* c):
-    """(input, ind): the first `ind` dimensions are rows, the others columns."""
+    """Arguments: input, ind. The first `ind` dimensions count as rows, the others as columns."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t ind = int_arg(c, 1), n
     cdef int i
@@ -291,7 +305,7 @@ cdef object tensorinv_body(Call* c):
 
 
 cdef object tensorsolve_body(Call* c):
-    """(input, other, dims): `dims` are moved to the end first."""
+    """Arguments: input, other, dims. `dims` are moved to the end first."""
     cdef Tensor t = tensor_arg(c, 0), other = tensor_arg(c, 1)
     cdef dim_t dims[MAX_DIMS]
     cdef dim_t n = 1
@@ -307,7 +321,8 @@ cdef object tensorsolve_body(Call* c):
     for i in range(other.ndim, t.ndim):
         n = mul_dims(n, t.sizes[i])
     if n != other.total or mul_dims(n, n) != t.total:
-        raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} is no square matrix over other of shape "
+        raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} cannot be reshaped to a square matrix for "
+                           "other of shape "
                            f"{shape_str(other)}: the sizes of input after the first {other.ndim} must multiply to {other.total}, "
                            "and the first ones to the same")
     solution = call("linalg.solve", (call("reshape", (t, (n, n))), call("reshape", (other, (other.total,)))))
@@ -315,6 +330,8 @@ cdef object tensorsolve_body(Call* c):
 
 
 define("linalg.tensorinv(Tensor input, int ind=2) -> Tensor", tensorinv_body, COMPOSITE | OUT,
-       "The inverse of a tensor taken as a matrix of its first `ind` dimensions by the others.")
+       "Inverse of a tensor reshaped to a square matrix, whose rows are the first `ind` dimensions and whose columns "
+       "are the others. The result has shape `input.shape[ind:] + input.shape[:ind]`.")
 define("linalg.tensorsolve(Tensor input, Tensor other, int[]? dims=None) -> Tensor", tensorsolve_body, COMPOSITE | OUT,
-       "The tensor X whose contraction with `input` over all its dimensions is `other`.")
+       "Tensor X with `tensordot(input, X, X.ndim) = other`. The dimensions `dims` of `input` are moved to the end "
+       "first. X has the shape of `input` without its first `other.ndim` dimensions.")

@@ -1,4 +1,5 @@
-"""Eigenvalues and singular values of batches of matrices, and what is made of them."""
+"""Eigenvalues and singular values of batches of matrices, and functions based on them: pseudoinverse, rank, condition
+number and low-rank factors."""
 from metatensor._core.dtype cimport F32, I64, DType, by_code, to_complex, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
@@ -30,7 +31,7 @@ cdef int check_eig(Call* c, Tensor t) except -1:
 
 
 cdef object eig_meta(Call* c):
-    """The eigenvectors are the columns; they lie by columns on the cpu, by rows elsewhere."""
+    """The eigenvectors are the columns of a matrix, column-major on the CPU and row-major on other devices."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType d
     check_eig(c, t)
@@ -52,7 +53,7 @@ cdef int check_eigh(Call* c, Tensor t) except -1:
 
 
 cdef object eigh_meta(Call* c):
-    """(input, UPLO)"""
+    """Arguments: input, UPLO."""
     cdef Tensor t = tensor_arg(c, 0)
     check_eigh(c, t)
     return make_returns(c, (eigenvalues(c, t, to_real(t.dtype)), by_columns(c, t.ndim, t.sizes, t.dtype)))
@@ -64,13 +65,16 @@ cdef object eigvalsh_meta(Call* c):
 
 
 define("linalg.eig(Tensor input) -> (Tensor eigenvalues, Tensor eigenvectors)", eig_meta, OUT,
-       "Complex eigenvalues in no order, and eigenvectors as columns.")
-define("linalg.eigvals(Tensor input) -> Tensor", eigvals_meta, OUT, "Complex eigenvalues, in no order.")
+       "Complex eigenvalues (..., N), in no particular order, and eigenvectors of square matrices (..., N, N). The "
+       "eigenvectors are the columns of a complex matrix (..., N, N).")
+define("linalg.eigvals(Tensor input) -> Tensor", eigvals_meta, OUT,
+       "Complex eigenvalues (..., N) of square matrices (..., N, N), in no particular order.")
 define("linalg.eigh(Tensor input, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", eigh_meta, OUT | EXACT_OUT,
-       "Real eigenvalues in rising order and orthonormal eigenvectors of symmetric or hermitian matrices, of which one "
-       "triangle is read.")
+       "Real eigenvalues (..., N) in ascending order, and orthonormal eigenvectors as columns, of symmetric or "
+       "Hermitian matrices (..., N, N). Only the lower triangles are read, or for `UPLO='U'` the upper ones.")
 define("linalg.eigvalsh(Tensor input, str UPLO='L') -> Tensor", eigvalsh_meta, OUT | EXACT_OUT,
-       "Real eigenvalues of symmetric or hermitian matrices, in rising order.")
+       "Real eigenvalues (..., N) of symmetric or Hermitian matrices (..., N, N), in ascending order. Only the lower "
+       "triangles are read, or for `UPLO='U'` the upper ones.")
 
 
 # Singular values ------------------------------------------------------------------------
@@ -89,7 +93,7 @@ cdef Tensor singular_values(Call* c, Tensor t):
 
 
 cdef object svd_meta(Call* c):
-    """(A [..., m, n], full_matrices, driver): Vh lies by columns on the cpu and for out=, by rows elsewhere"""
+    """Arguments: A (..., m, n), full_matrices, driver. Vh is column-major on the CPU and with out=, else row-major."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t m, n, k
     cdef bint columnwise = on_cpu(c) or c.variant == WITH_OUT
@@ -109,7 +113,7 @@ cdef object svdvals_meta(Call* c):
 
 
 cdef object old_svd_body(Call* c):
-    """(input, some, compute_uv): V in place of its adjoint; zeros where vectors are not wanted."""
+    """Arguments: input, some, compute_uv. Returns V instead of its adjoint; U and V are zeros without compute_uv."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int i
     need_matrix(c, t, "input")
@@ -124,14 +128,19 @@ cdef object old_svd_body(Call* c):
 
 
 define("linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", svd_meta,
-       OUT | EXACT_OUT, "Matrices as U @ diag(S) @ Vh, the singular values in falling order.")
+       OUT | EXACT_OUT,
+       "Singular value decomposition `A = U @ diag(S) @ Vh` of matrices (..., M, N), with the singular values S in "
+       "descending order. U is (..., M, M) and Vh (..., N, N), or if not `full_matrices`, (..., M, K) and (..., K, N) "
+       "with K = min(M, N). `driver` is for CUDA only.")
 define("linalg.svdvals(Tensor A, *, str? driver=None) -> Tensor", svdvals_meta, OUT | EXACT_OUT,
-       "Singular values, in falling order.")
+       "Singular values (..., min(M, N)) of matrices (..., M, N), in descending order.")
 define("svd(Tensor input, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", old_svd_body,
-       COMPOSITE | OUT | EXACT_OUT, "Matrices as U @ diag(S) @ V.mH; reduced with `some`.")
+       COMPOSITE | OUT | EXACT_OUT,
+       "Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. Without `compute_uv`, U and V "
+       "are zeros.")
 
 
-# What singular values say -----------------------------------------------------------------
+# Pseudoinverse, rank and condition number -------------------------------------------------
 
 cdef int check_tolerance(Call* c, int slot, str name) except -1:
     if isinstance(arg(c, slot), Tensor) and tensor_arg(c, slot).dtype.kind == KIND_COMPLEX:
@@ -140,7 +149,8 @@ cdef int check_tolerance(Call* c, int slot, str name) except -1:
 
 
 cdef Tensor pseudoinverse(Call* c, int first, int last, int hermitian):
-    """Tolerances in the slots first..last broadcast with the batch, unless there are no elements."""
+    """Return an output for pseudoinverses. Slots `first` to `last` hold tolerances, which broadcast with the batch
+    unless the input has no elements; slot `hermitian` holds that flag."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Layout lay
     cdef int slot
@@ -161,19 +171,19 @@ cdef Tensor pseudoinverse(Call* c, int first, int last, int hermitian):
 
 
 cdef object pinv_meta(Call* c):
-    """(input [..., m, n], atol, rtol, hermitian) -> [..., n, m]"""
+    """Arguments: input (..., m, n), atol, rtol, hermitian. The result has shape (..., n, m)."""
     return pseudoinverse(c, 1, 2, 3)
 
 
 cdef object pinv_numbers_meta(Call* c):
-    """As `pinv_meta`; the default of rtol is made of the sizes before anything else is looked at."""
+    """Do the same as `pinv_meta`, but the default of rtol needs the matrix sizes, so check the dimensions first."""
     if tensor_arg(c, 0).ndim < 2 and is_none(c, 2) and not is_none(c, 1):
         raise IndexError(f"{title(c)}(): input must have at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
     return pseudoinverse(c, 1, 2, 3)
 
 
 cdef object pinv_rcond_meta(Call* c):
-    """(input [..., m, n], rcond, hermitian) -> [..., n, m]"""
+    """Arguments: input (..., m, n), rcond, hermitian. The result has shape (..., n, m)."""
     return pseudoinverse(c, 1, 1, 2)
 
 
@@ -182,29 +192,30 @@ cdef object pinverse_body(Call* c):
 
 
 define("linalg.pinv(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", pinv_meta, OUT,
-       "Pseudoinverses; singular values up to max(atol, rtol * the largest) are taken for 0.")
+       "Moore-Penrose pseudoinverses (..., N, M) of matrices (..., M, N). Singular values up to `max(atol, rtol * "
+       "largest)` count as 0. If `hermitian`, the matrices are Hermitian and their eigenvalues are used.")
 define("linalg.pinv.numbers(Tensor input, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
        pinv_numbers_meta, OUT)
 define("linalg.pinv.rcond_tensor(Tensor input, Tensor rcond, bool hermitian=False) -> Tensor", pinv_rcond_meta, OUT)
 define("linalg.pinv.rcond(Tensor input, float rcond, bool hermitian=False) -> Tensor", pinv_rcond_meta, OUT)
 define("pinverse(Tensor input, float rcond=1e-15) -> Tensor", pinverse_body, COMPOSITE,
-       "Pseudoinverses; singular values up to rcond * the largest are taken for 0.")
+       "Moore-Penrose pseudoinverses. Singular values up to `rcond * largest` count as 0.")
 
 
 cdef object default_rtol(Call* c, Tensor t):
-    """What rounding alone may leave of singular values that are 0, relative to the largest."""
+    """Return the relative tolerance for singular values: the machine epsilon times the larger matrix size."""
     if not has_routine(t.dtype):
         raise RuntimeError(f"{title(c)}(): there is no default tolerance for {t.dtype.name}; pass rtol")
     return (2.0 ** -23 if to_real(t.dtype).code == F32 else 2.0 ** -52) * max(rows(t), columns(t))
 
 
 cdef Tensor values_of(Tensor t, bint hermitian):
-    """Singular values, of hermitian matrices from their eigenvalues."""
+    """Return singular values, computed from the eigenvalues if `hermitian`."""
     return call("abs", (call("linalg.eigvalsh", (t,)),)) if hermitian else call("linalg.svdvals", (t,))
 
 
 cdef object rank_above(Call* c, object atol, object rtol, bint hermitian):
-    """How many singular values are above max(atol, rtol * the largest), as int64."""
+    """Return the number of singular values above max(atol, rtol * largest), as int64."""
     cdef Tensor t = tensor_arg(c, 0), values
     if t.total == 0:
         return call("new_zeros", (t, [t.sizes[i] for i in range(t.ndim - 2)]), {"dtype": by_code(I64)})
@@ -219,7 +230,7 @@ cdef object rank_above(Call* c, object atol, object rtol, bint hermitian):
 
 
 cdef object matrix_rank_body(Call* c):
-    """(input, atol, rtol, hermitian)"""
+    """Arguments: input, atol, rtol, hermitian."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object atol = arg(c, 1), rtol = arg(c, 2)
     need_matrix(c, t, "input")
@@ -235,7 +246,7 @@ cdef object matrix_rank_body(Call* c):
 
 
 cdef object matrix_rank_tol_body(Call* c):
-    """(input, tol, hermitian)"""
+    """Arguments: input, tol, hermitian."""
     need_matrix(c, tensor_arg(c, 0), "input")
     check_tolerance(c, 1, "tol")
     return rank_above(c, arg(c, 1), 0.0, bool_arg(c, 2))
@@ -243,7 +254,8 @@ cdef object matrix_rank_tol_body(Call* c):
 
 define("linalg.matrix_rank(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
        matrix_rank_body, COMPOSITE | OUT,
-       "How many singular values are above max(atol, rtol * the largest).")
+       "Rank of each matrix (..., M, N): the number of singular values above `max(atol, rtol * largest)`, as int64. "
+       "`rtol` defaults to the machine epsilon times max(M, N), or to 0 if a positive `atol` is given.")
 define("linalg.matrix_rank.numbers(Tensor input, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
        matrix_rank_body, COMPOSITE | OUT)
 define("linalg.matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", matrix_rank_tol_body,
@@ -253,7 +265,8 @@ define("linalg.matrix_rank.tol(Tensor input, float tol, bool hermitian=False) ->
 
 
 cdef object cond_of_values(Call* c, Tensor t, object p):
-    """Largest over smallest singular value, or what p makes of them."""
+    """Return condition numbers from singular values: largest / smallest for p=2, smallest / largest for p=-2, and the
+    product of the sums of the values and of their reciprocals for p='nuc'."""
     cdef Tensor values = call("linalg.svdvals", (t,))
     if p == "nuc":
         return call("mul", (call("sum", (values, -1)), call("sum", (call("reciprocal", (values,)), -1))))
@@ -262,7 +275,7 @@ cdef object cond_of_values(Call* c, Tensor t, object p):
 
 
 cdef object cond_body(Call* c):
-    """(input, p): the norm of a matrix times that of its inverse; infinite for singular ones."""
+    """Arguments: input, p. The condition number of a singular matrix is infinite."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object p = 2 if is_none(c, 1) else arg(c, 1)
     need_matrix(c, t, "input")
@@ -283,13 +296,14 @@ cdef object cond_body(Call* c):
 
 
 define("linalg.cond(Tensor input, any? p=None) -> Tensor", cond_body, COMPOSITE | OUT,
-       "Condition numbers: the norm of order `p` (2 unless told) of a matrix times that of its inverse.")
+       "Condition number of each matrix: its norm of order `p` times that of its inverse. `p` is 2 (the default), -2, "
+       "1, -1, inf, -inf, 'fro' or 'nuc'. Orders other than 2 and -2 need square matrices.")
 
 
-# Factors of low rank ----------------------------------------------------------------------
+# Low-rank factors -------------------------------------------------------------------------
 
 cdef object product(object a, object b, object less):
-    """(a - less) @ b, without the difference."""
+    """Return (a - less) @ b without computing the difference."""
     found = call("matmul", (a, b))
     return found if less is None else call("sub", (found, call("matmul", (less, b))))
 
@@ -299,8 +313,10 @@ cdef object orthonormal(object t):
 
 
 cdef object low_rank(Call* c, Tensor t, object q, object niter, object mean):
-    """Singular factors within the span of q random combinations of the columns (Halko, Martinsson and Tropp 2009,
-    algorithms 4.4 and 5.1)."""
+    """Return U, S and V of a randomized SVD of rank q, with niter subspace iterations, of t minus an optional mean.
+
+    These are algorithms 4.4 and 5.1 of Halko, Martinsson and Tropp (2009).
+    """
     cdef bint wide = rows(t) < columns(t)
     if q < 0:
         raise RuntimeError(f"{title(c)}(): q must not be negative, got {q}")
@@ -332,13 +348,13 @@ cdef int check_low_rank(Call* c, Tensor t) except -1:
 
 
 cdef object svd_lowrank_body(Call* c):
-    """(A, q, niter, M): of A - M"""
+    """Arguments: A, q, niter, M. M is subtracted from A."""
     check_low_rank(c, tensor_arg(c, 0))
     return low_rank(c, tensor_arg(c, 0), 6 if is_none(c, 1) else arg(c, 1), 2 if is_none(c, 2) else arg(c, 2), arg(c, 3))
 
 
 cdef object pca_lowrank_body(Call* c):
-    """(A, q, center, niter)"""
+    """Arguments: A, q, center, niter."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object q = arg(c, 1)
     check_low_rank(c, t)
@@ -355,6 +371,9 @@ cdef object pca_lowrank_body(Call* c):
 
 define("svd_lowrank(Tensor A, int? q=6, int? niter=2, Tensor? M=None) -> (Tensor, Tensor, Tensor)", svd_lowrank_body,
        COMPOSITE | FUNCTION_ONLY,
-       "U, S and V of A (less M, where given) to about rank `q`, by random projections and `niter` iterations.")
+       "Randomized singular value decomposition of A (..., M, N), or of A - M if M is given: U (..., M, q), S (..., q) "
+       "and V (..., N, q), by random projections and `niter` subspace iterations (Halko, Martinsson and Tropp, 2009).")
 define("pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2) -> (Tensor, Tensor, Tensor)", pca_lowrank_body,
-       COMPOSITE | FUNCTION_ONLY, "Principal components of rows: svd_lowrank of A with its columns centred.")
+       COMPOSITE | FUNCTION_ONLY,
+       "Principal component analysis of the rows of A (..., M, N): `svd_lowrank` of A, with the mean of each column "
+       "subtracted if `center`. `q` defaults to min(6, M, N).")

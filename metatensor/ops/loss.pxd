@@ -1,4 +1,4 @@
-"""What all families of losses share: the reduction and the result."""
+"""Helpers for losses: reading the reduction, and allocating the result."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport Call
 from metatensor._core.tensor cimport Tensor

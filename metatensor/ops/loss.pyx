@@ -1,4 +1,8 @@
-"""Losses that compare two tensors element by element, and the reduction that all losses end with."""
+"""Losses that compare two tensors element by element, and the reduction that all losses share.
+
+`input` and `target` broadcast unless stated otherwise. `reduction` is 'none', 'mean' (the default) or 'sum'; the
+formulas give the loss of each element. `size_average` and `reduce` are the deprecated form of `reduction`.
+"""
 import warnings
 
 from cpython.object cimport PyObject
@@ -25,7 +29,7 @@ cdef tuple _names = ("none", "mean", "sum", "batchmean")
 
 
 cdef int reduction_arg(Call* c, int slot, bint batchmean=False) except -1:
-    """'none', 'mean' or 'sum' (or 'batchmean') as a `Reduction`; ValueError for another word."""
+    """Return the `Reduction` for 'none', 'mean', 'sum' or, if `batchmean`, 'batchmean'. Raise ValueError for others."""
     cdef str value = arg(c, slot)
     if value == "mean":
         return R_MEAN
@@ -39,7 +43,8 @@ cdef int reduction_arg(Call* c, int slot, bint batchmean=False) except -1:
 
 
 cdef int legacy_reduction(Call* c, int average_slot, int reduce_slot, int slot, bint batchmean=False) except -1:
-    """The reduction where the outdated `size_average` and `reduce` may say it; kernels then see their word."""
+    """Return the reduction, which the deprecated `size_average` and `reduce` override. If they do, replace the argument
+    `reduction` for the kernel."""
     cdef int r
     if is_none(c, average_slot) and is_none(c, reduce_slot):
         return reduction_arg(c, slot, batchmean)
@@ -47,21 +52,21 @@ cdef int legacy_reduction(Call* c, int average_slot, int reduce_slot, int slot, 
         r = R_NONE
     else:
         r = R_MEAN if is_none(c, average_slot) or arg(c, average_slot) else R_SUM
-    warnings.warn(f"{op_name(c)}(): size_average and reduce are outdated; use reduction={_names[r]!r}",
+    warnings.warn(f"{op_name(c)}(): size_average and reduce are deprecated; use reduction={_names[r]!r}",
                   UserWarning, stacklevel=2)
     c.args[slot] = <PyObject*>_names[r]
     return r
 
 
 cdef Tensor scalar_result(Call* c, DType dtype, int reduction):
-    """The 0-d result of a reduction."""
+    """Return the 0-d result of a reduction. Raise if the mean of an integer or bool dtype is requested."""
     if reduction == R_MEAN and dtype.kind != KIND_FLOAT and dtype.kind != KIND_COMPLEX:
-        fail(c, f"the mean of {dtype.name} values has no dtype; use floating-point inputs")
+        fail(c, f"the mean of {dtype.name} values is not supported; use floating-point inputs")
     return new_contiguous(0, NULL, dtype, result_device(c))
 
 
 cdef Tensor reduced_loss(Call* c, Operands* o, DType dtype, int reduction):
-    """The element-wise loss over the operands, or what its reduction leaves."""
+    """Return the result of an element-wise loss over the operands, after the reduction."""
     cdef Layout lay
     if reduction == R_NONE:
         return elementwise_result(c, o, dtype)
@@ -70,23 +75,23 @@ cdef Tensor reduced_loss(Call* c, Operands* o, DType dtype, int reduction):
 
 
 cdef int check_weight(Call* c, int slot, Tensor like) except -1:
-    """A weight that expands to the shape of `like`."""
+    """Check that a weight expands to the shape of `like`."""
     cdef Tensor w = tensor_arg(c, slot)
     if not can_broadcast(w.ndim, w.sizes, like.ndim, like.sizes):
         fail_slot(c, slot, f"of shape {shape_str(w)} does not expand to {shape_str(like)}")
     return 0
 
 
-# Distances of elements ---------------------------------------------------------------------
+# Element-wise distances --------------------------------------------------------------------
 
 cdef enum:
-    ANY_NUMBER = OPTION_A       # integers and complex numbers too
-    SUBTRACTS = OPTION_B        # no bools
+    ANY_NUMBER = OPTION_A       # accepts integers and complex numbers too
+    SUBTRACTS = OPTION_B        # bool operands raise
     INTO_INPUT = OPTION_C       # the result is stored in the input's dtype
 
 
 cdef object difference(Call* c, int reduction, int weight):
-    """Some function of input - target; `weight` is a slot, or -1."""
+    """Return the result of a loss that is a function of input - target. `weight` is a slot, or -1."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), w
     cdef Operands o
     cdef DType d
@@ -148,7 +153,7 @@ cdef object binary_cross_entropy(Call* c):
     if not is_none(c, 2):
         check_weight(c, 2, a)
     if a.dtype is not b.dtype:
-        fail(c, f"input and target must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+        fail(c, f"input and target must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
     need_floats(c, a)
     no_operands(&o)
     operand(&o, a)
@@ -168,7 +173,7 @@ cdef object binary_cross_entropy_with_logits(Call* c):
     need_floats(c, a)
     if b.dtype.kind != KIND_FLOAT:
         fail_slot(c, 1, f"must be floating-point, got {b.dtype.name}")
-    # The loss is computed in place of (1 - target), whose dtype and strides it keeps.
+    # PyTorch computes the loss in place in (1 - target), so the result has the dtype and strides of the target.
     no_operands(&o)
     operand(&o, b)
     operand(&o, a)
@@ -182,7 +187,7 @@ cdef object kl_div(Call* c):
     if a.dtype.kind != KIND_FLOAT or b.dtype.kind != KIND_FLOAT:
         fail(c, f"input and target must be floating-point, got {a.dtype.name} and {b.dtype.name}")
     if reduction == R_BATCHMEAN and a.ndim == 0:
-        raise IndexError(f"{op_name(c)}(): 'batchmean' needs an input with a batch, got no dimensions")
+        raise IndexError(f"{op_name(c)}(): 'batchmean' needs an input with a batch dimension, got a 0-d tensor")
     no_operands(&o)
     operand(&o, b)
     operand(&o, a)
@@ -236,7 +241,8 @@ cdef object poisson_nll_loss(Call* c):
 
 
 cdef object gaussian_nll_loss(Call* c):
-    """`var` is a number, or a tensor of the input's shape, without its last dimension, or with size 1 there."""
+    """`var` is a number, or a tensor whose shape is that of the input, possibly with size 1 in the last dimension or
+    without it."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), v
     cdef Operands o
     cdef int reduction, n
@@ -259,7 +265,7 @@ cdef object gaussian_nll_loss(Call* c):
 
 
 cdef object multilabel_soft_margin_loss(Call* c):
-    """The loss is averaged over the classes, the last dimension."""
+    """Average the loss over the classes, the last dimension."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef Operands o
     cdef Layout lay
@@ -285,31 +291,50 @@ cdef object multilabel_soft_margin_loss(Call* c):
 cdef str _legacy = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 
 define(f"nn.functional.mse_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
-       FUNCTION_ONLY, "The squared difference.")
+       FUNCTION_ONLY,
+       "Squared error: `(input - target) ** 2`. With `weight`, of the shape of `input`, each term is multiplied by it "
+       "and 'mean' divides by the sum of the weights.")
 define(f"nn.functional.l1_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
-       FUNCTION_ONLY | ANY_NUMBER | SUBTRACTS, "The absolute difference.")
+       FUNCTION_ONLY | ANY_NUMBER | SUBTRACTS,
+       "Absolute error: `abs(input - target)`. With `weight`, of the shape of `input`, each term is multiplied by it "
+       "and 'mean' divides by the sum of the weights.")
 define(f"nn.functional.smooth_l1_loss(Tensor input, Tensor target, {_legacy}, float beta=1.0) -> Tensor",
-       smooth_l1_loss, FUNCTION_ONLY, "Squared below beta, absolute above.")
+       smooth_l1_loss, FUNCTION_ONLY,
+       "Smooth L1 loss, with `d = abs(input - target)`: `0.5 * d ** 2 / beta` where d < beta, else `d - 0.5 * beta`.")
 define("nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
        "Tensor? weight=None) -> Tensor", huber_loss, FUNCTION_ONLY | INTO_INPUT,
-       "Squared below delta, linear with slope delta above.")
+       "Huber loss, with `d = abs(input - target)`: `0.5 * d ** 2` where d < delta, else `delta * (d - 0.5 * delta)`.")
 define(f"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_legacy}) -> Tensor",
-       binary_cross_entropy, FUNCTION_ONLY, "Cross entropy of probabilities in [0, 1].")
+       binary_cross_entropy, FUNCTION_ONLY,
+       "Binary cross entropy of probabilities `input` in [0, 1]: `-(target * log(input) + (1 - target) * log(1 - "
+       "input))`. Both tensors have the same shape and dtype; `weight` expands to that shape and multiplies the loss.")
 define("nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
        f"{_legacy}, Tensor? pos_weight=None) -> Tensor", binary_cross_entropy_with_logits, FUNCTION_ONLY,
-       "Cross entropy of sigmoid(input).")
+       "Binary cross entropy of the probabilities `sigmoid(input)`, computed from the logits `input` for numerical "
+       "stability. `pos_weight` multiplies the term of positive targets and `weight` the whole loss; both expand to "
+       "the shape of `input`, which is also that of `target`.")
 define(f"nn.functional.kl_div(Tensor input, Tensor target, {_legacy}, bool log_target=False) -> Tensor", kl_div,
-       FUNCTION_ONLY, "Kullback-Leibler divergence of target from log-probabilities.")
+       FUNCTION_ONLY,
+       "Kullback-Leibler divergence of log-probabilities `input` from probabilities `target`: `target * (log(target) - "
+       "input)`. With `log_target`, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by "
+       "the size of dimension 0.")
 define(f"nn.functional.hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_legacy}) -> Tensor",
-       hinge_embedding_loss, FUNCTION_ONLY, "input where target is 1, max(0, margin - input) where it is -1.")
+       hinge_embedding_loss, FUNCTION_ONLY,
+       "Hinge embedding loss: `input` where `target` is 1, `max(0, margin - input)` where it is -1.")
 define(f"nn.functional.soft_margin_loss(Tensor input, Tensor target, {_legacy}) -> Tensor", soft_margin_loss,
-       FUNCTION_ONLY, "log(1 + exp(-target * input)).")
+       FUNCTION_ONLY,
+       "Logistic loss with `target` 1 or -1, which expands to the shape of `input`: `log(1 + exp(-target * input))`.")
 define("nn.functional.poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
        "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
-       poisson_nll_loss, FUNCTION_ONLY, "Negative log-likelihood of counts under a Poisson rate.")
+       poisson_nll_loss, FUNCTION_ONLY,
+       "Negative log-likelihood of the counts `target` under Poisson distributions, up to a constant: `exp(input) - "
+       "target * input`, or without `log_input`, `input - target * log(input + eps)`. `full` adds Stirling's "
+       "approximation of `log(target!)`.")
 define("nn.functional.gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, "
        "float eps=1e-06, str reduction='mean') -> Tensor", gaussian_nll_loss, FUNCTION_ONLY,
-       "Negative log-likelihood under a normal distribution of mean input and variance var.")
+       "Negative log-likelihood of `target` under normal distributions of mean `input` and variance `var`: `0.5 * "
+       "(log(v) + (input - target) ** 2 / v)` with `v = max(var, eps)`. `full` adds the constant `0.5 * log(2 * pi)`.")
 define("nn.functional.multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, "
        f"{_legacy}) -> Tensor", multilabel_soft_margin_loss, FUNCTION_ONLY,
-       "Binary cross entropy of sigmoid(input), averaged over the classes in the last dimension.")
+       "Binary cross entropy of the probabilities `sigmoid(input)`, averaged over the classes in the last dimension. "
+       "`weight` scales the loss of each class.")

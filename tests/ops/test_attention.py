@@ -126,7 +126,7 @@ def test_dropout(device):
         ({"enable_gqa": True, "key": mt.empty(2, 3, 7, 8, device="meta")}, RuntimeError, "heads of key and value"),
         ({"key": mt.empty(2, 4, 7, 9, device="meta")}, RuntimeError, r"same last size.*\[2, 4, 7, 9\]"),
         ({"value": mt.empty(2, 4, 6, 8, device="meta")}, RuntimeError, "same length"),
-        ({"value": mt.empty(2, 4, 7, 8, device="meta", dtype=mt.float16)}, RuntimeError, "one dtype"),
+        ({"value": mt.empty(2, 4, 7, 8, device="meta", dtype=mt.float16)}, RuntimeError, "the same dtype"),
         ({"key": mt.empty(8, device="meta")}, RuntimeError, "at least 2 dimensions"),
         ({"scale": "1"}, TypeError, "scale"),
     ],

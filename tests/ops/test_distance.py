@@ -98,9 +98,9 @@ def test_own_distance(device):
     "call, error, message",
     [
         (lambda t: F.triplet_margin_loss(t, t, t, margin=0.0), ValueError, "positive"),
-        (lambda t: F.triplet_margin_loss(t, t, t[0]), RuntimeError, "as many dimensions"),
-        (lambda t: F.margin_ranking_loss(t, t, t[0]), RuntimeError, "as many dimensions"),
-        (lambda t: F.cosine_embedding_loss(t, t, t), RuntimeError, "no dimension or 1"),
+        (lambda t: F.triplet_margin_loss(t, t, t[0]), RuntimeError, "the same number of dimensions"),
+        (lambda t: F.margin_ranking_loss(t, t, t[0]), RuntimeError, "the same number of dimensions"),
+        (lambda t: F.cosine_embedding_loss(t, t, t), RuntimeError, "0 or 1 dimensions"),
         (lambda t: F.cosine_similarity(t, t, dim=2), IndexError, "out of range"),
         (lambda t: F.pdist(t[0]), RuntimeError, "2 dimensions"),
         (lambda t: F.pdist(t, -1.0), RuntimeError, "negative"),
