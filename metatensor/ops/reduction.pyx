@@ -137,7 +137,7 @@ cdef DType sum_dtype(Call* c, int slot, Tensor t):
 
 
 cdef object sum_meta(Call* c):
-    """(input, int[]? dim, keepdim, dtype)"""
+    """Arguments: input, int[]? dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
     dim_list(c, 1, t.ndim, chosen)
@@ -174,7 +174,7 @@ cdef object nan_meta(Call* c):
 
 
 cdef object prod_meta(Call* c):
-    """(input, int? dim, keepdim, dtype)"""
+    """Arguments: input, int? dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = -1 if is_none(c, 1) else dim_arg(c, 1, t.ndim)
     return reduced_dim_back(c, t, dim, bool_arg(c, 2), sum_dtype(c, 3, t))
@@ -266,7 +266,7 @@ cdef object values_indices(Call* c, Tensor t, int dim, bint keepdim):
 
 
 cdef object max_dim_meta(Call* c):
-    """(input, int dim, keepdim) -> (values, indices)"""
+    """Arguments: input, int dim, keepdim. Returns (values, indices)."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
     require_nonempty(c, t, dim)
@@ -330,7 +330,7 @@ cdef object var_meta(Call* c):
 
 
 cdef object var_all_meta(Call* c):
-    """(input, unbiased)"""
+    """Arguments: input, unbiased."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Tensor v
     require_floating(c, t.dtype)

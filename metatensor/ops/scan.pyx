@@ -12,7 +12,7 @@ from metatensor._core import errors
 
 
 cdef object cumsum_meta(Call* c):
-    """(input, int dim, dtype)"""
+    """Arguments: input, int dim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     dim_arg(c, 1, t.ndim)
     if c.variant == IN_PLACE:
@@ -24,7 +24,7 @@ cdef object cumsum_meta(Call* c):
 
 
 cdef object cummax_meta(Call* c):
-    """(input, int dim) -> (values, indices)"""
+    """Arguments: input, int dim. Returns (values, indices)."""
     cdef Tensor t = tensor_arg(c, 0)
     if t.total or t.dtype.is_complex:       # of what is empty PyTorch takes any dimension
         dim_arg(c, 1, t.ndim)

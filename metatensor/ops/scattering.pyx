@@ -105,8 +105,8 @@ define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, 
 define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | APART,
        "The elements of `src` added to the places that the index names along a dimension.")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | APART, "The elements of `src` reduced into the places that the index names: sum, "
-       "prod, mean, amax or amin.")
+       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | APART,
+       "The elements of `src` reduced into the places that the index names: sum, prod, mean, amax or amin.")
 
 
 # index_add and its kin --------------------------------------------------------------------------
@@ -155,7 +155,7 @@ cdef object index_copy_meta(Call* c):
 
 
 cdef object _by_slices(Call* c, bint copies):
-    """(input, dim, index, source, ...)"""
+    """Arguments: input, dim, index, source, ...."""
     cdef Tensor t = tensor_arg(c, 0)
     _check_slices(c, t, tensor_arg(c, 2), tensor_arg(c, 3), copies)
     if result_device(c) is META:

@@ -15,14 +15,14 @@ cdef object softmax_of(Call* c, DType dtype):
 
 
 cdef object softmax_meta(Call* c):
-    """(input, dim, dtype)"""
+    """Arguments: input, dim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     dim_arg(c, 1, t.ndim)
     return softmax_of(c, dtype_arg(c, 2, t.dtype))
 
 
 cdef object softmax_layer_meta(Call* c):
-    """(input, int? dim, _stacklevel, dtype)"""
+    """Arguments: input, int? dim, _stacklevel, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     if not is_none(c, 1):
         dim_arg(c, 1, t.ndim)

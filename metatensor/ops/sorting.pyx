@@ -37,12 +37,12 @@ cdef object sorted_pair(Call* c, int dim_slot):
 
 
 cdef object sort_meta(Call* c):
-    """(input, dim, descending)"""
+    """Arguments: input, dim, descending."""
     return sorted_pair(c, 1)
 
 
 cdef object sort_stable_meta(Call* c):
-    """(input, stable, dim, descending)"""
+    """Arguments: input, stable, dim, descending."""
     return sorted_pair(c, 2)
 
 
@@ -67,7 +67,7 @@ cdef object msort_meta(Call* c):
 
 
 cdef object topk_meta(Call* c):
-    """(input, k, dim, largest, sorted)"""
+    """Arguments: input, k, dim, largest, sorted."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t k = int_arg(c, 1), size
     cdef int dim = dim_arg(c, 2, t.ndim)
@@ -122,7 +122,7 @@ cdef object median_meta(Call* c):
 
 
 cdef object median_dim_meta(Call* c):
-    """(input, dim, keepdim)"""
+    """Arguments: input, dim, keepdim."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
     require_nonempty(c, t, dim)
@@ -134,7 +134,7 @@ cdef object median_dim_meta(Call* c):
 
 
 cdef object kthvalue_meta(Call* c):
-    """(input, k, dim, keepdim)"""
+    """Arguments: input, k, dim, keepdim."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t k = int_arg(c, 1), size
     cdef int dim = dim_arg(c, 2, t.ndim)
@@ -196,13 +196,17 @@ define("nanmedian(Tensor input) -> Tensor", median_meta, 0, "The median of the e
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
-       OUT | QUIET_OUT | OPTION_A | EXACT_OUT, "The most frequent value along `dim`, the smallest of several, and where it is last.")
+       OUT | QUIET_OUT | OPTION_A | EXACT_OUT,
+       "The most frequent value along `dim`, the smallest of several, and where it is last.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-       kthvalue_meta, OUT | EXACT_OUT | APART, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
+       kthvalue_meta, OUT | EXACT_OUT | APART,
+       "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
-       "-> Tensor", quantile_meta, OUT | EXACT_OUT, "Quantiles along `dim`, or over all; those of several `q` come first.")
+       "-> Tensor", quantile_meta, OUT | EXACT_OUT,
+       "Quantiles along `dim`, or over all; those of several `q` come first.")
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
-       "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT, "Quantiles of the elements that are not NaN.")
+       "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT,
+       "Quantiles of the elements that are not NaN.")
 
 
 # What depends on values ------------------------------------------------------------------

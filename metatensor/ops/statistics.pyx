@@ -24,7 +24,7 @@ cdef int check_weights(Call* c, Tensor w, str name, dim_t observations) except -
 
 
 cdef object cov_body(Call* c):
-    """(input [variables, observations], correction, fweights, aweights)"""
+    """Arguments: input (variables, observations), correction, fweights, aweights."""
     cdef Tensor t = tensor_arg(c, 0), w = None
     cdef dim_t observations
     cdef object factor, total, mean, weighted, correction = arg(c, 1)
@@ -73,7 +73,7 @@ cdef object corrcoef_body(Call* c):
 
 
 cdef object hash_meta(Call* c):
-    """(input, dim, keepdim, mode)"""
+    """Arguments: input, dim, keepdim, mode."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
     require_some(c, t, dim_list(c, 1, t.ndim, chosen), chosen)

@@ -17,7 +17,7 @@ cdef double LEAST_ENVELOPE = 1e-11
 # Adding up overlapping frames -----------------------------------------------------------
 
 cdef object overlap_add_meta(Call* c):
-    """(input [n, frames, size], step) -> [n, size + step * (frames - 1)]"""
+    """Arguments: input (n, frames, size), step. Returns (n, size + step * (frames - 1))."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     if t.ndim != 3 or t.sizes[1] == 0 or int_arg(c, 1) < 1:
@@ -145,7 +145,7 @@ cdef int _check_envelope(Call* c, Tensor envelope) except -1:
 
 
 cdef object istft_body(Call* c):
-    """(input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex)"""
+    """Arguments: input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex."""
     cdef Tensor spectrum = tensor_arg(c, 0), t = spectrum, window
     cdef Frames f
     cdef int normalization = 1 if bool_arg(c, 6) else 2
@@ -210,4 +210,5 @@ cdef object istft_body(Call* c):
 
 define("istft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, "
        "bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", istft_body,
-       COMPOSITE, "The signal of which stft() gives the input, as near as can be: [..., frequencies, frames] to [..., points].")
+       COMPOSITE,
+       "The signal of which stft() gives the input, as near as can be: [..., frequencies, frames] to [..., points].")

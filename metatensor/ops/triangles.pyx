@@ -106,7 +106,7 @@ cdef int _check_order(Call* c, Tensor sequence, int side, int sorter) except -1:
 
 
 cdef object searchsorted_meta(Call* c):
-    """(sorted_sequence, input, out_int32, right, side, sorter)"""
+    """Arguments: sorted_sequence, input, out_int32, right, side, sorter."""
     cdef Tensor sequence = tensor_arg(c, 0), values
     cdef int i
     _check_order(c, sequence, 4, 5)
@@ -129,7 +129,7 @@ cdef object searchsorted_meta(Call* c):
 
 
 cdef object bucketize_meta(Call* c):
-    """(input, boundaries, out_int32, right)"""
+    """Arguments: input, boundaries, out_int32, right."""
     cdef Tensor boundaries = tensor_arg(c, 1), values
     _check_order(c, boundaries, -1, -1)
     if boundaries.ndim != 1:
@@ -145,4 +145,5 @@ define("searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_in
        "str? side=None, Tensor? sorter=None) -> Tensor", searchsorted_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
        "Where values would be inserted in sorted sequences along the last dimension.")
 define("bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-       bucketize_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY, "Which interval between sorted boundaries a value falls in.")
+       bucketize_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
+       "Which interval between sorted boundaries a value falls in.")

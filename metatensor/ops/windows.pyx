@@ -46,7 +46,8 @@ cdef object two_parameters_meta(Call* c):
 
 
 for _name, _doc in (("bartlett", "A triangle from 0 to 1 to 0."), ("blackman", "A sum of three cosines."),
-                    ("hamming", "alpha - beta * cos(x), which does not quite reach 0."), ("hann", "One period of a raised cosine."),
+                    ("hamming",
+       "alpha - beta * cos(x), which does not quite reach 0."), ("hann", "One period of a raised cosine."),
                     ("kaiser", "A ratio of Bessel functions; the larger `beta`, the narrower.")):
     define(f"{_name}_window(int window_length, *, {OLD_OPTIONS}) -> Tensor", length_meta, 0, _doc)
     define(f"{_name}_window.periodic(int window_length, bool periodic, *, {OLD_OPTIONS}) -> Tensor", periodic_meta, 0)
@@ -100,7 +101,7 @@ cdef object bartlett_body(Call* c):
 
 
 cdef object exponential_body(Call* c):
-    """(M, center, tau, sym, options)"""
+    """Arguments: M, center, tau, sym, options."""
     cdef _Window s = _read(c, 3)
     cdef double tau = float_arg(c, 2), center
     if tau <= 0:
@@ -117,7 +118,7 @@ cdef object exponential_body(Call* c):
 
 
 cdef object gaussian_body(Call* c):
-    """(M, std, sym, options)"""
+    """Arguments: M, std, sym, options."""
     cdef _Window s = _read(c, 2)
     cdef double std = float_arg(c, 1), start, scale
     if std <= 0:
@@ -140,7 +141,7 @@ cdef object cosine_body(Call* c):
 
 
 cdef object kaiser_body(Call* c):
-    """(M, beta, sym, options)"""
+    """Arguments: M, beta, sym, options."""
     cdef _Window s = _read(c, 2)
     cdef double beta = float_arg(c, 1)
     if beta < 0:
@@ -167,7 +168,7 @@ cdef object _cosines(_Window s, list weights):
 
 
 cdef object general_cosine_body(Call* c):
-    """(M, a, sym, options)"""
+    """Arguments: M, a, sym, options."""
     cdef _Window s = _read(c, 2)
     cdef list weights
     if s.n < 2:
@@ -223,4 +224,5 @@ define(f"signal.windows.hamming(int M, *, {SYM}) -> Tensor", hamming_body, COMPO
 define(f"signal.windows.hann(int M, *, {SYM}) -> Tensor", hann_body, COMPOSITE, "One period of a raised cosine.")
 define(f"signal.windows.kaiser(int M, *, float beta=12.0, {SYM}) -> Tensor", kaiser_body, COMPOSITE,
        "A ratio of Bessel functions; the larger `beta`, the narrower.")
-define(f"signal.windows.nuttall(int M, *, {SYM}) -> Tensor", nuttall_body, COMPOSITE, "Four cosines with small sidelobes.")
+define(f"signal.windows.nuttall(int M, *, {SYM}) -> Tensor", nuttall_body, COMPOSITE,
+       "Four cosines with small sidelobes.")
