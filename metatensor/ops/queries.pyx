@@ -125,7 +125,7 @@ define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", res
 
 
 cdef object fill_diagonal_body(Call* c):
-    """Fill the main diagonal. With `wrap` it starts again after a gap of one row in a matrix with more rows than columns."""
+    """Fill the main diagonal. With `wrap` it starts again below a gap of one row, in a matrix taller than wide."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     cdef dim_t strides[2]
