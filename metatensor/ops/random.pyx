@@ -471,8 +471,8 @@ define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geom
        "success, of probability `p` in (0, 1).")
 define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_,
        COMPOSITE | METHOD_ONLY | RANDOM,
-       "Fill in place with uniform integers in [from, to). `from` is 0 unless given. Without `to` the upper bound is "
-       "the largest integer up to which the dtype holds all integers.")
+       "Fill in place with uniform integers in [from, to). `from` is 0 unless given. Without `to` the largest "
+       "possible value is the largest integer up to which the dtype holds all integers exactly.")
 define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", random_to, RANDOM)
 define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)
 define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_,
