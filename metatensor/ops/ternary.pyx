@@ -225,7 +225,8 @@ define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", 
        "broadcast.")
 
 define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
-       "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN.")
+       "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result "
+       "is max.")
 define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
        "The larger of each element and `min`.")
 define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
