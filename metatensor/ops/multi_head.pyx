@@ -125,7 +125,7 @@ cdef object thirds(Call* c, int slot):
         return None, None, None
     parts = tensor_arg(c, slot).chunk(3)
     if len(parts) != 3:
-        raise ValueError(f"{op_name(c)}(): a shape of {shape_str(tensor_arg(c, slot))} has no three parts")
+        raise ValueError(f"{op_name(c)}(): a projection of shape {shape_str(tensor_arg(c, slot))} cannot be split into three parts")
     return parts
 
 
@@ -190,7 +190,7 @@ cdef object multi_head_body(Call* c):
         padding = None if padding is None else padding.unsqueeze(0)
     length, batch, source = query.sizes[0], query.sizes[1], key.sizes[0]
     if causal and is_none(c, MASK):
-        raise RuntimeError(f"{op_name(c)}(): is_causal only says what attn_mask is; give that too")
+        raise RuntimeError(f"{op_name(c)}(): is_causal=True also needs attn_mask, which it describes")
     if not causal or need_weights or padding is not None:
         causal = False
         mask = additive(c, MASK, query)

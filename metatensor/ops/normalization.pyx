@@ -41,7 +41,7 @@ cdef Tensor in_format(Call* c, Tensor t):
 # layer_norm and rms_norm ----------------------------------------------------------------
 
 cdef int check_normalized(Call* c, Tensor t) except -1:
-    """Check that `normalized_shape` (slot 1) ends the input's shape, and return its length."""
+    """Check that `normalized_shape` (slot 1) is the end of the input's shape, and return its length."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
     if n == 0:

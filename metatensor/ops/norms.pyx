@@ -15,7 +15,7 @@ from metatensor.ops.reduction cimport reduced, require_floating
 cdef DType norm_dtype(Call* c, int slot, Tensor t):
     """Return the real dtype of a norm.
 
-    `dtype=` must be at least as wide as the input's dtype, and complex exactly if that is complex.
+    `dtype=` must be at least as wide as the input's dtype, and complex if and only if that is complex.
     """
     cdef DType d = t.dtype
     require_floating(c, d)
@@ -203,9 +203,9 @@ cdef object cdist_meta(Call* c):
             raise RuntimeError(f"cdist(): {'x1' if t is a else 'x2'} must be floating-point, got "
                                f"{(<Tensor>t).dtype.name}")
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"cdist(): x1 and x2 must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+        raise RuntimeError(f"cdist(): x1 and x2 must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
-        raise RuntimeError(f"cdist(): x1 and x2 must have as many columns, got shapes {shape_str(a)} and {shape_str(b)}")
+        raise RuntimeError(f"cdist(): x1 and x2 must have the same number of columns, got shapes {shape_str(a)} and {shape_str(b)}")
     if not float_arg(c, 2) >= 0:
         raise RuntimeError(f"cdist(): p must not be negative, got {arg(c, 2)}")
     if mode not in ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",

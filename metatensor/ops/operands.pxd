@@ -19,7 +19,8 @@ cdef enum Refused:
 
 
 cdef struct Operands:
-    # The dtype code that each rank of operands promotes to; -1 for a rank without operands.
+    # Operands have one of three ranks in promotion. For each rank, the dtype
+    # code that its operands promote to, or -1 if there are none.
     int dims                    # tensors with dimensions
     int zeros                   # 0-d tensors
     int numbers                 # Python numbers

@@ -399,7 +399,7 @@ cdef object binomial(Call* c):
         raise ValueError(f"{op_name(c)}(): count and prob must be floating-point, got {count.dtype.name} and "
                          f"{prob.dtype.name}")
     if count.dtype is not prob.dtype:
-        fail(c, f"count and prob must have one dtype, got {count.dtype.name} and {prob.dtype.name}")
+        fail(c, f"count and prob must have the same dtype, got {count.dtype.name} and {prob.dtype.name}")
     no_operands(&o)
     shape_operand(&o, count)
     shape_operand(&o, prob)

@@ -136,7 +136,7 @@ cdef object sampled(Call* c, bint cubic, int n):
         fail(c, f"expected an input and a grid of {'4 or 5' if n < 2 or n > 3 else n + 2} dimensions, got shapes "
                 f"{shape_str(t)} and {shape_str(grid)}")
     if grid.sizes[0] != t.sizes[0]:
-        fail(c, f"input and grid must have one batch size, got shapes {shape_str(t)} and {shape_str(grid)}")
+        fail(c, f"input and grid must have the same batch size, got shapes {shape_str(t)} and {shape_str(grid)}")
     if grid.sizes[n + 1] != n:
         fail(c, f"the grid must have {n} coordinates in its last dimension, got shape {shape_str(grid)}")
     for i in range(n):
@@ -146,7 +146,7 @@ cdef object sampled(Call* c, bint cubic, int n):
     if cubic and n != 2:
         fail(c, f"bicubic sampling needs an input of 4 dimensions, got shape {shape_str(t)}")
     if t.dtype is not grid.dtype:
-        fail(c, f"input and grid must have one dtype, got {t.dtype.name} and {grid.dtype.name}")
+        fail(c, f"input and grid must have the same dtype, got {t.dtype.name} and {grid.dtype.name}")
     need_dtype(c, t, FLOATS)
     sizes[0] = t.sizes[0]
     sizes[1] = t.sizes[1]

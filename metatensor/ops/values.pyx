@@ -317,7 +317,7 @@ cdef object asarray_body(Call* c):
         data = _shareable(data, _dtype_or_none(c, 1))
         t = _converted(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
         if copy is False and not _shares(t, data):
-            raise ValueError(f"{op_name(c)}(): an alias was asked for with copy=False, but this needs a copy")
+            raise ValueError(f"{op_name(c)}(): copy=False was given, but the data cannot be shared without a copy")
         if t.flags & T_REQUIRES_GRAD and not bool_arg(c, 4):
             t = <Tensor>t.detach()
     return _with_grad(c, 4, t)

@@ -1,8 +1,8 @@
 """How autocast casts the arguments of operators: one table for the cpu and one for accelerators.
 
 The tables contain the operators that PyTorch's documentation of automatic mixed precision lists, by the names used
-there. They also contain operators that PyTorch composes of listed ones, but that are single operators here. The policies
-are
+there. They also contain operators that PyTorch composes of listed ones, but that are single operators here. The
+policies are
 
 * **lower**: floating-point arguments are cast to the autocast's dtype;
 * **float32**: they are cast to float32;

@@ -1,9 +1,9 @@
 """Decompositions: ops computed by other ops, on devices that have no kernel for them.
 
 `TABLE` maps an op's qualified name (``"add"``, ``"max.dim"``) to a function that takes the op's arguments in schema
-order and returns the op's results. A function for a mutating op writes to its first argument and returns it. The dispatcher
-checks results against the shape and dtype of the meta kernel. `decompositions` fills the table from the modules of
-`metatensor.rules.decomposed` at its first call.
+order and returns the op's results. A function for a mutating op writes to its first argument and returns it. The
+dispatcher checks results against the shape and dtype of the meta kernel. The first call of `decompositions` fills the
+table from the modules of `metatensor.rules.decomposed`.
 """
 
 from __future__ import annotations
