@@ -261,7 +261,7 @@ cdef object median_body(Call* c):
     if floating:
         return found
     if found.storage.data is not None and call("any", (call("isnan", (found,)),)).item():
-        raise ValueError(f"{op_name(c)}(): the mask selects no element of a row; its median is NaN, which {d.name} cannot hold")
+        raise ValueError(f"{op_name(c)}(): a row without selected elements has median NaN, which {d.name} cannot hold")
     return as_type(found, d)
 
 

@@ -202,7 +202,8 @@ cdef object dot_meta(Call* c):
     need_dims(c, b, 1, "the second vector")
     same_dtype(c, a, b, "input", "the second vector")
     if a.sizes[0] != b.sizes[0]:
-        raise RuntimeError(f"{op_name(c)}(): both vectors must have the same number of elements, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"{op_name(c)}(): both vectors must have the same number of elements, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     return new_contiguous(0, NULL, a.dtype, result_device(c))
 
@@ -405,7 +406,8 @@ cdef object bilinear_meta(Call* c):
     cdef int i, n = a.ndim
     need_dims(c, w, 3, "weight")
     if n == 0 or n != b.ndim:
-        raise RuntimeError(f"bilinear(): input1 and input2 must have the same number of dimensions, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"bilinear(): input1 and input2 must have the same number of dimensions, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     for i in range(n - 1):
         if a.sizes[i] != b.sizes[i]:
@@ -420,8 +422,8 @@ cdef object bilinear_meta(Call* c):
     if not is_none(c, 3):
         need_dims(c, tensor_arg(c, 3), 1, "bias")
         if tensor_arg(c, 3).sizes[0] != w.sizes[0]:
-            raise RuntimeError(f"bilinear(): bias must have {w.sizes[0]} elements, one for each row of weight {shape_str(w)}, "
-                               f"got shape {shape_str(tensor_arg(c, 3))}")
+            raise RuntimeError(f"bilinear(): bias must have {w.sizes[0]} elements, the first size of weight "
+                               f"{shape_str(w)}, got shape {shape_str(tensor_arg(c, 3))}")
     sizes[n - 1] = w.sizes[0]
     return new_contiguous(n, sizes, a.dtype, result_device(c))
 

@@ -125,7 +125,8 @@ cdef object thirds(Call* c, int slot):
         return None, None, None
     parts = tensor_arg(c, slot).chunk(3)
     if len(parts) != 3:
-        raise ValueError(f"{op_name(c)}(): a projection of shape {shape_str(tensor_arg(c, slot))} cannot be split into three parts")
+        raise ValueError(f"{op_name(c)}(): a projection of shape {shape_str(tensor_arg(c, slot))} cannot be split into "
+                         "three parts")
     return parts
 
 

@@ -205,7 +205,8 @@ cdef object cdist_meta(Call* c):
     if a.dtype is not b.dtype:
         raise RuntimeError(f"cdist(): x1 and x2 must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
-        raise RuntimeError(f"cdist(): x1 and x2 must have the same number of columns, got shapes {shape_str(a)} and {shape_str(b)}")
+        raise RuntimeError(f"cdist(): x1 and x2 must have the same number of columns, got shapes {shape_str(a)} and "
+                           f"{shape_str(b)}")
     if not float_arg(c, 2) >= 0:
         raise RuntimeError(f"cdist(): p must not be negative, got {arg(c, 2)}")
     if mode not in ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",

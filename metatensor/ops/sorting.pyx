@@ -227,7 +227,8 @@ cdef object unknown_meta(Call* c):
 cdef object allclose_meta(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"{op_name(c)}(): the tensors must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
+        raise RuntimeError(f"{op_name(c)}(): the tensors must have the same dtype, got {a.dtype.name} and "
+                           f"{b.dtype.name}")
     broadcast_shape(c, a, b)
     return unknown_meta(c)
 

@@ -1,7 +1,7 @@
 """The core operators, to which all decompositions reduce.
 
 A device with kernels for these computes every operator that has a decomposition; `metatensor devices --ops NAME` lists
-them. Views need no kernels. Allocation, filling and random numbers need none either: `metatensor.devices.basics`
+these. Views need no kernels. Allocation, filling and random numbers need none either: `metatensor.devices.basics`
 provides them through the methods that every device has.
 """
 
