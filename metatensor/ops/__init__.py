@@ -1,6 +1,7 @@
-"""The built-in operators, one compiled module a family, found by being here.
+"""The built-in operators, in one compiled module per family.
 
-As ``mt.ops`` it is also the way to custom operators: ``mt.ops.acme.rope``.
+Every compiled module in this package is imported. As ``mt.ops`` the package also
+looks up custom operators by namespace and name: ``mt.ops.acme.rope``.
 """
 
 import os

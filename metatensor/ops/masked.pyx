@@ -1,7 +1,8 @@
-"""Reductions and normalisations over the elements that a mask shows: `masked.*`.
+"""Reductions and normalizations over the elements that a mask selects: `masked.*`.
 
-A mask has the input's shape or broadcasts to it; True (or anything but zero) shows an element. What is hidden takes
-the value that changes nothing: 0 in a sum, 1 in a product, the lowest number in a maximum.
+The mask must broadcast to the input's shape. It is converted to bool: an element is selected where it is True, and
+masked out where it is False. Without a mask all elements are selected. Masked-out elements are replaced by the
+identity of the operation, such as 0 in a sum, 1 in a product and the lowest value in a maximum.
 """
 from metatensor._core.dtype cimport F32, I64, U8, DType, by_code, to_real
 from metatensor._core.layout cimport dims_equal
@@ -12,15 +13,15 @@ from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS
 from metatensor.ops.view cimport dims_tuple
 
-# What stands for a hidden element.
+# The value that replaces a masked-out element.
 cdef enum Neutral:
     ZERO, ONE, LOWEST, HIGHEST, LOG_ZERO, NOTHING
 
 
-# Hiding -------------------------------------------------------------------------------------
+# Masks --------------------------------------------------------------------------------------
 
 cdef object extreme(Call* c, DType d, bint lowest):
-    """The lowest or highest number of a dtype; an error for those that have none."""
+    """Return the lowest or highest value of a dtype. Raise for dtypes without an order or a supported range."""
     cdef object reach
     if d.kind == KIND_FLOAT:
         return float("-inf" if lowest else "inf")
@@ -35,7 +36,10 @@ cdef object extreme(Call* c, DType d, bint lowest):
 
 
 cdef object neutral(Call* c, DType d, int which):
-    """The value for hidden elements, as a number of the dtype's own category: so it does not promote."""
+    """Return the value for masked-out elements.
+
+    It is a Python number of the dtype's category, so that it does not promote the input.
+    """
     if which == LOG_ZERO and d.kind == KIND_COMPLEX:
         return complex(float("-inf"), 0)
     if which == LOWEST or which == LOG_ZERO:
@@ -50,7 +54,7 @@ cdef object neutral(Call* c, DType d, int which):
 
 
 cdef Tensor shown(Call* c, Tensor t, int slot):
-    """The mask as bool, expanded to the shape of `t`."""
+    """Return the mask in a slot as bool, expanded to the shape of `t`."""
     cdef Tensor mask = tensor_arg(c, slot)
     if mask.ndim != t.ndim or not dims_equal(mask.sizes, t.sizes, t.ndim):
         if mask.ndim > t.ndim:
@@ -61,7 +65,7 @@ cdef Tensor shown(Call* c, Tensor t, int slot):
 
 
 cdef Tensor hide(Call* c, Tensor t, int slot, int which):
-    """`t` with what the mask in a slot hides made neutral; `t` itself without a mask."""
+    """Return `t` with its masked-out elements replaced by the value for `which`, or `t` itself without a mask."""
     cdef Tensor mask
     if is_none(c, slot):
         return t
@@ -72,7 +76,7 @@ cdef Tensor hide(Call* c, Tensor t, int slot, int which):
 # Arguments ------------------------------------------------------------------------------------
 
 cdef list dims_of(Call* c, int slot, int ndim):
-    """The dimensions named, in order; all of them where none is."""
+    """Return the dimensions named in a slot in ascending order, or all dimensions if none is named."""
     cdef bint chosen[MAX_DIMS]
     cdef int i
     if dim_list(c, slot, ndim, chosen) and ndim == 0:
@@ -81,7 +85,7 @@ cdef list dims_of(Call* c, int slot, int ndim):
 
 
 cdef bint flag(Call* c, int slot) except -1:
-    """A bool that may be None."""
+    """Return a bool argument, with None as False."""
     return not is_none(c, slot) and bool_arg(c, slot)
 
 
@@ -102,7 +106,7 @@ cdef Tensor as_type(Tensor t, DType d):
 # Sums -----------------------------------------------------------------------------------------
 
 cdef object sum_body(Call* c):
-    """(input, dim, keepdim, dtype, mask), as all reductions but where a comment says otherwise"""
+    """Arguments: input, dim, keepdim, dtype, mask, as in all reductions without a docstring."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef list dims = dims_of(c, 1, t.ndim)
     return call("sum", (hide(c, t, 4, ZERO), dims, flag(c, 2)), {"dtype": sum_type(c, 3, t.dtype)})
@@ -120,7 +124,7 @@ cdef object prod_body(Call* c):
 
 
 cdef object running_body(Call* c, str name, int which):
-    """(input, dim, dtype, mask): of integers too the dtype is the input's own"""
+    """Arguments: input, dim, dtype, mask. Unlike a sum, the result of integers keeps their dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType d = own_type(c, 2)
     cdef int dim = dim_arg(c, 1, t.ndim)
@@ -136,7 +140,7 @@ cdef object cumprod_body(Call* c):
 
 
 cdef object count_of(Call* c, Tensor t, Tensor mask, int slot, bint keepdim):
-    """How many elements a sum is over: a tensor of the results' shape under a mask, else a number."""
+    """Return the number of elements in each sum: a tensor of the result's shape with a mask, else a number."""
     cdef object n = 1
     if mask is not None:
         return call("sum", (mask, arg(c, slot), keepdim))
@@ -164,7 +168,7 @@ cdef object mean_body(Call* c):
 
 
 cdef object spread_body(Call* c):
-    """var and std: (input, dim, unbiased, correction, keepdim, dtype, mask)"""
+    """Compute var or std. Arguments: input, dim, unbiased, correction, keepdim, dtype, mask."""
     cdef Tensor t = tensor_arg(c, 0), mask = None, x, total
     cdef DType d = own_type(c, 5), compute
     cdef bint keepdim = flag(c, 4)
@@ -198,7 +202,7 @@ cdef object spread_body(Call* c):
 
 
 cdef object norm_body(Call* c):
-    """(input, ord, dim, keepdim, dtype, mask)"""
+    """Arguments: input, ord, dim, keepdim, dtype, mask."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType d = own_type(c, 4)
     cdef object order = arg(c, 1)
@@ -211,7 +215,7 @@ cdef object norm_body(Call* c):
 
 
 cdef object normalize_body(Call* c):
-    """(input, ord, dim, eps, dtype, mask)"""
+    """Arguments: input, ord, dim, eps, dtype, mask."""
     cdef Tensor t = tensor_arg(c, 0), length
     length = <Tensor>call("masked.norm", (t, arg(c, 1), arg(c, 2)),
                           {"keepdim": True, "dtype": own_type(c, 4), "mask": arg(c, 5)})
@@ -231,7 +235,7 @@ cdef object amin_body(Call* c):
 
 
 cdef object argmax_body(Call* c):
-    """The index too has the dtype of the input, unless told"""
+    """Without `dtype` the index has the dtype of the input, as in PyTorch."""
     cdef Tensor t = hide(c, tensor_arg(c, 0), 4, LOWEST)
     return as_type(<Tensor>call("argmax", (t, arg(c, 1), flag(c, 2))), own_type(c, 3))
 
@@ -242,7 +246,10 @@ cdef object argmin_body(Call* c):
 
 
 cdef object median_body(Call* c):
-    """Integers are compared as float32. Where data say that a row has no element left, they cannot hold the NaN."""
+    """Compare integers as float32, with NaN for masked-out elements.
+
+    Raise ValueError if a row of integers has no selected element: their dtype cannot hold the NaN of the result.
+    """
     cdef Tensor t = tensor_arg(c, 0), found
     cdef DType d = own_type(c, 3)
     cdef int dim = dim_arg(c, 1, t.ndim)
@@ -254,7 +261,7 @@ cdef object median_body(Call* c):
     if floating:
         return found
     if found.storage.data is not None and call("any", (call("isnan", (found,)),)).item():
-        raise ValueError(f"{op_name(c)}(): the mask hides all elements of a row, whose median no {d.name} can be")
+        raise ValueError(f"{op_name(c)}(): a row without selected elements has median NaN, which {d.name} cannot hold")
     return as_type(found, d)
 
 
@@ -268,13 +275,13 @@ cdef object logsumexp_body(Call* c):
 
 
 cdef object logaddexp_body(Call* c):
-    """(input, other, dtype, input_mask, other_mask)"""
+    """Arguments: input, other, dtype, input_mask, other_mask."""
     cdef Tensor a = hide(c, tensor_arg(c, 0), 3, LOWEST), b = hide(c, tensor_arg(c, 1), 4, LOWEST)
     return as_type(<Tensor>call("logaddexp", (a, b)), own_type(c, 2))
 
 
 cdef object share_body(Call* c, str name, int which):
-    """(input, dim, dtype, mask)"""
+    """Arguments: input, dim, dtype, mask."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
     return call(name, (hide(c, t, 3, which), dim), {"dtype": own_type(c, 2)})
@@ -296,43 +303,52 @@ cdef str REDUCE = "int[1]? dim=None, *, bool? keepdim=False, dtype? dtype=None, 
 cdef str ALONG = "int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor"
 
 define(f"masked.sum(Tensor input, {REDUCE}", sum_body, COMPOSITE,
-       "Sum of the shown elements over `dim`; 0 of none.")
+       "Sum of the selected elements over `dim`, 0 where there are none. Bool, signed and uint8 inputs sum to int64.")
 define(f"masked.prod(Tensor input, {REDUCE}", prod_body, COMPOSITE,
-       "Product of the shown elements over `dim`; 1 of none.")
+       "Product of the selected elements over `dim`, 1 where there are none. Bool, signed and uint8 inputs give int64.")
 define(f"masked.cumsum(Tensor input, {ALONG}", cumsum_body, COMPOSITE,
-       "Sums of the shown elements up to each one along `dim`, in the input's dtype.")
+       "Cumulative sum of the selected elements along `dim`, in the dtype of `input` unless `dtype` is given.")
 define(f"masked.cumprod(Tensor input, {ALONG}", cumprod_body, COMPOSITE,
-       "Products of the shown elements up to each one along `dim`, in the input's dtype.")
+       "Cumulative product of the selected elements along `dim`, in the dtype of `input` unless `dtype` is given.")
 define(f"masked.mean(Tensor input, {REDUCE}", mean_body, COMPOSITE,
-       "Mean of the shown elements over `dim`; NaN of none.")
+       "Mean of the selected elements over `dim`, NaN where there are none. The dtype must be floating-point or "
+       "complex.")
 define("masked.var(Tensor input, int[1]? dim=None, bool? unbiased=None, *, Scalar? correction=None, "
        "bool? keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor", spread_body, COMPOSITE,
-       "Variance of the shown elements over `dim`, divided by their number less `correction` (1 unless given).")
+       "Variance of the selected elements over `dim`: the sum of squared deviations divided by N - `correction` "
+       "(default 1), where N is the number of selected elements.")
 define("masked.std(Tensor input, int[1]? dim=None, bool? unbiased=None, *, Scalar? correction=None, "
        "bool? keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor", spread_body, COMPOSITE,
-       "Standard deviation of the shown elements over `dim`: the root of `masked.var`.")
+       "Standard deviation of the selected elements over `dim`: the square root of `masked.var`.")
 define("masked.norm(Tensor input, Scalar? ord=2.0, int[1]? dim=None, *, bool? keepdim=False, dtype? dtype=None, "
-       "Tensor? mask=None) -> Tensor", norm_body, COMPOSITE, "Norm of order `ord` of the shown elements over `dim`.")
+       "Tensor? mask=None) -> Tensor", norm_body, COMPOSITE,
+       "Vector norm of order `ord` of the selected elements over `dim`.")
 define("masked.normalize(Tensor input, Scalar ord, int[1]? dim, *, float eps=1e-12, dtype? dtype=None, "
        "Tensor? mask=None) -> Tensor", normalize_body, COMPOSITE,
-       "The shown elements, divided by their norm over `dim` (at least `eps`); 0 elsewhere.")
-define(f"masked.amax(Tensor input, {REDUCE}", amax_body, COMPOSITE, "Largest of the shown elements over `dim`.")
-define(f"masked.amin(Tensor input, {REDUCE}", amin_body, COMPOSITE, "Smallest of the shown elements over `dim`.")
+       "The selected elements divided by their norm of order `ord` over `dim`, or by `eps` if that is larger; 0 at the "
+       "masked-out elements.")
+define(f"masked.amax(Tensor input, {REDUCE}", amax_body, COMPOSITE, "Largest selected element over `dim`.")
+define(f"masked.amin(Tensor input, {REDUCE}", amin_body, COMPOSITE, "Smallest selected element over `dim`.")
 define("masked.argmax(Tensor input, int? dim=None, *, bool? keepdim=False, dtype? dtype=None, Tensor? mask=None) "
-       "-> Tensor", argmax_body, COMPOSITE, "Index of the largest of the shown elements along `dim`.")
+       "-> Tensor", argmax_body, COMPOSITE,
+       "Index of the largest selected element along `dim`, in the dtype of `input` unless `dtype` is given.")
 define("masked.argmin(Tensor input, int? dim=None, *, bool? keepdim=False, dtype? dtype=None, Tensor? mask=None) "
-       "-> Tensor", argmin_body, COMPOSITE, "Index of the smallest of the shown elements along `dim`.")
+       "-> Tensor", argmin_body, COMPOSITE,
+       "Index of the smallest selected element along `dim`, in the dtype of `input` unless `dtype` is given.")
 define("masked.median(Tensor input, int dim=-1, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) "
-       "-> Tensor", median_body, COMPOSITE, "Median of the shown elements along `dim`, the lower one of two.")
+       "-> Tensor", median_body, COMPOSITE,
+       "Median of the selected elements along `dim` that are not NaN: the lower of the two middle ones if their number "
+       "is even.")
 define("masked.logsumexp(Tensor input, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, "
        "Tensor? mask=None) -> Tensor", logsumexp_body, COMPOSITE,
-       "Logarithm of the sum of the exponentials of the shown elements over `dim`.")
+       "Logarithm of the sum of the exponentials of the selected elements over `dim`.")
 define("masked.logaddexp(Tensor input, Tensor other, *, dtype? dtype=None, Tensor? input_mask=None, "
        "Tensor? other_mask=None) -> Tensor", logaddexp_body, COMPOSITE,
-       "log(exp(input) + exp(other)), each under a mask of its own.")
+       "log(exp(input) + exp(other)). Elements that `input_mask` or `other_mask` masks out count as -inf.")
 define(f"masked.softmax(Tensor input, {ALONG}", softmax_body, COMPOSITE,
-       "Softmax of the shown elements along `dim`; 0 elsewhere.")
+       "Softmax of the selected elements along `dim`, 0 at the others. Slices without a selected element are NaN.")
 define(f"masked.log_softmax(Tensor input, {ALONG}", log_softmax_body, COMPOSITE,
-       "Logarithm of `masked.softmax`.")
+       "Logarithm of `masked.softmax`: -inf at the masked-out elements.")
 define(f"masked.softmin(Tensor input, {ALONG}", softmin_body, COMPOSITE,
-       "Softmax of the negated shown elements along `dim`; 0 elsewhere.")
+       "Softmax of the negated selected elements along `dim`, 0 at the others. Slices without a selected element are "
+       "NaN.")

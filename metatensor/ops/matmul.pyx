@@ -1,4 +1,4 @@
-"""Matrix products: results are contiguous; inputs must be of one dtype."""
+"""Matrix products. Results are contiguous. The inputs must have the same dtype, except for `outer` and `addr`."""
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
@@ -21,7 +21,7 @@ cdef int alike(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
 
 
 cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
-    """Of two factors. Bools have no product, unless nothing is multiplied; those of vectors PyTorch never takes."""
+    """Check the dtypes of two factors. Bool matrices are accepted only if one is empty, bool vectors never."""
     alike(c, a, b, name_a, name_b)
     if a.dtype.kind == KIND_BOOL and (a.total and b.total or a.ndim == 1 == b.ndim):
         refuse(c, a.dtype)
@@ -44,7 +44,7 @@ cdef int no_product(Call* c, Tensor a, Tensor b, str name_a, str name_b) except 
 
 
 cdef int check_added(Call* c, Tensor t, int ndim, const dim_t* sizes) except -1:
-    """The summand must expand to the product; in place it must have its shape already."""
+    """Raise RuntimeError unless the summand `t` expands to the shape of the product."""
     cdef int i
     if not can_broadcast(t.ndim, t.sizes, ndim, sizes):
         raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} does not expand to the product's shape "
@@ -53,7 +53,7 @@ cdef int check_added(Call* c, Tensor t, int ndim, const dim_t* sizes) except -1:
 
 
 cdef Tensor product_of(Call* c, int ndim, const dim_t* sizes, DType dtype, int out_slot):
-    """The result, of `out_dtype` where one is given."""
+    """Return a new contiguous result, of the dtype in `out_slot` if one is given."""
     cdef DType wide
     if out_slot >= 0 and not is_none(c, out_slot):
         wide = <DType>c.args[out_slot]
@@ -74,7 +74,7 @@ cdef int product_sizes(Call* c, Tensor a, Tensor b, Layout* to) except -1:
     if a.sizes[na - 1] != b.sizes[nb - 2 if nb > 1 else 0]:
         no_product(c, a, b, "mat1", "mat2")
     if nb <= 2:
-        # The usual case: a batch of rows times one matrix.
+        # The usual case, which needs no broadcasting: a batch of rows times one matrix.
         copy_dims(to.sizes, a.sizes, na - 1)
         n = na - 1
     else:
@@ -104,7 +104,7 @@ cdef object matmul_meta(Call* c):
 
 
 cdef object mm_meta(Call* c):
-    """(input [n, k], mat2 [k, m], out_dtype)"""
+    """Arguments: input (n, k), mat2 (k, m), out_dtype."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef dim_t sizes[2]
     need_dims(c, a, 2, "input")
@@ -118,7 +118,7 @@ cdef object mm_meta(Call* c):
 
 
 cdef object int_mm_meta(Call* c):
-    """As `mm_meta` for int8 (the first may be uint8), summed in int32."""
+    """Like `mm_meta`, for int8 matrices (the first may be uint8) and an int32 result."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef dim_t sizes[2]
     need_dims(c, a, 2, "input")
@@ -133,7 +133,7 @@ cdef object int_mm_meta(Call* c):
 
 
 cdef int check_scale(Call* c, Tensor scale, str name, dim_t rows, dim_t columns) except -1:
-    """One number, or one for each row (of the second matrix: column)."""
+    """Check a float32 scale: one element, or shape (rows, columns)."""
     if scale.dtype.code != F32:
         raise RuntimeError(f"{op_name(c)}(): {name} must be float32, got {scale.dtype.name}")
     if scale.total != 1 and not (scale.ndim == 2 and scale.sizes[0] == rows and scale.sizes[1] == columns):
@@ -143,7 +143,7 @@ cdef int check_scale(Call* c, Tensor scale, str name, dim_t rows, dim_t columns)
 
 
 cdef object scaled_mm_meta(Call* c):
-    """(input [n, k], mat2 [k, m], scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)"""
+    """Arguments: input (n, k), mat2 (k, m), scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef dim_t sizes[2]
     need_dims(c, a, 2, "input")
@@ -177,14 +177,14 @@ cdef int batched_sizes(Call* c, Tensor a, Tensor b, str name_a, str name_b, dim_
 
 
 cdef object bmm_meta(Call* c):
-    """(input [b, n, k], mat2 [b, k, m], out_dtype)"""
+    """Arguments: input (b, n, k), mat2 (b, k, m), out_dtype."""
     cdef dim_t sizes[3]
     batched_sizes(c, tensor_arg(c, 0), tensor_arg(c, 1), "input", "mat2", sizes)
     return product_of(c, 3, sizes, tensor_arg(c, 0).dtype, 2)
 
 
 cdef object mv_meta(Call* c):
-    """(input [n, k], vec [k])"""
+    """Arguments: input (n, k), vec (k)."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     if a.ndim == 0:
         raise IndexError(f"{op_name(c)}(): input must have 2 dimensions, got shape []")
@@ -202,7 +202,8 @@ cdef object dot_meta(Call* c):
     need_dims(c, b, 1, "the second vector")
     same_dtype(c, a, b, "input", "the second vector")
     if a.sizes[0] != b.sizes[0]:
-        raise RuntimeError(f"{op_name(c)}(): both vectors must have as many elements, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"{op_name(c)}(): both vectors must have the same number of elements, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     return new_contiguous(0, NULL, a.dtype, result_device(c))
 
@@ -222,20 +223,27 @@ cdef object outer_meta(Call* c):
 
 
 define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT | EXACT_OUT,
-       "Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns "
-       "on the right.")
-define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT | EXACT_OUT, "Product of two matrices.")
+       "Matrix product over the last two dimensions: (..., n, k) and (..., k, m) to (..., n, m). The other dimensions "
+       "broadcast. A vector is a row on the left and a column on the right.")
+define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT | EXACT_OUT,
+       "Product of two matrices: (n, k) and (k, m) to (n, m).")
 define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT | EXACT_OUT,
-       "Products of two batches of matrices.")
-define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT, "Product of a matrix and a vector.")
-define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT, "Dot product of two vectors.")
+       "Batched matrix product: (b, n, k) and (b, k, m) to (b, n, m).")
+define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT,
+       "Product of a matrix and a vector: (n, k) and (k) to (n).")
+define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT,
+       "Dot product of two vectors of equal length, as a 0-d tensor.")
 define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT | EXACT_OUT,
-       "Dot product of two vectors, the first conjugated.")
-define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | APART, "Outer product of two vectors.")
-define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY, "Product of two int8 matrices in int32.")
+       "Dot product of two vectors of equal length with the first one conjugated, as a 0-d tensor.")
+define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | APART,
+       "Outer product of two vectors: (n) and (m) to (n, m).")
+define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY,
+       "Product of two int8 matrices in int32; the first may be uint8.")
 define("_scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
        "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor", scaled_mm_meta,
-       OUT | FUNCTION_ONLY, "Product of two 8-bit floating-point matrices, each times its scale.")
+       OUT | FUNCTION_ONLY,
+       "Product of two 8-bit floating-point matrices, (n, k) and (k, m) to (n, m). Each is first multiplied by its "
+       "scale, which is float32 and has one element or one per row of `input` (per column of `mat2`).")
 alias_op("ger", "outer")
 alias_op("linalg.matmul", "matmul")
 set_slot(S_MATMUL, "matmul")
@@ -244,7 +252,7 @@ set_slot(S_MATMUL, "matmul")
 # Products added to something ------------------------------------------------------------------
 
 cdef object addmm_meta(Call* c):
-    """(input, mat1 [n, k], mat2 [k, m], out_dtype, beta, alpha)"""
+    """Arguments: input, mat1 (n, k), mat2 (k, m), out_dtype, beta, alpha."""
     cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
     cdef dim_t sizes[2]
     need_dims(c, a, 2, "mat1")
@@ -261,7 +269,7 @@ cdef object addmm_meta(Call* c):
 
 
 cdef object addmv_meta(Call* c):
-    """(input, mat [n, k], vec [k], beta, alpha)"""
+    """Arguments: input, mat (n, k), vec (k), beta, alpha."""
     cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
     need_dims(c, a, 2, "mat")
     need_dims(c, b, 1, "vec")
@@ -274,7 +282,10 @@ cdef object addmv_meta(Call* c):
 
 
 cdef object addr_meta(Call* c):
-    """(input, vec1 [n], vec2 [m], beta, alpha): element by element, so dtypes promote and strides follow input."""
+    """Arguments: input, vec1 (n), vec2 (m), beta, alpha.
+
+    PyTorch computes this element by element: dtypes promote, and the strides follow those of `input`.
+    """
     cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
     cdef dim_t sizes[2]
     cdef dim_t shapes[4]
@@ -293,7 +304,7 @@ cdef object addr_meta(Call* c):
     if promoted(c, &o).kind <= KIND_INT and (isinstance(arg(c, 3), float) or isinstance(arg(c, 4), float)):
         raise RuntimeError(f"{op_name(c)}(): beta and alpha must be integers for integer tensors, got {arg(c, 3)} and "
                            f"{arg(c, 4)}")
-    # vec1 as a column, vec2 as a row.
+    # Broadcast vec1 as a column and vec2 as a row.
     shapes[0], shapes[1], shapes[2], shapes[3] = sizes[0], 1, 1, sizes[1]
     strides[0], strides[1], strides[2], strides[3] = a.strides[0], 1, b.sizes[0] * b.strides[0], b.strides[0]
     o.n = 3
@@ -306,14 +317,14 @@ cdef object addr_meta(Call* c):
 
 
 cdef int added_sizes(Call* c, Tensor a, Tensor b, dim_t* sizes) except -1:
-    """The sizes of batch1 @ batch2; IndexError where a factor lacks the dimension that the result has from it."""
+    """Compute the sizes of batch1 @ batch2. Raise IndexError if a factor has too few dimensions to read them from."""
     if a.ndim < 2 or b.ndim < 3:
         raise IndexError(f"{op_name(c)}(): batch1 and batch2 must have 3 dimensions, got shapes {shape_str(a)} and {shape_str(b)}")
     return batched_sizes(c, a, b, "batch1", "batch2", sizes)
 
 
 cdef object addbmm_meta(Call* c):
-    """(input, batch1 [b, n, k], batch2 [b, k, m], beta, alpha): the products are summed over the batch."""
+    """Arguments: input, batch1 (b, n, k), batch2 (b, k, m), beta, alpha. The products are summed over the batch."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[3]
     added_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), sizes)
@@ -323,7 +334,7 @@ cdef object addbmm_meta(Call* c):
 
 
 cdef object baddbmm_meta(Call* c):
-    """(input, batch1 [b, n, k], batch2 [b, k, m], out_dtype, beta, alpha)"""
+    """Arguments: input, batch1 (b, n, k), batch2 (b, k, m), out_dtype, beta, alpha."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[3]
     added_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), sizes)
@@ -334,15 +345,18 @@ cdef object baddbmm_meta(Call* c):
 
 
 define("addmm(Tensor input, Tensor mat1, Tensor mat2, dtype? out_dtype=None, *, Scalar beta=1, Scalar alpha=1) "
-       "-> Tensor", addmm_meta, INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (mat1 @ mat2).")
+       "-> Tensor", addmm_meta, INPLACE | OUT | EXACT_OUT,
+       "beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product.")
 define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv_meta,
-       INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (mat @ vec).")
+       INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product.")
 define("addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addr_meta,
-       INPLACE | OUT, "beta * input + alpha * outer(vec1, vec2).")
+       INPLACE | OUT, "beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product.")
 define("addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addbmm_meta,
-       INPLACE | OUT | EXACT_OUT | QUIET_OUT, "beta * input + alpha * the sum of all batch1[i] @ batch2[i].")
+       INPLACE | OUT | EXACT_OUT | QUIET_OUT,
+       "beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m).")
 define("baddbmm(Tensor input, Tensor batch1, Tensor batch2, dtype? out_dtype=None, *, Scalar beta=1, "
-       "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (batch1 @ batch2), batched.")
+       "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT | EXACT_OUT,
+       "beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m).")
 
 
 # Layers ------------------------------------------------------------------------------------------
@@ -361,7 +375,7 @@ cdef int linear_misfit(Call* c, Tensor t, Tensor w) except -1:
 
 
 cdef object linear_meta(Call* c):
-    """(input [..., k], weight [m, k] or [k], bias)"""
+    """Arguments: input (..., k), weight (m, k) or (k), bias."""
     cdef Tensor t = tensor_arg(c, 0), w = tensor_arg(c, 1), b
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = t.ndim
@@ -386,13 +400,14 @@ cdef object linear_meta(Call* c):
 
 
 cdef object bilinear_meta(Call* c):
-    """(input1 [..., n], input2 [..., k], weight [m, n, k], bias [m])"""
+    """Arguments: input1 (..., n), input2 (..., k), weight (m, n, k), bias (m)."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), w = tensor_arg(c, 2)
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = a.ndim
     need_dims(c, w, 3, "weight")
     if n == 0 or n != b.ndim:
-        raise RuntimeError(f"bilinear(): input1 and input2 must have as many dimensions, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"bilinear(): input1 and input2 must have the same number of dimensions, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     for i in range(n - 1):
         if a.sizes[i] != b.sizes[i]:
@@ -407,13 +422,15 @@ cdef object bilinear_meta(Call* c):
     if not is_none(c, 3):
         need_dims(c, tensor_arg(c, 3), 1, "bias")
         if tensor_arg(c, 3).sizes[0] != w.sizes[0]:
-            raise RuntimeError(f"bilinear(): bias must have {w.sizes[0]} elements, as weight {shape_str(w)} has results, "
-                               f"got shape {shape_str(tensor_arg(c, 3))}")
+            raise RuntimeError(f"bilinear(): bias must have {w.sizes[0]} elements, the first size of weight "
+                               f"{shape_str(w)}, got shape {shape_str(tensor_arg(c, 3))}")
     sizes[n - 1] = w.sizes[0]
     return new_contiguous(n, sizes, a.dtype, result_device(c))
 
 
 define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT | EXACT_OUT,
-       "input @ weight.T + bias: [..., k] and [m, k] to [..., m].")
+       "Affine map input @ weight.T + bias: (..., k) and (m, k) to (..., m). A weight of shape (k) gives (...).")
 define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-       bilinear_meta, 0, "input1 @ weight[i] @ input2 for each i, plus bias: [..., n] and [..., k] to [..., m].")
+       bilinear_meta, 0,
+       "input1 @ weight[i] @ input2 + bias[i] for each i: inputs (..., n) and (..., k) and weight (m, n, k) to (..., "
+       "m).")

@@ -1,36 +1,36 @@
-"""Batches of matrices: the checks and layouts that the families of linear algebra share."""
+"""Checks and result layouts for batches of matrices, shared by the linear algebra families."""
 from metatensor._core.dtype cimport C64, C128, F32, F64, DType
 from metatensor._core.layout cimport Layout
 from metatensor._core.op cimport Call
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport dim_t
 
-# What messages call the op: the public one, without the `_ex` of the variants that report instead of raising.
+# Return the op's name for error messages: the public one, without the suffix of the `_ex` variants.
 cdef str title(Call* c)
 
-# RuntimeError unless a tensor has at least 2 dimensions; unless these are also of one size.
+# Raise RuntimeError unless a tensor has at least 2 dimensions; `need_square` also compares the last two.
 cdef int need_matrix(Call* c, Tensor t, str name) except -1
 cdef int need_square(Call* c, Tensor t, str name) except -1
-# RuntimeError for integers; `half` says whether half precision may pass.
+# Raise RuntimeError for integers, and for half precision unless `half` is true.
 cdef int need_floating(Call* c, Tensor t, bint half) except -1
-# NotImplementedError for dtypes that no library of linear algebra computes in; tensors without
-# elements pass unless `empty`, as nothing is computed for them.
+# Raise NotImplementedError unless LAPACK has routines for the dtype. Tensors without elements pass
+# unless `empty` is true, because nothing is computed for them.
 cdef int need_routine(Call* c, Tensor t, bint empty) except -1
 cdef int need_one_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1
-# RuntimeError unless A is square and B has the rows (on the right side: the columns) for A X = B (X A = B).
+# Raise RuntimeError unless A is square and B fits A X = B (`left`) or X A = B.
 cdef int need_solvable(Call* c, Tensor a, Tensor b, bint left) except -1
 
-# The common batch of two tensors: their dimensions but the last `drop_a` and `drop_b`.
+# Broadcast the batch dimensions of two tensors: all but the last `drop_a` of `a` and `drop_b` of `b`.
 cdef int broadcast_batches(Call* c, Tensor a, int drop_a, Tensor b, int drop_b, Layout* to) except -1
-# Fresh results: the first `nbatch` sizes of `batch`, then rows and columns. By columns, each matrix
-# lies as Fortran and LAPACK have it.
+# New results of the first `nbatch` sizes of `batch`, then rows and columns. With `columnwise`, and by
+# `by_columns`, each matrix is column-major, as in Fortran and LAPACK.
 cdef Tensor new_matrices(Call* c, int nbatch, const dim_t* batch, dim_t rows, dim_t columns, DType d, bint columnwise)
 cdef Tensor by_columns(Call* c, int ndim, const dim_t* sizes, DType d)
 cdef Tensor new_vectors(Call* c, int nbatch, const dim_t* batch, dim_t n, DType d)
-# As by_columns, but by rows where out= is given: but for an empty tensor of the right dtype on the cpu, that is what
-# it is resized to.
+# Like by_columns, but row-major if `out=` is given, unless that is an empty tensor of dtype `d` on the cpu: PyTorch
+# resizes any other `out=` to row-major strides.
 cdef Tensor by_columns_unless_out(Call* c, int ndim, const dim_t* sizes, DType d)
-# One number for each matrix of t.
+# A new tensor of one number per matrix of t.
 cdef Tensor per_matrix(Call* c, Tensor t, DType d)
 cdef Tensor empty_vector(Call* c, DType d)
 

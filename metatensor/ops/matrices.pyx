@@ -1,4 +1,4 @@
-"""Batches of matrices: the checks and layouts that the families of linear algebra share."""
+"""Checks and result layouts for batches of matrices, shared by the linear algebra families."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
 from metatensor._core.op cimport WITH_OUT, Call, op_name, result_device

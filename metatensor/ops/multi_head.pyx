@@ -1,4 +1,7 @@
-"""Attention of several heads with its projections: what `nn.MultiheadAttention` computes."""
+"""Multi-head attention with its input and output projections, as `nn.MultiheadAttention` computes it.
+
+Shapes use L for the query length, S for the key length, N for the batch size and E for the embedding width.
+"""
 from metatensor._core.dtype cimport BOOL
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, float_arg, int_arg, is_none, op_name, tensor_arg,
@@ -15,7 +18,7 @@ cdef enum Slot:
 # Checks -------------------------------------------------------------------------------------
 
 cdef int require(Call* c, bint holds, str message) except -1:
-    """AssertionError, which is what PyTorch raises for most arguments here."""
+    """Raise AssertionError unless `holds`: the class that PyTorch raises for most arguments here."""
     if not holds:
         raise AssertionError(f"{op_name(c)}(): {message}")
     return 0
@@ -26,7 +29,10 @@ cdef bint has_shape(Tensor t, tuple sizes):
 
 
 cdef int require_ranks(Call* c, Tensor query, Tensor key, Tensor value, dim_t heads) except -1:
-    """(L, N, E) all of them, or all (L, E); a padding mask without L, an attention mask with or without N."""
+    """Check numbers of dimensions: query, key and value are all (L or S, N, E) or all (L or S, E).
+
+    The padding mask is (N, S), or (S) without a batch; the attention mask has 2 or 3 dimensions.
+    """
     cdef Tensor mask
     cdef int n = query.ndim
     require(c, n == 2 or n == 3, f"query must have 2 or 3 dimensions, got shape {shape_str(query)}")
@@ -44,7 +50,7 @@ cdef int require_ranks(Call* c, Tensor query, Tensor key, Tensor value, dim_t he
 
 
 cdef dim_t head_width(Call* c, Tensor query, Tensor key, Tensor value, dim_t heads) except? -1:
-    """Features of one head, where the sizes of query, key and value (L or S, N, E) go together."""
+    """Return the number of features of one head. Raise if the sizes of query, key and value do not fit together."""
     cdef dim_t width
     require(c, query.sizes[2] == int_arg(c, WIDTH), f"query must have {int_arg(c, WIDTH)} features, got {query.sizes[2]}")
     if heads == 0:
@@ -63,7 +69,10 @@ cdef dim_t head_width(Call* c, Tensor query, Tensor key, Tensor value, dim_t hea
 # Masks --------------------------------------------------------------------------------------
 
 cdef object additive(Call* c, int slot, Tensor query):
-    """A mask whose True means "not seen" as one that is added; one of numbers as it is. None stays None."""
+    """Return a mask that is added to the scores: -inf where a bool mask is True.
+
+    Floating-point masks and None are returned as they are.
+    """
     cdef Tensor mask
     if is_none(c, slot):
         return None
@@ -76,7 +85,7 @@ cdef object additive(Call* c, int slot, Tensor query):
 
 
 cdef object shaped_mask(Call* c, object mask, dim_t groups, dim_t length, dim_t source):
-    """As (1 or heads of all batches, L, S)."""
+    """Return the attention mask as (1, L, S) or (groups, L, S), where `groups` is N * heads."""
     cdef tuple sizes
     if mask is None:
         return None
@@ -89,12 +98,12 @@ cdef object shaped_mask(Call* c, object mask, dim_t groups, dim_t length, dim_t 
 
 
 cdef object one_more(object mask):
-    """A mask for one more key, which is seen."""
+    """Extend a mask by one key that is not masked out."""
     return None if mask is None else call("nn.functional.pad", (mask, (0, 1)))
 
 
 cdef object merged(Call* c, object mask, object padding, dim_t batch, dim_t heads):
-    """The padding of the keys (N, S) added to a mask of (1 or N heads, L, S)."""
+    """Add the key padding mask (N, S) to an attention mask (1 or N * heads, L, S)."""
     cdef dim_t source
     if padding is None:
         return mask
@@ -110,18 +119,19 @@ cdef object linear(object x, object weight, object bias):
 
 
 cdef object thirds(Call* c, int slot):
-    """What query, key and value are given of a tensor for all of them."""
+    """Split the tensor in a slot along dimension 0 into the parts of query, key and value."""
     cdef object parts
     if is_none(c, slot):
         return None, None, None
     parts = tensor_arg(c, slot).chunk(3)
     if len(parts) != 3:
-        raise ValueError(f"{op_name(c)}(): a shape of {shape_str(tensor_arg(c, slot))} has no three parts")
+        raise ValueError(f"{op_name(c)}(): a projection of shape {shape_str(tensor_arg(c, slot))} cannot be split into "
+                         "three parts")
     return parts
 
 
 cdef list projected(Call* c, list inputs):
-    """Query, key and value times their weights; those are one tensor, or three."""
+    """Project query, key and value with weights given as one tensor or as three."""
     cdef object biases, weights
     cdef dim_t width = inputs[0].size(-1)
     cdef int i
@@ -143,7 +153,7 @@ cdef list projected(Call* c, list inputs):
 
 
 cdef object by_head(Call* c, object x, int slot, dim_t groups, dim_t width):
-    """(S, N, E) as (N heads, S, E / heads); what is given as static has that shape and takes its place."""
+    """Reshape (S, N, E) to (N * heads, S, E / heads), or return the static tensor in `slot`, which has that shape."""
     cdef Tensor given
     if is_none(c, slot):
         return x.view(x.size(0), groups, width).transpose(0, 1)
@@ -158,7 +168,7 @@ cdef object by_head(Call* c, object x, int slot, dim_t groups, dim_t width):
 # Attention ----------------------------------------------------------------------------------
 
 cdef tuple attended(object q, object k, object v, object mask, double dropout):
-    """(N heads, L, width), and the weights (N heads, L, S)."""
+    """Return the attention output (N * heads, L, width) and the weights (N * heads, L, S)."""
     cdef object weights
     q = q * (<double>q.size(2)) ** -0.5 if q.size(2) else q
     weights = q.bmm(k.transpose(1, 2)) if mask is None else call("baddbmm", (mask, q, k.transpose(1, 2)))
@@ -181,7 +191,7 @@ cdef object multi_head_body(Call* c):
         padding = None if padding is None else padding.unsqueeze(0)
     length, batch, source = query.sizes[0], query.sizes[1], key.sizes[0]
     if causal and is_none(c, MASK):
-        raise RuntimeError(f"{op_name(c)}(): is_causal only says what attn_mask is; give that too")
+        raise RuntimeError(f"{op_name(c)}(): is_causal=True also needs attn_mask, which it describes")
     if not causal or need_weights or padding is not None:
         causal = False
         mask = additive(c, MASK, query)
@@ -191,7 +201,8 @@ cdef object multi_head_body(Call* c):
 
     require(c, is_none(c, BIAS_K) == is_none(c, BIAS_V), "bias_k and bias_v go together")
     if not is_none(c, BIAS_K):
-        require(c, is_none(c, STATIC_K) and is_none(c, STATIC_V), "bias_k and bias_v do not go with static_k and static_v")
+        require(c, is_none(c, STATIC_K) and is_none(c, STATIC_V),
+       "bias_k and bias_v do not go with static_k and static_v")
         k = call("cat", ((k, tensor_arg(c, BIAS_K).repeat(1, batch, 1)),))
         v = call("cat", ((v, tensor_arg(c, BIAS_V).repeat(1, batch, 1)),))
         mask, padding = one_more(mask), one_more(padding)
@@ -234,4 +245,6 @@ define("nn.functional.multi_head_attention_forward(Tensor query, Tensor key, Ten
        "bool use_separate_proj_weight=False, Tensor? q_proj_weight=None, Tensor? k_proj_weight=None, "
        "Tensor? v_proj_weight=None, Tensor? static_k=None, Tensor? static_v=None, bool average_attn_weights=True, "
        "bool is_causal=False) -> (Tensor, Tensor)", multi_head_body, COMPOSITE | FUNCTION_ONLY | MIXED,
-       "Attention of several heads: the output (L, N, E), and the weights (N, L, S) or None.")
+       "Multi-head attention of query (L, N, E) over key and value (S, N, E), or all without N. Returns the output "
+       "(L, N, E) and the attention weights: (N, L, S), (N, heads, L, S) without `average_attn_weights`, or None "
+       "without `need_weights`.")

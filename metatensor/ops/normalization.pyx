@@ -1,4 +1,4 @@
-"""Normalization over dimensions and groups: results have the input's shape and dtype."""
+"""Normalization over dimensions and groups. Results have the input's shape and dtype."""
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, F32, DType, by_code
 from metatensor._core.layout cimport dims_equal, is_row_major, mul_dims, preserve_strides, set_format, suggest_format
@@ -22,7 +22,7 @@ cdef int need_real_float(Call* c, Tensor t) except -1:
 
 
 cdef int check_parameter(Call* c, Tensor t, Tensor p, str name) except -1:
-    """Weights and statistics have the input's dtype, or are float32 beside half precision."""
+    """Check that a weight or statistic has the input's dtype, or float32 if the input is float16 or bfloat16."""
     if p.dtype is not t.dtype and not (p.dtype.code == F32 and (t.dtype.code == F16 or t.dtype.code == BF16)):
         raise RuntimeError(f"{op_name(c)}(): {name} must have the dtype of input, {t.dtype.name}"
                            f"{' or float32' if t.dtype.itemsize == 2 else ''}, got {p.dtype.name}")
@@ -30,7 +30,7 @@ cdef int check_parameter(Call* c, Tensor t, Tensor p, str name) except -1:
 
 
 cdef Tensor in_format(Call* c, Tensor t):
-    """Dense, in the memory format of the input."""
+    """Return a new dense tensor in the memory format of the input."""
     cdef dim_t strides[MAX_DIMS]
     if t.flags & T_CONTIGUOUS:
         return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
@@ -41,7 +41,7 @@ cdef Tensor in_format(Call* c, Tensor t):
 # layer_norm and rms_norm ----------------------------------------------------------------
 
 cdef int check_normalized(Call* c, Tensor t) except -1:
-    """Slot 1, `normalized_shape`, must be the end of the input's shape; returns how many dimensions that is."""
+    """Check that `normalized_shape` (slot 1) is the end of the input's shape, and return its length."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
     if n == 0:
@@ -79,14 +79,14 @@ cdef int check_layer_norm(Call* c, Tensor t) except -1:
 
 
 cdef object layer_norm_meta(Call* c):
-    """(input, normalized_shape, weight, bias, eps)"""
+    """Arguments: input, normalized_shape, weight, bias, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     check_layer_norm(c, t)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 cdef DType statistics_dtype(Call* c, Tensor t, int weight_slot):
-    """float32 for half precision; a cpu keeps a half dtype where the weight has it too."""
+    """Return the dtype of saved statistics: float32 for half precision, except on a cpu with a half weight or none."""
     if t.dtype.itemsize > 2:
         return t.dtype
     if is_cpu(result_device(c)) and (is_none(c, weight_slot) or tensor_arg(c, weight_slot).dtype is t.dtype):
@@ -95,7 +95,7 @@ cdef DType statistics_dtype(Call* c, Tensor t, int weight_slot):
 
 
 cdef object native_layer_norm_meta(Call* c):
-    """As `layer_norm_meta`, with the mean and the reciprocal of the standard deviation."""
+    """Like `layer_norm_meta`, with the mean and the reciprocal of the standard deviation."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int i, n = check_layer_norm(c, t)
     cdef dim_t sizes[MAX_DIMS]
@@ -108,7 +108,7 @@ cdef object native_layer_norm_meta(Call* c):
 
 
 cdef object rms_norm_meta(Call* c):
-    """(input, normalized_shape, weight, eps)"""
+    """Arguments: input, normalized_shape, weight, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
         need_real_float(c, t)
@@ -118,12 +118,16 @@ cdef object rms_norm_meta(Call* c):
 
 define("nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
        "float eps=1e-05) -> Tensor", layer_norm_meta, 0,
-       "Mean 0 and variance 1 over the last dimensions, then times `weight` plus `bias`.")
+       "Layer normalization: scale and shift to mean 0 and variance 1 over the trailing dimensions "
+       "`normalized_shape`, then multiply by `weight` and add `bias`.")
 define("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) "
        "-> (Tensor, Tensor, Tensor)", native_layer_norm_meta, OUT | FUNCTION_ONLY,
-       "`layer_norm`, with the mean and the reciprocal of the standard deviation that it used.")
+       "`layer_norm`. Also returns the mean and the reciprocal of the standard deviation that were used, with size 1 "
+       "in the normalized dimensions.")
 define("nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-       rms_norm_meta, 0, "Divided by the root of the mean square over the last dimensions, then times `weight`.")
+       rms_norm_meta, 0,
+       "Divide by the root of the mean square over the trailing dimensions `normalized_shape`, then multiply by "
+       "`weight`.")
 
 
 # group_norm ---------------------------------------------------------------------------------
@@ -148,7 +152,7 @@ cdef int check_groups(Call* c, Tensor t, dim_t channels, dim_t groups, int weigh
 
 
 cdef object group_norm_meta(Call* c):
-    """(input, num_groups, weight, bias, eps)"""
+    """Arguments: input, num_groups, weight, bias, eps."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t groups = int_arg(c, 1), values
     cdef int i
@@ -171,7 +175,10 @@ cdef object group_norm_meta(Call* c):
 
 
 cdef object native_group_norm_meta(Call* c):
-    """Group norm of an input of ``HxW`` pixels, with the means and reciprocal deviations of its groups."""
+    """Like `group_norm_meta`, with the means and reciprocal standard deviations, both (N, groups).
+
+    Arguments: input, weight, bias, N, C, HxW, group, eps.
+    """
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t n = int_arg(c, 3), channels = int_arg(c, 4), pixels = int_arg(c, 5), groups = int_arg(c, 6)
@@ -195,16 +202,18 @@ cdef object native_group_norm_meta(Call* c):
 
 define("nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
        "float eps=1e-05) -> Tensor", group_norm_meta, 0,
-       "Mean 0 and variance 1 for each group of channels, then times `weight` plus `bias` by channel.")
+       "Group normalization of (N, C, ...): scale and shift each of `num_groups` groups of channels to mean 0 and "
+       "variance 1, then multiply by `weight` (C) and add `bias` (C).")
 define("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) "
        "-> (Tensor, Tensor, Tensor)", native_group_norm_meta, OUT | FUNCTION_ONLY,
-       "`group_norm`, with the mean and the reciprocal of the standard deviation of each group.")
+       "`group_norm`. Also returns the mean and the reciprocal standard deviation of each group, both of shape (N, "
+       "group).")
 
 
 # normalize and local_response_norm ----------------------------------------------------------
 
 cdef object normalize_meta(Call* c):
-    """(input, p, dim, eps): strides are those of input divided by its norms, expanded."""
+    """Arguments: input, p, dim, eps. The strides are those of dividing `input` by its expanded norms."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
@@ -221,7 +230,7 @@ cdef object normalize_meta(Call* c):
         if not chosen[i] and t.sizes[i]:
             step = mul_dims(step, t.sizes[i])
     if t.dtype.kind == KIND_COMPLEX:
-        # The real norms are converted first, which undoes their expansion.
+        # The real norms are first converted to complex, which makes their expanded strides dense.
         preserve_strides(t.ndim, t.sizes, strides, strides)
     o.strides[1] = strides
     o.contiguous = t.flags & T_CONTIGUOUS and is_row_major(t.ndim, t.sizes, strides)
@@ -230,7 +239,7 @@ cdef object normalize_meta(Call* c):
 
 
 cdef object local_response_norm_body(Call* c):
-    """(input, size, alpha, beta, k): the mean of squares is an average pool over the channels."""
+    """Arguments: input, size, alpha, beta, k. The mean of squares is an average pool over the channels."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object mean
     cdef dim_t size = int_arg(c, 1)
@@ -255,7 +264,8 @@ cdef object local_response_norm_body(Call* c):
 
 
 define("nn.functional.normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor", normalize_meta,
-       OUT, "Divided by its `p`-norm over `dim`, or by `eps` where that is larger.")
+       OUT, "Divide by the `p`-norm over `dim`, or by `eps` where that is larger.")
 define("nn.functional.local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) "
        "-> Tensor", local_response_norm_body, COMPOSITE,
-       "Divided by a power of the mean square over `size` neighbouring channels.")
+       "Divide (N, C, ...) by (k + alpha * m) ** beta, where m is the mean square over `size` neighbouring channels "
+       "(Krizhevsky et al., 2012).")

@@ -1,4 +1,4 @@
-"""Norms and distances: real results of floating-point or complex inputs."""
+"""Norms and distances, which are real also for complex inputs."""
 from metatensor._core.dtype cimport DType, promotion, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, count, mul_dims
 from metatensor._core.op cimport (
@@ -13,7 +13,10 @@ from metatensor.ops.reduction cimport reduced, require_floating
 
 
 cdef DType norm_dtype(Call* c, int slot, Tensor t):
-    """The real dtype of a norm; `dtype=` may widen it but must stay real for real inputs."""
+    """Return the real dtype of a norm.
+
+    `dtype=` must be at least as wide as the input's dtype, and complex if and only if that is complex.
+    """
     cdef DType d = t.dtype
     require_floating(c, d)
     if not is_none(c, slot):
@@ -28,7 +31,7 @@ cdef DType norm_dtype(Call* c, int slot, Tensor t):
 
 
 cdef object vector_norm_meta(Call* c):
-    """(input, Scalar ord, int[]? dim, keepdim, dtype)"""
+    """Arguments: input, Scalar ord, int[]? dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType d = norm_dtype(c, 4, t)
     cdef bint chosen[MAX_DIMS]
@@ -38,7 +41,7 @@ cdef object vector_norm_meta(Call* c):
         raise RuntimeError(f"{op_name(c)}(): expected a non-complex ord, got {arg(c, 1)!r}")
     order = float_arg(c, 1)
     if t.total == 0 and (order < 0 or order == float("inf")):
-        # The norm of nothing would be the smallest of no elements.
+        # Negative and infinite orders need a largest or smallest element.
         for i in range(t.ndim):
             if chosen[i] and (not named or t.sizes[i] == 0):
                 raise RuntimeError(f"{op_name(c)}(): the {order} norm has no value over no elements; input has shape "
@@ -47,7 +50,7 @@ cdef object vector_norm_meta(Call* c):
 
 
 cdef object matrix_norm_meta(Call* c):
-    """(input, ord, int[] dim, keepdim, dtype)"""
+    """Arguments: input, ord, int[] dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType d = norm_dtype(c, 4, t)
     cdef object order = arg(c, 1)
@@ -84,7 +87,7 @@ cdef object matrix_norm_meta(Call* c):
 
 
 cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int second) except -1:
-    """Orders below zero look for the smallest sum or singular value, of which there must be one."""
+    """Raise IndexError if a negative order would search for the smallest of no sums or singular values."""
     cdef int dim
     if order > 0:
         return 0
@@ -96,7 +99,10 @@ cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int sec
 
 
 cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
-    """Norms of singular values keep the reduced dimensions last: these have stride 1."""
+    """Return a new result like `out`, with the strides that PyTorch gives norms of singular values.
+
+    PyTorch computes the reduced dimensions last, so that they have stride 1.
+    """
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t step = 1
     cdef int i
@@ -109,15 +115,17 @@ cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
 
 
 define("linalg.vector_norm(Tensor input, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
-       "-> Tensor", vector_norm_meta, OUT | EXACT_OUT, "Norm of the elements along `dim`, taken as vectors.")
+       "-> Tensor", vector_norm_meta, OUT | EXACT_OUT,
+       "Vector norm of order `ord` over `dim`, or over all elements without `dim`.")
 define("linalg.matrix_norm(Tensor input, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
-       "-> Tensor", matrix_norm_meta, OUT | EXACT_OUT, "Norm of matrices in two dimensions: 'fro', 'nuc', inf, 1 or 2.")
+       "-> Tensor", matrix_norm_meta, OUT | EXACT_OUT,
+       "Norm of the matrices in the two dimensions `dim`. `ord` is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.")
 
 
-# norm, which is either ---------------------------------------------------------------------
+# Vector or matrix norm ---------------------------------------------------------------------
 
 cdef object linalg_norm_body(Call* c):
-    """(A, ord, dim, keepdim, dtype)"""
+    """Arguments: A, ord, dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object order = arg(c, 1), dim = arg(c, 2)
     cdef int n = 1 if isinstance(dim, int) else 0 if dim is None else len(dim)
@@ -138,7 +146,7 @@ cdef object linalg_norm_body(Call* c):
 
 
 cdef object norm_body(Call* c):
-    """(input, p, dim, keepdim, dtype)"""
+    """Arguments: input, p, dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object p = arg(c, 1), dim = arg(c, 2)
     cdef dict dtype = {"dtype": arg(c, 4)}
@@ -152,9 +160,13 @@ cdef object norm_body(Call* c):
 
 
 define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-       linalg_norm_body, COMPOSITE | OUT | EXACT_OUT, "Vector or matrix norm, as the number of dimensions says.")
+       linalg_norm_body, COMPOSITE | OUT | EXACT_OUT,
+       "Vector or matrix norm. With `ord` and two dimensions (named by `dim` or those of the input) it is "
+       "`linalg.matrix_norm`, else `linalg.vector_norm`.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
-       norm_body, COMPOSITE | OUT | EXACT_OUT, "Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms.")
+       norm_body, COMPOSITE | OUT | EXACT_OUT,
+       "Vector norm of order `p` over `dim`, or over all elements without `dim`. 'nuc' is a matrix norm over two "
+       "dimensions.")
 
 
 # Distances ------------------------------------------------------------------------------------
@@ -179,7 +191,7 @@ cdef object dist_meta(Call* c):
 
 
 cdef object cdist_meta(Call* c):
-    """(x1 [..., n, k], x2 [..., m, k], p, compute_mode) -> [..., n, m]"""
+    """Arguments: x1 (..., n, k), x2 (..., m, k), p, compute_mode. Returns (..., n, m)."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef Layout lay
     cdef object mode = arg(c, 3)
@@ -191,9 +203,10 @@ cdef object cdist_meta(Call* c):
             raise RuntimeError(f"cdist(): {'x1' if t is a else 'x2'} must be floating-point, got "
                                f"{(<Tensor>t).dtype.name}")
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"cdist(): x1 and x2 must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+        raise RuntimeError(f"cdist(): x1 and x2 must have the same dtype, got {a.dtype.name} and {b.dtype.name}")
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
-        raise RuntimeError(f"cdist(): x1 and x2 must have as many columns, got shapes {shape_str(a)} and {shape_str(b)}")
+        raise RuntimeError(f"cdist(): x1 and x2 must have the same number of columns, got shapes {shape_str(a)} and "
+                           f"{shape_str(b)}")
     if not float_arg(c, 2) >= 0:
         raise RuntimeError(f"cdist(): p must not be negative, got {arg(c, 2)}")
     if mode not in ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",
@@ -210,7 +223,7 @@ cdef object cdist_meta(Call* c):
 
 
 cdef object renorm_meta(Call* c):
-    """(input, p, dim, maxnorm)"""
+    """Arguments: input, p, dim, maxnorm."""
     cdef Tensor t = tensor_arg(c, 0)
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): input must have at least 2 dimensions, got shape {shape_str(t)}")
@@ -224,8 +237,9 @@ cdef object renorm_meta(Call* c):
 
 
 define("dist(Tensor input, Tensor other, Scalar p=2) -> Tensor", dist_meta, OUT,
-       "The `p`-norm of input - other.")
+       "The `p`-norm of input - other, as a 0-d tensor.")
 define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
-       cdist_meta, 0, "Distance of each row of `x1` to each row of `x2`: [..., n, k] and [..., m, k] to [..., n, m].")
+       cdist_meta, 0,
+       "The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) to (..., n, m).")
 define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT | EXACT_OUT,
-       "Scale down the slices along `dim` whose `p`-norm is above `maxnorm` to it.")
+       "Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm.")

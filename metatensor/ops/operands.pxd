@@ -1,4 +1,4 @@
-"""The operands of element-wise ops: what they promote to, and the dtype rules of ops."""
+"""Operands of element-wise ops: type promotion and the dtype rules of ops."""
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport OPTION_A, OPTION_B, OPTION_C, OPTION_D, Call
@@ -8,9 +8,9 @@ from metatensor._core.types cimport KIND_COMPLEX, dim_t
 cdef enum:
     MAX_OPERANDS = 4
 
-# Kinds of dtype that an op does not compute with: NotImplementedError. The
-# bits stand in the order of DTypeKind, so that one shift tests them. (Rules
-# NO_BOOL and REAL_ONLY refuse too, with RuntimeError, as PyTorch does there.)
+# Kinds of dtype for which an op raises NotImplementedError. The bits are in the
+# order of DTypeKind, so that one shift tests them. (The rules NO_BOOL and
+# REAL_ONLY also reject dtypes, but with RuntimeError, as PyTorch does.)
 cdef enum Refused:
     NO_BOOLS = OPTION_A
     NO_INTS = OPTION_B
@@ -19,41 +19,42 @@ cdef enum Refused:
 
 
 cdef struct Operands:
-    # The dtype codes of what takes part in promotion, by rank; -1 for none.
+    # Operands have one of three ranks in promotion. For each rank, the dtype
+    # code that its operands promote to, or -1 if there are none.
     int dims                    # tensors with dimensions
     int zeros                   # 0-d tensors
     int numbers                 # Python numbers
-    # The tensors, for broadcasting and strides.
+    # The tensors, for broadcasting and strides; `n` of them.
     int n
-    bint wrapped                # a number stands for a 0-d operand
+    bint wrapped                # there are Python numbers, which act as 0-d operands
     int ndims[MAX_OPERANDS]
     const dim_t* sizes[MAX_OPERANDS]
     const dim_t* strides[MAX_OPERANDS]
-    int codes[MAX_OPERANDS]     # dtype codes of those that are converted to the common dtype; -1 for others
-    int common                  # code of the dtype that `promoted` found; -1 before
-    bint contiguous             # all tensors are
-    PyObject* first             # the first of them, borrowed; NULL where there is no tensor for it
+    int codes[MAX_OPERANDS]     # their dtype codes; -1 for tensors that are not converted
+    int common                  # dtype code that the operands are converted to, set by `promoted`; -1 before
+    bint contiguous             # all tensors are contiguous
+    PyObject* first             # the first tensor, borrowed; NULL if its layout must not be used
 
 
-# Collecting operands. `shape_operand` takes part in broadcasting alone,
-# `type_operand` in promotion alone, `operand` and `number` in both.
+# Collecting operands. `shape_operand` adds a tensor for broadcasting only,
+# `type_operand` for promotion only; `operand` and `number` add to both.
 cdef void no_operands(Operands* o) noexcept
 cdef int shape_operand(Operands* o, Tensor t) except -1
 cdef int type_operand(Operands* o, Tensor t) except -1
 cdef int operand(Operands* o, Tensor t) except -1
 cdef int number(Operands* o, object value) except -1
-cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a number; None is passed over
+cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a number; None is skipped
 
-# What follows from them.
-cdef DType promoted(Call* c, Operands* o)                       # PyTorch's promotion
+# Deriving result dtypes from the operands.
+cdef DType promoted(Call* c, Operands* o)                       # the dtype that they promote to, as in PyTorch
 cdef DType ruled(Call* c, DType d)                              # the op's dtype rule on the promoted dtype
-cdef DType result_dtype(Call* c, int first, int n)              # both, for arguments first..first+n-1
-cdef int half_number(Call* c, int i) except -1                  # before a real device computes with it
+cdef DType result_dtype(Call* c, int first, int n)              # both, for arguments first to first+n-1
+cdef int half_number(Call* c, int i) except -1                  # round a number to the other operand's half dtype
 
-cdef int fail(Call* c, str message) except -1                   # RuntimeError
-cdef int exact_out(Call* c, DType d) except -1                  # RuntimeError unless out= has this dtype
-cdef int refuse(Call* c, DType d) except -1                     # NotImplementedError: no arithmetic for d
+cdef int fail(Call* c, str message) except -1                   # raise RuntimeError
+cdef int exact_out(Call* c, DType d) except -1                  # raise RuntimeError unless out= has dtype `d`
+cdef int refuse(Call* c, DType d) except -1                     # raise NotImplementedError: the op does not support `d`
 
 cdef inline bint is_refused(long flags, int kind) noexcept:
-    """Whether the Refused bits in `flags` hold `kind`; dtypes without arithmetic always are."""
+    """Return whether the Refused bits in `flags` include `kind`. Kinds beyond complex are always refused."""
     return kind > KIND_COMPLEX or flags & (<long>OPTION_A << kind) != 0

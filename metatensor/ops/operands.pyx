@@ -1,4 +1,4 @@
-"""The operands of element-wise ops: what they promote to, and the dtype rules of ops."""
+"""Operands of element-wise ops: type promotion and the dtype rules of ops."""
 import struct
 
 from cpython.object cimport PyObject
@@ -28,11 +28,11 @@ cdef int fail(Call* c, str message) except -1:
 
 
 cdef int refuse(Call* c, DType d) except -1:
-    """Raise NotImplementedError for a dtype without arithmetic, unless something else is wrong with the call.
+    """Raise NotImplementedError for an unsupported dtype, unless the call has another error that comes first.
 
-    PyTorch looks for the kernel of a dtype last. So the call is tried again with tensors of another dtype: an error
-    that it raises then, for shapes or dimensions, comes first. So does that of an in-place call or an ``out=`` whose
-    target cannot take the result.
+    PyTorch checks for the kernel of a dtype last. To find the errors that it would raise before, the meta kernel runs
+    again with tensors of another dtype. If it raises, for example for shapes or dimensions, that error is raised
+    instead. The same holds if the target of an in-place call or of ``out=`` cannot take the result.
     """
     cdef DType other = by_code(I64 if d.kind == KIND_FLOAT and d.itemsize > 1 else F32)
     cdef Overload ov = <Overload>c.overload
@@ -61,18 +61,18 @@ cdef int refuse(Call* c, DType d) except -1:
 
 
 cdef int exact_out(Call* c, DType d) except -1:
-    """For calls that compute straight into ``out=``, which must have the dtype of the result."""
+    """Raise RuntimeError unless ``out=`` has dtype `d`, for ops that compute directly into it."""
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not d:
         raise errors.cannot_cast(op_name(c), d, (<Tensor>c.out).dtype)
     return 0
 
 
 class _Unsupported(NotImplementedError):
-    """The other dtype has no arithmetic here, either."""
+    """Raised by `refuse` inside its own retry: the other dtype is unsupported too."""
 
 
 cdef object _retyped(object value, DType d, DType other):
-    """A tensor without data like `value`, of dtype `other` where it is of the category of `d`; anything else itself."""
+    """Return `value` with its tensors replaced by meta tensors, of dtype `other` if they are of the category of `d`."""
     cdef Tensor t
     if isinstance(value, list):
         return [_retyped(v, d, other) for v in value]
@@ -83,7 +83,7 @@ cdef object _retyped(object value, DType d, DType other):
 
 
 cdef int _check_target(Call* c, DType d, Tensor result, Tensor target) except -1:
-    """What `finish` would raise of a result of dtype `d`, were it computed."""
+    """Raise the error that `finish` would raise for a result of dtype `d` that does not fit `target`."""
     if c.variant == IN_PLACE and not (result.ndim == target.ndim and dims_equal(result.sizes, target.sizes, result.ndim)):
         raise errors.inplace_shape(op_name(c), target, result)
     if op_flags(c) & ELEMENTWISE and not can_cast_to(d, target.dtype):
@@ -102,7 +102,7 @@ cdef void no_operands(Operands* o) noexcept:
 
 
 cdef int _join(int* rank, int code) except -1:
-    """Promote one rank by one more dtype."""
+    """Promote the dtype of a rank with one more dtype."""
     cdef int joined
     if rank[0] < 0 or rank[0] == code:
         rank[0] = code
@@ -158,7 +158,7 @@ cdef int operand_arg(Operands* o, Call* c, int i) except -1:
 # Dtypes ---------------------------------------------------------------------------
 
 cdef DType _over(DType high, int low):
-    """`high` outranks `low`, which counts only where it is of a higher category."""
+    """Promote across ranks: `low` counts only if its category is higher than that of `high`."""
     cdef DType d
     if low < 0:
         return high
@@ -183,7 +183,7 @@ cdef DType _promoted(Operands* o):
 
 
 cdef DType promoted(Call* c, Operands* o):
-    """Tensors with dimensions outrank 0-d tensors, and those Python numbers, within a category."""
+    """Return the promoted dtype. Within a category, tensors with dimensions come first, then 0-d ones, then numbers."""
     cdef DType d = _promoted(o)
     o.common = d.code
     if d.kind <= KIND_INT and op_flags(c) & RULE_MASK == INT_TO_FLOAT:
@@ -192,7 +192,7 @@ cdef DType promoted(Call* c, Operands* o):
 
 
 cdef DType ruled(Call* c, DType d):
-    """The dtype of the result by the op's rule, where `d` is what its operands promote to."""
+    """Apply the op's dtype rule to `d`, the dtype that its operands promote to, and return the result's dtype."""
     cdef long flags = op_flags(c)
     cdef long rule = flags & RULE_MASK
     if is_refused(flags, d.kind):
@@ -215,7 +215,7 @@ cdef DType ruled(Call* c, DType d):
 
 
 cdef DType result_dtype(Call* c, int first, int n):
-    """The result dtype over arguments `first` to `first + n - 1`: tensors, numbers or None."""
+    """Return the result dtype for arguments `first` to `first + n - 1`, each a tensor, a number or None."""
     cdef Operands o
     cdef int i
     no_operands(&o)
@@ -225,7 +225,7 @@ cdef DType result_dtype(Call* c, int first, int n):
 
 
 cdef double _to_half(double value, bint ieee) except? -1:
-    """The nearest float16, or bfloat16."""
+    """Round to the nearest float16 (`ieee`) or bfloat16."""
     cdef unsigned int bits
     if value != value or value == INFINITY or value == -INFINITY:
         return value
@@ -240,7 +240,7 @@ cdef double _to_half(double value, bint ieee) except? -1:
 
 
 cdef int half_number(Call* c, int i) except -1:
-    """Round a number beside a half tensor to what that dtype can hold, for kernels that compute in a wider one."""
+    """Round a float argument to the half dtype of the other operand, for kernels that compute in a wider dtype."""
     cdef int code, beside = 1 if i == 0 else 0
     cdef object value
     if isinstance(<object>c.args[i], float) and isinstance(<object>c.args[beside], Tensor):

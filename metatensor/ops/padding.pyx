@@ -1,4 +1,4 @@
-"""Padding, and moves of elements between channels and space."""
+"""Padding, and ops that move elements between the channel and spatial dimensions."""
 from metatensor._core.layout cimport add_dims, mul_dims, preserve_strides, set_format, suggest_format
 from metatensor._core.op cimport (
     FUNCTION_ONLY, Call, alias_op, arg, define, int_arg, is_none, op_name, result_device, tensor_arg,
@@ -11,7 +11,7 @@ from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
 
 
 cdef Tensor in_format(Call* c, Tensor t, const dim_t* sizes, int form):
-    """A fresh tensor of `sizes` and the rank of `t`, in a memory format."""
+    """Return a new tensor of `sizes` with the dtype and number of dimensions of `t`, in memory format `form`."""
     cdef dim_t strides[5]
     if form == FORMAT_CONTIGUOUS:
         return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
@@ -20,7 +20,7 @@ cdef Tensor in_format(Call* c, Tensor t, const dim_t* sizes, int form):
 
 
 cdef int read_pad(Call* c, Tensor t, dim_t* pad) except -1:
-    """Pairs (before, after), the last dimension first; returns how many dimensions they are for."""
+    """Read the pairs (before, after), last dimension first, and return the number of dimensions that they pad."""
     cdef object value = arg(c, 1)
     cdef int i, n = len(value)
     if n % 2:
@@ -44,14 +44,14 @@ cdef object constant_pad(Call* c, int value):
     cdef int i, d, n = read_pad(c, t, pad)
     if not is_none(c, value):
         for i in range(2 * n):
-            if pad[i] > 0:      # nothing is filled where all of it is cut off
+            if pad[i] > 0:      # the value is only used if something is added
                 check_fill(c, t.dtype, float(arg(c, value)) if value == 3 else arg(c, value))
                 break
     for i in range(t.ndim):
         sizes[i] = t.sizes[i]
     for i in range(n):
         d = t.ndim - 1 - i
-        # What is cut off must be there, whatever is put on at the other end.
+        # Both cuts together must fit the input; padding at the other end does not make up for them.
         kept = add_dims(t.sizes[d], min(pad[2 * i], 0))
         if kept < 0 or add_dims(kept, min(pad[2 * i + 1], 0)) < 0:
             fail_slot(c, 1, f"cuts more than dimension {d} of an input of shape {shape_str(t)} has: "
@@ -59,14 +59,14 @@ cdef object constant_pad(Call* c, int value):
         sizes[d] = add_dims(add_dims(t.sizes[d], pad[2 * i]), pad[2 * i + 1])
         grows = grows or pad[2 * i] > 0 or pad[2 * i + 1] > 0
     if not grows:
-        # What is left of the input is copied as it lies.
+        # The rest of the input is cloned with its own order of strides.
         preserve_strides(t.ndim, sizes, t.strides, strides)
         return new_strided(t.ndim, sizes, strides, t.dtype, result_device(c))
     return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
 
 
 cdef object border_pad(Call* c, str mode):
-    """Padding made of the image: for the last one to three dimensions of (C, ...) or (N, C, ...)."""
+    """Pad the last one to three dimensions of (C, ...) or (N, C, ...) with elements of the image itself."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t pad[2 * MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
@@ -125,7 +125,7 @@ cdef object constant_pad_nd(Call* c):
 # Channels and space -----------------------------------------------------------------------
 
 cdef Tensor image_like(Call* c, Tensor t, const dim_t* sizes, bint keep):
-    """A result of `sizes`, channels_last where `t` is and `keep` says so."""
+    """Return a new result of `sizes`, in the memory format of `t` if `keep`, else contiguous."""
     return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides) if keep else FORMAT_CONTIGUOUS)
 
 
@@ -181,15 +181,18 @@ cdef object channel_shuffle(Call* c):
 
 
 define("nn.functional.pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor", pad,
-       FUNCTION_ONLY, "Extend dimensions (the last one first) by (before, after) elements; negative ones cut off.")
+       FUNCTION_ONLY,
+       "Pad the trailing dimensions. `pad` holds pairs (before, after), last dimension first; negative values crop. "
+       "`mode` is 'constant' (fill with `value`, default 0), 'reflect', 'replicate' or 'circular'.")
 define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", constant_pad_nd, FUNCTION_ONLY,
-       "Extend dimensions (the last one first) by (before, after) elements of one value.")
+       "Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first; negative "
+       "values crop.")
 define("nn.functional.pixel_shuffle(Tensor input, int upscale_factor) -> Tensor", pixel_shuffle, FUNCTION_ONLY,
-       "(..., C * r * r, H, W) to (..., C, H * r, W * r).")
+       "Move channels to space: (..., C * r * r, H, W) to (..., C, H * r, W * r), where r is `upscale_factor`.")
 define("nn.functional.pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor", pixel_unshuffle, FUNCTION_ONLY,
-       "(..., C, H * r, W * r) to (..., C * r * r, H, W).")
+       "Move space to channels: (..., C, H * r, W * r) to (..., C * r * r, H, W), where r is `downscale_factor`.")
 define("nn.functional.channel_shuffle(Tensor input, int groups) -> Tensor", channel_shuffle, FUNCTION_ONLY,
-       "Channels of (N, C, ...) dealt out from `groups` groups in turn.")
+       "Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten.")
 for _name in ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"):
     alias_op(_name, f"nn.functional.{_name}")
 for _name in ("nn.functional.native_channel_shuffle", "native_channel_shuffle"):

@@ -1,4 +1,4 @@
-"""What element-wise ops share, and what other families may use of it: promotion, broadcasting, strides."""
+"""Promotion, broadcasting and result strides of element-wise ops, for all families that use them."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
@@ -11,19 +11,19 @@ from metatensor.ops.operands cimport (
     number, operand, operand_arg, promoted, refuse, result_dtype, ruled, shape_operand, type_operand,
 )
 
-cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1   # sizes and strides
+cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1   # sets sizes and strides
 cdef Tensor elementwise_result(Call* c, Operands* o, DType d)
-cdef Tensor elementwise_like(Tensor t, DType d, Device device)  # a unary result: sizes of t, its order of strides
+cdef Tensor elementwise_like(Tensor t, DType d, Device device)  # a unary result: sizes and stride order of `t`
 
-# Meta kernels. The dtype rule is the op's flag.
+# Meta kernels. They apply the dtype rule in the op's flags.
 cdef object unary(Call* c)                  # args[0]
 cdef object binary(Call* c)                 # args[0] and args[1], each a tensor or a number
-cdef int of_numbers(Call* c) except -1      # for two numbers: settles the device, or raises
+cdef int of_numbers(Call* c) except -1      # for two numbers: sets the device, or raises TypeError
 cdef object pointwise(Call* c)              # all leading tensor (or number) arguments
 
 
 cdef inline bint canonical_at(PyObject* t) noexcept:
-    """Whether a tensor is contiguous, with the row-major stride in dimensions of size 1 too."""
+    """Return whether a tensor is contiguous and also has row-major strides in its dimensions of size 1."""
     cdef dim_t step = 1
     cdef int i
     if not (<Tensor>t).flags & T_CONTIGUOUS:

@@ -1,8 +1,9 @@
-"""Element-wise ops: results have the broadcast shape of the operands; ops differ only in their dtype rule.
+"""Meta kernels of element-wise ops, which differ only in their dtype rules.
 
-Broadcasting and the strides of results stand here once; `operands` has type
-promotion. Families declare their ops over the kernels `unary`, `binary` and
-`pointwise`, or build their own from the same pieces (see the .pxd).
+Results have the broadcast shape of the operands. This module computes shapes
+and strides; `operands` computes type promotion. Families declare their ops with
+the kernels `unary`, `binary` and `pointwise`, or build their own kernels from
+the functions in the .pxd.
 """
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, cpu_device
@@ -25,7 +26,7 @@ cdef extern from *:
     bint PyLong_CheckExact(PyObject* o) noexcept
     bint PyFloat_CheckExact(PyObject* o) noexcept
 
-# `new_like` with borrowed pointers: the hot kernels touch no reference count but their result's.
+# The signature of `new_like` with borrowed pointers: hot kernels then change no reference count but their result's.
 ctypedef object (*NewLike)(PyObject* like, PyObject* dtype, PyObject* device)
 
 
@@ -36,12 +37,12 @@ cdef inline bint _same_shape(Operands* o) noexcept:
     for k in range(1, o.n):
         if o.ndims[k] != o.ndims[0] or not dims_equal(o.sizes[k], o.sizes[0], o.ndims[0]):
             return False
-    # A number is a 0-d operand.
+    # A Python number counts as a 0-d operand.
     return not o.wrapped or o.n == 0 or o.ndims[0] == 0
 
 
 cdef bint _same_strides(Operands* o) noexcept:
-    """Channels-last all of them (1), all dense with the same strides (2), or neither (0)."""
+    """Return 1 if all operands are channels-last, 2 if all are dense with the same strides, else 0."""
     cdef int k, n = o.ndims[0]
     cdef bint channels_last = n == 4, dense = True
     for k in range(o.n):
@@ -69,7 +70,7 @@ cdef int _broadcast_sizes(Call* c, Operands* o, Layout* out) except -1:
 
 
 cdef int _expanded(int ndim, const dim_t* sizes, const dim_t* strides, Layout* out, dim_t* to) except -1:
-    """Strides of an operand expanded to the result's sizes: 0 where it repeats."""
+    """Compute the strides `to` of an operand expanded to the sizes of `out`: 0 where it repeats."""
     cdef int i, shift = out.ndim - ndim
     for i in range(out.ndim - 1, -1, -1):
         if i < shift:
@@ -80,10 +81,11 @@ cdef int _expanded(int ndim, const dim_t* sizes, const dim_t* strides, Layout* o
 
 
 cdef int _meta_strides(Operands* o, Layout* out) except -1:
-    """Strides of a result on meta, whose sizes are in `out`, as PyTorch's meta kernels give them.
+    """Compute the strides of a result on meta, of the sizes in `out`, by the rules of PyTorch's meta kernels.
 
-    They expand the operands first, then ask whether all are contiguous or all channels-last. Where neither or both
-    are so (both: of one channel, or empty), the operands' strides decide, and no result keeps a gap.
+    These kernels expand the operands first. If all expanded operands are contiguous, or all are channels-last, so is
+    the result. If neither or both hold (both for one channel, or for empty tensors), the result is dense in the order
+    of the operands' strides.
     """
     cdef dim_t room[MAX_OPERANDS * MAX_DIMS]
     cdef const dim_t* strides[MAX_OPERANDS]
@@ -104,7 +106,7 @@ cdef int _meta_strides(Operands* o, Layout* out) except -1:
     for i in range(out.ndim):
         empty[i] = out.sizes[i] == 0
         if empty[i]:
-            out.sizes[i] = 1        # no stride is 0
+            out.sizes[i] = 1        # an empty dimension counts as size 1, so that no stride is 0
     elementwise_strides(o.n, ndims, sizes, strides, out)
     for i in range(out.ndim):
         if empty[i]:
@@ -113,11 +115,11 @@ cdef int _meta_strides(Operands* o, Layout* out) except -1:
 
 
 cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
-    """Sizes and strides of the result: those that PyTorch's iterator gives it, or its meta kernels on meta.
+    """Compute the sizes and strides of the result, by the rules of PyTorch's TensorIterator or of its meta kernels.
 
-    Operands of one shape that are all contiguous, all channels-last, or all
-    dense with the same strides hand these on; otherwise the dimensions are put
-    in the order of the operands' strides.
+    If the operands have the same shape and are all contiguous, all channels-last
+    or all dense with the same strides, the result has that layout too. Otherwise
+    it is dense, with its dimensions in the order of the operands' strides.
     """
     cdef int same
     _broadcast_sizes(c, o, out)
@@ -136,7 +138,10 @@ cdef int broadcast_result(Call* c, Operands* o, Layout* out) except -1:
 
 
 cdef bint _all_canonical(Operands* o) noexcept:
-    """Row-major all of them, in dimensions of size 1 too: then the result is, unless it is empty."""
+    """Return whether all operands have row-major strides, also in dimensions of size 1.
+
+    If so, the result has them too, unless it is empty.
+    """
     cdef dim_t step
     cdef int i, k
     for k in range(o.n):
@@ -150,7 +155,7 @@ cdef bint _all_canonical(Operands* o) noexcept:
 
 
 cdef int _alone(Operands* o, int k, bint on_meta, dim_t* strides) except -1:
-    """Strides of a result that has one operand, number `k` of `o`."""
+    """Compute the strides of a result whose only operand is number `k` of `o`."""
     cdef Operands one
     cdef Layout out
     out.ndim = o.ndims[k]
@@ -165,10 +170,10 @@ cdef int _alone(Operands* o, int k, bint on_meta, dim_t* strides) except -1:
 
 
 cdef int _convert(Operands* o, bint on_meta, dim_t* room) except -1:
-    """Give operands of another dtype than the common one the strides of their conversions.
+    """Replace the strides of operands that are converted to the common dtype by those of the converted copies.
 
-    PyTorch converts before it orders dimensions; of an operand with gaps or repeats that makes a dense one. `room`
-    takes MAX_DIMS strides for each operand.
+    PyTorch converts operands before it orders dimensions, and the copy of an operand with gaps or repeats is dense.
+    `room` provides MAX_DIMS strides for each operand.
     """
     cdef int k
     o.contiguous = True
@@ -200,7 +205,7 @@ cdef Tensor elementwise_result(Call* c, Operands* o, DType d):
 
 
 cdef Tensor elementwise_like(Tensor t, DType d, Device device):
-    """A fresh tensor with the sizes of `t`, as a unary op makes it."""
+    """Return a new tensor with the sizes of `t` and the strides of a unary op's result."""
     cdef dim_t strides[MAX_DIMS]
     cdef Operands o
     cdef Layout out
@@ -228,12 +233,12 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device):
 # Kernels --------------------------------------------------------------------------
 
 cdef inline bint _plain(long flags, int kind) noexcept:
-    """Whether a result of this kind has the operands' dtype and nothing is to be checked."""
+    """Return whether a result of this kind has the operands' dtype without further checks."""
     return ((flags & RULE_MASK) == PROMOTE or (flags & RULE_MASK) == KEEP) and not is_refused(flags, kind)
 
 
 cdef inline object _like(Call* c, PyObject* t):
-    """A result laid out as `t`, which is canonical, with the op's rule applied to its dtype."""
+    """Return a new result with the layout of `t`, which is canonical, and the dtype that the op's rule gives."""
     cdef DType d
     if _plain(op_flags(c), (<Tensor>t).dtype.kind):
         return (<NewLike>new_like)(t, <PyObject*>(<Tensor>t).dtype, c.device)
@@ -242,13 +247,13 @@ cdef inline object _like(Call* c, PyObject* t):
 
 
 cdef object unary(Call* c):
-    """One operand; numbers among further arguments do not change the dtype."""
+    """Meta kernel for one operand. Numbers in other arguments do not change the dtype."""
     cdef Operands o
     cdef Tensor t
     if canonical_at(c.args[0]):
         return _like(c, c.args[0])
     t = <Tensor>c.args[0]
-    if t.dtype.kind <= KIND_INT and op_flags(c) & RULE_MASK == INT_TO_FLOAT:    # converted first, as any operand
+    if t.dtype.kind <= KIND_INT and op_flags(c) & RULE_MASK == INT_TO_FLOAT:    # converted to the default dtype first
         no_operands(&o)
         operand(&o, t)
         return elementwise_result(c, &o, ruled(c, promoted(c, &o)))
@@ -256,21 +261,21 @@ cdef object unary(Call* c):
 
 
 cdef inline bint _alike(PyObject* a, PyObject* b) noexcept:
-    """Same dtype and sizes, and both row-major: most calls are of this sort."""
+    """Return whether both have the same dtype and sizes and are row-major, as in most calls."""
     return <PyObject*>(<Tensor>a).dtype == <PyObject*>(<Tensor>b).dtype and (<Tensor>a).ndim == (<Tensor>b).ndim \
         and (<Tensor>b).flags & T_CONTIGUOUS \
         and dims_equal((<Tensor>a).sizes, (<Tensor>b).sizes, (<Tensor>a).ndim) and canonical_at(a)
 
 
 cdef inline int _kind(PyObject* p) noexcept:
-    """The category of a number, the usual types first."""
+    """Return the category of a number. The usual types are tested first."""
     if PyLong_CheckExact(p):
         return KIND_INT
     return KIND_FLOAT if PyFloat_CheckExact(p) else number_kind(<object>p)
 
 
 cdef int of_numbers(Call* c) except -1:
-    """Basic arithmetic of two numbers gives a 0-d cpu tensor, as in PyTorch; other ops need a tensor."""
+    """Put the result of basic arithmetic on two numbers on the cpu, as in PyTorch. Raise TypeError for other ops."""
     cdef Device cpu = cpu_device()
     if op_name(c) not in ("add", "sub", "mul", "div", "floor_divide"):
         raise TypeError(f"{op_name(c)}(): one of the first two arguments must be a Tensor, got two numbers")
@@ -279,7 +284,7 @@ cdef int of_numbers(Call* c) except -1:
 
 
 cdef object binary(Call* c):
-    """Two operands, each a tensor or a Python number."""
+    """Meta kernel for two operands, each a tensor or a Python number."""
     cdef PyObject* a = c.args[0]
     cdef PyObject* b = c.args[1]
     if is_a(a, <PyObject*>Tensor):
@@ -302,7 +307,7 @@ cdef object _binary(Call* c):
 
 
 cdef object pointwise(Call* c):
-    """As many operands as the op has tensor arguments in front."""
+    """Meta kernel for the op's leading arguments that are tensors, or numbers in their place."""
     cdef Operands o
     cdef Overload ov = <Overload>c.overload
     cdef int i

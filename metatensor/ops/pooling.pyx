@@ -1,6 +1,6 @@
-"""Pooling: windows of fixed size (max, average, p-norm), windows fitted to an output size, and max unpooling.
+"""Pooling: max, average and p-norm over windows of fixed size, adaptive and fractional pooling, and max unpooling.
 
-Images are (N, C, spatial...), or (C, spatial...) without a batch.
+Inputs are (N, C, spatial...), or (C, spatial...) without a batch.
 """
 from metatensor._core.dtype cimport I64, DType, by_code, default_float
 from metatensor._core.layout cimport add_dims, dims_equal, mul_dims
@@ -26,7 +26,7 @@ cdef inline bint batched(Tensor t, Image* x) noexcept:
 
 
 cdef int not_empty(Call* c, Tensor t, Image* x, bint channels) except -1:
-    """Spatial dimensions, and the channels where `channels` is set, must hold something."""
+    """Raise RuntimeError if a spatial dimension is empty, or the channel dimension with `channels`."""
     cdef int i
     for i in range(1 if channels else 2, x.n + 2):
         if x.sizes[i] == 0:
@@ -35,6 +35,7 @@ cdef int not_empty(Call* c, Tensor t, Image* x, bint channels) except -1:
 
 
 cdef int window_arg(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
+    """Read `n` sizes of a window into `to`. Raise RuntimeError if one is below `least`, which is 0 or 1."""
     cdef int i
     spatial_arg(c, slot, n, to)
     for i in range(n):
@@ -44,13 +45,13 @@ cdef int window_arg(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
 
 
 cdef bint no_stride(Call* c, int slot) except -1:
-    """None or () means: as large as the window."""
+    """Return whether the stride is None or (), which stand for the window size."""
     return is_none(c, slot) or (isinstance(arg(c, slot), (tuple, list)) and not arg(c, slot))
 
 
 cdef int window_sizes(Call* c, Image* x, int window_slot, int padding_slot, int dilation_slot, int ceil_slot,
                       dim_t* sizes) except -1:
-    """How often a window fits over `x`; -1 for a slot that the op does not have."""
+    """Compute the output sizes of pooling over `x`. A slot that the op does not have is -1."""
     cdef dim_t kernel[3]
     cdef dim_t stride[3]
     cdef dim_t padding[3]
@@ -80,7 +81,7 @@ cdef int window_sizes(Call* c, Image* x, int window_slot, int padding_slot, int 
         room = add_dims(x.sizes[i + 2], mul_dims(2, padding[i]))
         room -= add_dims(mul_dims(dilation[i], kernel[i] - 1), 1)
         size = add_dims(room, stride[i] - 1 if up else 0)
-        # Below zero, // would round towards zero.
+        # A negative size needs its own case: // is C division here, which rounds towards zero.
         size = size // stride[i] + 1 if size >= 0 else 0
         # The last window must begin inside the image or its left padding.
         if up and mul_dims(size - 1, stride[i]) >= add_dims(x.sizes[i + 2], padding[i]):
@@ -139,7 +140,7 @@ cdef object avg_pool(Call* c, int n):
     not_empty(c, t, &x, True)
     window_sizes(c, &x, 1, 3, -1, 4, sizes)
     if n == 3:
-        # Here PyTorch lets no padding make up for what an image lacks.
+        # In 3-d PyTorch requires that the window fits the input without padding.
         window_arg(c, 1, 3, kernel, 1)
         for i in range(3):
             if x.sizes[i + 2] < kernel[i]:
@@ -181,10 +182,10 @@ cdef object lp_pool3d(Call* c):
     return lp_pool(c, 3)
 
 
-# Windows fitted to an output size -------------------------------------------------------------
+# Adaptive and fractional pooling --------------------------------------------------------------
 
 cdef int output_sizes(Call* c, int slot, Image* x, dim_t* sizes) except -1:
-    """The wanted spatial sizes: an int, or a list in which None keeps a size."""
+    """Read the output size: an int, or a list with one size per spatial dimension, where None keeps the input's."""
     cdef object value = arg(c, slot)
     cdef int i
     sizes[0] = x.sizes[0]
@@ -223,7 +224,7 @@ cdef object adaptive(Call* c, int n, bint average, bint indices):
     not_empty(c, t, &x, batched(t, &x) and (n == 3 or not average))
     form = image_format(&x)
     if n == 3:
-        # The average of everything keeps channels_last_3d; the general case does not.
+        # PyTorch keeps channels_last_3d only for an average over the whole input.
         for i in range(2, 5):
             whole = whole and sizes[i] == 1
         if not (average and whole and form == FORMAT_CHANNELS_LAST_3D):
@@ -259,7 +260,7 @@ cdef object adaptive_max_pool3d_with_indices(Call* c):
 
 
 cdef int ratio_sizes(Call* c, Image* x, dim_t* sizes) except -1:
-    """Spatial sizes as parts of the input's, rounded down."""
+    """Compute the spatial output sizes from `output_ratio`, rounded down."""
     cdef object ratio = arg(c, 3)
     cdef int i
     values = tuple(ratio) if isinstance(ratio, (tuple, list)) else (ratio,) * x.n
@@ -297,7 +298,7 @@ cdef object fractional(Call* c, int n, bint indices):
     else:
         raise ValueError(f"{op_name(c)}(): needs an output_size or an output_ratio")
     for i in range(n):
-        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # PyTorch's 3-d one leaves one over
+        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # PyTorch's 3-d op needs one more
             fail(c, f"windows of {dims_str(n, kernel)} at {dims_str(n, sizes + 2)} places do not fit an input of "
                     f"{dims_str(n, x.sizes + 2)}")
     if is_none(c, 5):
@@ -319,7 +320,7 @@ cdef object fractional_max_pool3d_with_indices(Call* c):
     return fractional(c, 3, True)
 
 
-# The way back ------------------------------------------------------------------------------
+# Max unpooling -----------------------------------------------------------------------------
 
 cdef int unpooled_sizes(Call* c, Image* x, dim_t* sizes) except -1:
     cdef dim_t kernel[3]
@@ -395,70 +396,92 @@ cdef str _unpool = ("Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}
 cdef str _pair = "(Tensor, Tensor)"
 
 define(f"nn.functional.max_pool1d({_max.format(n=1)}) -> Tensor", max_pool1d, FUNCTION_ONLY,
-       "The largest value of each window of (N, C, L), and where it stands if return_indices.")
+       "Maximum of each window of (N, C, L). With `return_indices` also returns the int64 indices of the maxima.")
 define(f"nn.functional.max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_with_indices,
-       FUNCTION_ONLY, "max_pool1d with indices into each image.")
+       FUNCTION_ONLY,
+       "`max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 alias_op("max_pool1d", "nn.functional.max_pool1d")
 define(f"nn.functional.max_pool2d({_max.format(n=2)}) -> Tensor", max_pool2d, FUNCTION_ONLY,
-       "The largest value of each window of (N, C, H, W), and where it stands if return_indices.")
+       "Maximum of each window of (N, C, H, W). With `return_indices` also returns the int64 indices of the maxima.")
 define(f"nn.functional.max_pool2d_with_indices({_max.format(n=2)}) -> {_pair}", max_pool2d_with_indices,
-       FUNCTION_ONLY, "max_pool2d with indices into each image.")
+       FUNCTION_ONLY,
+       "`max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 alias_op("max_pool2d", "nn.functional.max_pool2d")
 define(f"nn.functional.max_pool3d({_max.format(n=3)}) -> Tensor", max_pool3d, FUNCTION_ONLY,
-       "The largest value of each window of (N, C, D, H, W), and where it stands if return_indices.")
+       "Maximum of each window of (N, C, D, H, W). With `return_indices` also returns the int64 indices of the maxima.")
 define(f"nn.functional.max_pool3d_with_indices({_max.format(n=3)}) -> {_pair}", max_pool3d_with_indices,
-       FUNCTION_ONLY, "max_pool3d with indices into each image.")
+       FUNCTION_ONLY,
+       "`max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 alias_op("max_pool3d", "nn.functional.max_pool3d")
 define(f"max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_with_indices, FUNCTION_ONLY,
-       "max_pool1d with indices into each row.")
+       "`max_pool1d` with the int64 indices of the maxima along L. Returns (values, indices).")
 define(f"nn.functional.avg_pool1d({_avg.format(n=1)}) -> Tensor", avg_pool1d, FUNCTION_ONLY,
-       "The average of each window of (N, C, L).")
+       "Average of each window of (N, C, L).")
 define(f"nn.functional.avg_pool2d({_avg.format(n=2)}, int? divisor_override=None) -> Tensor", avg_pool2d, FUNCTION_ONLY | OUT | EXACT_OUT,
-       "The average of each window of (N, C, H, W).")
+       "Average of each window of (N, C, H, W).")
 define(f"nn.functional.avg_pool3d({_avg.format(n=3)}, int? divisor_override=None) -> Tensor", avg_pool3d, FUNCTION_ONLY | OUT | EXACT_OUT,
-       "The average of each window of (N, C, D, H, W).")
+       "Average of each window of (N, C, D, H, W).")
 alias_op("avg_pool1d", "nn.functional.avg_pool1d")
 define(f"nn.functional.lp_pool1d({_lp.format(n=1)}) -> Tensor", lp_pool1d, FUNCTION_ONLY,
-       "The p-norm of each window of (N, C, L).")
+       "Norm of order `norm_type` of each window of (N, C, L).")
 define(f"nn.functional.lp_pool2d({_lp.format(n=2)}) -> Tensor", lp_pool2d, FUNCTION_ONLY,
-       "The p-norm of each window of (N, C, H, W).")
+       "Norm of order `norm_type` of each window of (N, C, H, W).")
 define(f"nn.functional.lp_pool3d({_lp.format(n=3)}) -> Tensor", lp_pool3d, FUNCTION_ONLY,
-       "The p-norm of each window of (N, C, D, H, W).")
+       "Norm of order `norm_type` of each window of (N, C, D, H, W).")
 define("nn.functional.adaptive_avg_pool1d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool1d,
-       FUNCTION_ONLY, "Averages over as many windows as output_size asks for.")
+       FUNCTION_ONLY,
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size.")
 define("nn.functional.adaptive_max_pool1d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
-       adaptive_max_pool1d, FUNCTION_ONLY, "Maxima over as many windows as output_size asks for.")
+       adaptive_max_pool1d, FUNCTION_ONLY,
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size. With "
+       "`return_indices` also returns the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool1d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
-       "adaptive_max_pool1d with indices into each image.")
+       "`adaptive_max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 define("nn.functional.adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool2d,
-       FUNCTION_ONLY, "Averages over as many windows as output_size asks for.")
+       FUNCTION_ONLY,
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size.")
 define("nn.functional.adaptive_max_pool2d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
-       adaptive_max_pool2d, FUNCTION_ONLY, "Maxima over as many windows as output_size asks for.")
+       adaptive_max_pool2d, FUNCTION_ONLY,
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size. With "
+       "`return_indices` also returns the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool2d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool2d_with_indices, FUNCTION_ONLY,
-       "adaptive_max_pool2d with indices into each image.")
+       "`adaptive_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 define("nn.functional.adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool3d,
-       FUNCTION_ONLY, "Averages over as many windows as output_size asks for.")
+       FUNCTION_ONLY,
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size.")
 define("nn.functional.adaptive_max_pool3d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
-       adaptive_max_pool3d, FUNCTION_ONLY, "Maxima over as many windows as output_size asks for.")
+       adaptive_max_pool3d, FUNCTION_ONLY,
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size. With "
+       "`return_indices` also returns the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool3d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool3d_with_indices, FUNCTION_ONLY,
-       "adaptive_max_pool3d with indices into each image.")
+       "`adaptive_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 alias_op("adaptive_avg_pool1d", "nn.functional.adaptive_avg_pool1d")
 define(f"adaptive_max_pool1d(Tensor input, any output_size) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
-       "Maxima over as many windows as output_size asks for, and where they stand.")
+       "Max pooling with windows chosen so that the output length is `output_size`. Returns (values, int64 indices).")
 define(f"nn.functional.fractional_max_pool2d({_fractional.format(n=2)}) -> Tensor", fractional_max_pool2d,
-       FUNCTION_ONLY | RANDOM, "Maxima of windows at pseudo-random places (Graham, 2014).")
+       FUNCTION_ONLY | RANDOM,
+       "Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output "
+       "sizes are `output_size`, or the input's times `output_ratio`. With `return_indices` also returns the int64 "
+       "indices.")
 define(f"nn.functional.fractional_max_pool2d_with_indices({_fractional.format(n=2)}) -> {_pair}",
-       fractional_max_pool2d_with_indices, FUNCTION_ONLY | RANDOM, "fractional_max_pool2d with indices.")
+       fractional_max_pool2d_with_indices, FUNCTION_ONLY | RANDOM,
+       "`fractional_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, "
+       "indices).")
 define(f"nn.functional.fractional_max_pool3d({_fractional.format(n=3)}) -> Tensor", fractional_max_pool3d,
-       FUNCTION_ONLY | RANDOM, "Maxima of windows at pseudo-random places (Graham, 2014).")
+       FUNCTION_ONLY | RANDOM,
+       "Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output "
+       "sizes are `output_size`, or the input's times `output_ratio`. With `return_indices` also returns the int64 "
+       "indices.")
 define(f"nn.functional.fractional_max_pool3d_with_indices({_fractional.format(n=3)}) -> {_pair}",
-       fractional_max_pool3d_with_indices, FUNCTION_ONLY | RANDOM, "fractional_max_pool3d with indices.")
+       fractional_max_pool3d_with_indices, FUNCTION_ONLY | RANDOM,
+       "`fractional_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, "
+       "indices).")
 define(f"nn.functional.max_unpool1d({_unpool.format(n=1)}) -> Tensor", max_unpool1d, FUNCTION_ONLY,
-       "Values put back where max_pool1d found them, zero elsewhere.")
+       "Put the values that `max_pool1d` selected back at their indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool2d({_unpool.format(n=2)}) -> Tensor", max_unpool2d, FUNCTION_ONLY,
-       "Values put back where max_pool2d found them, zero elsewhere.")
+       "Put the values that `max_pool2d` selected back at their indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool3d({_unpool.format(n=3)}) -> Tensor", max_unpool3d, FUNCTION_ONLY,
-       "Values put back where max_pool3d found them, zero elsewhere.")
+       "Put the values that `max_pool3d` selected back at their indices in a larger output of zeros.")

@@ -1,4 +1,4 @@
-"""Questions about tensors as functions, answered from metadata; and a diagonal filled in place."""
+"""Properties of tensors as functions, most of them read from metadata, and `fill_diagonal_`."""
 from metatensor._core.compute cimport same_sizes
 from metatensor._core.device cimport backend_of
 from metatensor._core.layout cimport add_dims, mul_dims, overlap
@@ -17,7 +17,7 @@ cdef object numel_host(Call* c):
 
 
 cdef object is_kind_host(Call* c):
-    """is_complex, is_floating_point"""
+    """Compute is_complex and is_floating_point."""
     return tensor_arg(c, 0).dtype.kind == (KIND_COMPLEX if op_name(c) == "is_complex" else KIND_FLOAT)
 
 
@@ -26,7 +26,7 @@ cdef object is_signed_host(Call* c):
 
 
 cdef object is_flagged_host(Call* c):
-    """is_conj, is_neg, is_inference"""
+    """Compute is_conj, is_neg and is_inference."""
     cdef str name = op_name(c)
     return tensor_arg(c, 0).flags & (T_CONJ if name == "is_conj" else T_NEG if name == "is_neg" else T_INFERENCE) != 0
 
@@ -66,7 +66,6 @@ cdef object is_same_size_host(Call* c):
 
 
 cdef object is_set_to_host(Call* c):
-    """Whether two tensors show the same storage in the same way."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef int i
     if a.storage is not b.storage or a.offset != b.offset or not same_sizes(a, b):
@@ -78,7 +77,6 @@ cdef object is_set_to_host(Call* c):
 
 
 cdef object dim_order_host(Call* c):
-    """The dimensions from the outermost to the innermost in memory."""
     cdef Tensor t = tensor_arg(c, 0)
     order = [(-t.strides[i], i) for i in range(t.ndim)]
     order.sort()
@@ -86,7 +84,6 @@ cdef object dim_order_host(Call* c):
 
 
 cdef object result_type_host(Call* c):
-    """The dtype that arithmetic between two tensors or numbers has."""
     cdef Operands o
     no_operands(&o)
     operand_arg(&o, c, 0)
@@ -94,32 +91,41 @@ cdef object result_type_host(Call* c):
     return promoted(c, &o)
 
 
-define("numel(Tensor input) -> int", numel_host, HOST | FUNCTION_ONLY, "The number of elements.")
-define("is_complex(Tensor input) -> bool", is_kind_host, HOST | FUNCTION_ONLY, "Whether the dtype is complex.")
-define("is_floating_point(Tensor input) -> bool", is_kind_host, HOST | FUNCTION_ONLY, "Whether the dtype is a real float.")
-define("is_signed(Tensor input) -> bool", is_signed_host, HOST | FUNCTION_ONLY, "Whether the dtype has negative values.")
-define("is_conj(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether the elements read conjugated.")
-define("is_neg(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether the elements read negated.")
-define("is_inference(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY, "Whether made in inference mode.")
-define("get_device(Tensor input) -> int", get_device_host, HOST | FUNCTION_ONLY, "The index of the device, or -1.")
-define("is_pinned(Tensor input) -> bool", is_pinned_host, HOST | METHOD_ONLY, "Whether the memory is page-locked.")
+define("numel(Tensor input) -> int", numel_host, HOST | FUNCTION_ONLY, "Return the number of elements.")
+define("is_complex(Tensor input) -> bool", is_kind_host, HOST | FUNCTION_ONLY, "Return whether the dtype is complex.")
+define("is_floating_point(Tensor input) -> bool", is_kind_host, HOST | FUNCTION_ONLY,
+       "Return whether the dtype is a real floating-point dtype.")
+define("is_signed(Tensor input) -> bool", is_signed_host, HOST | FUNCTION_ONLY,
+       "Return whether the dtype can hold negative values.")
+define("is_conj(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY,
+       "Return whether the tensor is a lazily conjugated view: its elements are conjugated when they are read.")
+define("is_neg(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY,
+       "Return whether the tensor is a lazily negated view: its elements are negated when they are read.")
+define("is_inference(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY,
+       "Return whether the tensor was made in inference mode.")
+define("get_device(Tensor input) -> int", get_device_host, HOST | FUNCTION_ONLY,
+       "Return the index of the tensor's device, or -1.")
+define("is_pinned(Tensor input) -> bool", is_pinned_host, HOST | METHOD_ONLY,
+       "Return whether the tensor is in page-locked memory.")
 define("pin_memory(Tensor input, device? device=None) -> Tensor", pin_memory_host, HOST | METHOD_ONLY,
-       "A copy in memory that a device has page-locked, for faster copies; RuntimeError where there is none.")
+       "Return a copy in memory that `device` has page-locked, for faster transfers. Raise RuntimeError if no such "
+       "memory is available.")
 define("is_shared(Tensor input) -> bool", is_shared_host, HOST | METHOD_ONLY,
-       "Whether processes forked from this one share the memory.")
+       "Return whether processes forked from this one share the memory.")
 define("share_memory_(Tensor(a!) input) -> Tensor", share_memory_host, HOST | METHOD_ONLY,
        "Move the storage to memory that processes forked afterwards share.")
-define("is_same_size(Tensor input, Tensor other) -> bool", is_same_size_host, HOST | MIXED, "Whether two shapes are equal.")
+define("is_same_size(Tensor input, Tensor other) -> bool", is_same_size_host, HOST | MIXED,
+       "Return whether two tensors have the same shape.")
 define("is_set_to(Tensor input, Tensor tensor) -> bool", is_set_to_host, HOST | METHOD_ONLY | MIXED,
-       "Whether two tensors show one storage in the same way.")
+       "Return whether two tensors are the same view: same storage, offset, shape and strides.")
 define("dim_order(Tensor input) -> any", dim_order_host, HOST | METHOD_ONLY,
-       "The dimensions from the outermost to the innermost in memory.")
+       "Return the dimensions as a tuple, ordered from the outermost to the innermost in memory.")
 define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", result_type_host,
-       HOST | FUNCTION_ONLY | MIXED, "The dtype that arithmetic between two tensors or numbers has.")
+       HOST | FUNCTION_ONLY | MIXED, "Return the dtype that two tensors or numbers promote to in arithmetic.")
 
 
 cdef object fill_diagonal_body(Call* c):
-    """The main diagonal, and with `wrap` its repetitions in a tall matrix, one row apart."""
+    """Fill the main diagonal. With `wrap` it starts again below a gap of one row, in a matrix taller than wide."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     cdef dim_t strides[2]
@@ -136,8 +142,8 @@ cdef object fill_diagonal_body(Call* c):
     if not (bool_arg(c, 2) and t.ndim == 2 and t.sizes[1] < t.sizes[0] - 1):
         call("fill_", (call("as_strided", (t, (n,), (stride,), t.offset)), arg(c, 1)))
         return t
-    whole = t.sizes[0] // (n + 1) + (t.sizes[0] % (n + 1) == n)     # diagonals that end before the matrix does
-    rest = t.sizes[0] - whole * (n + 1)                             # of the last
+    whole = t.sizes[0] // (n + 1) + (t.sizes[0] % (n + 1) == n)     # number of complete diagonals
+    rest = t.sizes[0] - whole * (n + 1)                             # length of the last, incomplete one
     sizes[0], sizes[1] = whole, n
     strides[0], strides[1] = mul_dims(n + 1, t.strides[0]), stride
     if not overlap(2, sizes, strides):
@@ -154,4 +160,6 @@ cdef object fill_diagonal_body(Call* c):
 
 
 define("fill_diagonal_(Tensor(a!) input, Scalar fill_value, bool wrap=False) -> Tensor", fill_diagonal_body,
-       COMPOSITE | METHOD_ONLY, "Fill the main diagonal.")
+       COMPOSITE | METHOD_ONLY,
+       "Fill the main diagonal in place. Beyond 2 dimensions all sizes must be equal. With `wrap`, in a matrix with "
+       "more rows than columns the diagonal starts again after a gap of one row.")

@@ -1,6 +1,7 @@
-"""Random numbers: factories, in-place fills, and draws whose parameters are tensors.
+"""Random numbers: factories, in-place fills, and sampling with parameters given as tensors.
 
-Every op takes one ticket from its generator; values are made of (seed, ticket, index of the element) alone.
+Every op takes one ticket, a counter value, from its generator. Each random value depends only on the generator's
+seed, the ticket and the index of the element.
 """
 import warnings
 
@@ -32,7 +33,7 @@ cdef bint is_float(DType d) noexcept:
 
 
 cdef int need_floats(Call* c, DType d, bint complexes) except -1:
-    """NotImplementedError for a dtype that the distribution has no values of."""
+    """Raise NotImplementedError unless `d` is a supported floating-point dtype, or complex with `complexes`."""
     if is_float(d) or (complexes and d.kind == KIND_COMPLEX):
         return 0
     raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
@@ -44,7 +45,7 @@ cdef object MAX_LONG = 9223372036854775807
 # Factories ------------------------------------------------------------------------------
 
 cdef Tensor leaf(Call* c, Tensor t, int slot):
-    """`t`, requiring grad where the argument says so."""
+    """Return `t`, after setting `requires_grad` if the argument in `slot` is true."""
     if bool_arg(c, slot):
         if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
             fail(c, f"only floating-point and complex tensors can require gradients, not {t.dtype.name}")
@@ -53,7 +54,7 @@ cdef Tensor leaf(Call* c, Tensor t, int slot):
 
 
 cdef Tensor sized(Call* c, int slot, DType dtype):
-    """A fresh tensor of the sizes in an argument."""
+    """Return a new contiguous tensor of the sizes in an argument."""
     cdef dim_t sizes[MAX_DIMS]
     cdef object value = arg(c, slot)
     cdef int i, n
@@ -67,7 +68,7 @@ cdef Tensor sized(Call* c, int slot, DType dtype):
 
 
 cdef Tensor like(Call* c, Tensor t, DType dtype, int slot):
-    """A fresh tensor of the sizes of `t`: strides in its order, or in the memory format asked for."""
+    """Return a new tensor of the sizes of `t`, in the stride order of `t` or the memory format in `slot`."""
     cdef dim_t strides[MAX_DIMS]
     cdef int code = FORMAT_PRESERVE if is_none(c, slot) else (<MemoryFormatTag>arg(c, slot)).code
     if code == FORMAT_PRESERVE:
@@ -91,7 +92,7 @@ cdef object rand_like(Call* c):
 
 
 cdef object beyond(DType d):
-    """One more than the largest integer up to which `d` holds all of them."""
+    """Return n + 1, where n is the largest integer such that `d` holds all integers from 0 to n exactly."""
     cdef object one = 1     # not a C integer, which a shift would overflow
     cdef int code = d.code
     if d.kind == KIND_BOOL:
@@ -102,7 +103,7 @@ cdef object beyond(DType d):
 
 
 cdef object largest(DType d):
-    """The largest finite number of a floating-point dtype."""
+    """Return the largest finite number of a floating-point dtype."""
     cdef int code = d.code
     if code == F16:
         return 65504
@@ -116,7 +117,7 @@ cdef int need_integers(Call* c, DType d) except -1:
 
 
 cdef bint in_range(DType d, object value) except -1:
-    """Whether every integer up to `value` in size can be held exactly."""
+    """Return whether `d` holds all integers between 0 and `value` exactly."""
     if d.kind == KIND_BOOL:
         return 0 <= value <= 1
     if d.kind == KIND_INT:
@@ -125,7 +126,7 @@ cdef bint in_range(DType d, object value) except -1:
 
 
 cdef bint holds_about(Call* c, DType d, object value) except -1:
-    """Whether `value` is within the range of a dtype. A float may have to round it, which is a warning."""
+    """Return whether `value` is in the range of `d`. Warn if `d` is a float that does not hold all smaller integers."""
     if in_range(d, value):
         return True
     if d.kind == KIND_BOOL or d.kind == KIND_INT or not -largest(d) <= value <= largest(d):
@@ -136,9 +137,9 @@ cdef bint holds_about(Call* c, DType d, object value) except -1:
 
 
 cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
-    """low <= x < high, all of which `d` holds."""
+    """Raise RuntimeError unless low < high and `d` has the range of all integers in [low, high)."""
     if d.code == I64 and type(low) is int and type(high) is int and low < high:
-        # What a 64-bit integer holds is all that is left to check.
+        # The usual case: the only other condition is that both fit into 64 bits.
         if high <= MAX_LONG and low >= -MAX_LONG:
             return 0
     if low >= high:
@@ -152,7 +153,7 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
 
 
 cdef object randint_of(Call* c, object low, object high, int size, int rest):
-    """Slots from `rest` on: generator, dtype, layout, device, pin_memory, requires_grad."""
+    """Meta kernel of randint. The slots from `rest` on: generator, dtype, layout, device, pin_memory, requires_grad."""
     cdef DType d = option_dtype(c, rest + 1, by_code(I64))
     check_bounds(c, d, low, high)
     take_ticket(c, rest)
@@ -218,7 +219,7 @@ cdef object normal_(Call* c):
 
 
 cdef object positive_fill(Call* c, int parameter, int generator):
-    """Continuous distributions with one parameter that must be positive."""
+    """Meta kernel of continuous distributions with one parameter that must be positive."""
     cdef Tensor t = tensor_arg(c, 0)
     if not is_float(t.dtype):
         fail(c, f"the distribution is continuous, but the tensor is {t.dtype.name}")
@@ -293,7 +294,7 @@ cdef object bernoulli_(Call* c):
     return t
 
 
-# Draws with parameters in tensors -------------------------------------------------------------
+# Sampling with tensor parameters --------------------------------------------------------------
 
 cdef object bernoulli(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
@@ -324,7 +325,7 @@ cdef int check_std(Call* c, int slot) except -1:
     return need_floats(c, std.dtype, False)
 
 cdef object normal_one(Call* c):
-    """Mean or standard deviation is a tensor; the other is a number."""
+    """Meta kernel of normal, with one of mean and standard deviation a tensor and the other a number."""
     cdef Tensor t = tensor_arg(c, 0 if isinstance(arg(c, 0), Tensor) else 1)
     check_std(c, 1)
     need_floats(c, t.dtype, True)
@@ -374,7 +375,7 @@ cdef object multinomial(Call* c):
 
 
 cdef object poisson(Call* c):
-    """One value for each parameter: `poisson` and `_standard_gamma`."""
+    """Meta kernel of `poisson` and `_standard_gamma`: one value per element of the parameter tensor."""
     cdef Tensor t = tensor_arg(c, 0)
     need_floats(c, t.dtype, False)
     take_ticket(c, 1)
@@ -398,7 +399,7 @@ cdef object binomial(Call* c):
         raise ValueError(f"{op_name(c)}(): count and prob must be floating-point, got {count.dtype.name} and "
                          f"{prob.dtype.name}")
     if count.dtype is not prob.dtype:
-        fail(c, f"count and prob must have one dtype, got {count.dtype.name} and {prob.dtype.name}")
+        fail(c, f"count and prob must have the same dtype, got {count.dtype.name} and {prob.dtype.name}")
     no_operands(&o)
     shape_operand(&o, count)
     shape_operand(&o, prob)
@@ -408,7 +409,7 @@ cdef object binomial(Call* c):
 
 
 cdef object gumbel_softmax(Call* c):
-    """Softmax of the logits and Gumbel noise: a draw from the categories, soft or one-hot."""
+    """Softmax of the logits plus Gumbel noise, made one-hot with a straight-through gradient if `hard` is true."""
     cdef object logits = arg(c, 0), dim = arg(c, 4)
     noise = call("empty_like", (logits,), {"memory_format": contiguous_format})
     call("exponential_", (noise,), {"generator": arg(c, 5)})
@@ -417,7 +418,7 @@ cdef object gumbel_softmax(Call* c):
         return soft
     chosen = call("zeros_like", (logits,), {"memory_format": contiguous_format})
     chosen = call("scatter", (chosen, dim, call("argmax", (soft, dim, True)), 1.0))
-    # One-hot in value, with the gradient of the soft draw.
+    # The value is one-hot; the gradient is that of the soft sample.
     return chosen - soft.detach() + soft
 
 
@@ -427,50 +428,63 @@ cdef str _options = ("dtype? dtype=None, layout? layout=None, device? device=Non
 cdef str _format = "memory_format? memory_format=None"
 
 define(f"rand(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Uniform in [0, 1).")
+       "Return a tensor of shape `size` with values from the uniform distribution on [0, 1).")
 define(f"randn(int[] size, *, {_generator}, {_options}) -> Tensor", rand, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Standard normal.")
+       "Return a tensor of shape `size` with values from the standard normal distribution.")
 define(f"rand_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
-       FUNCTION_ONLY | RANDOM | NO_GRAD, "Uniform in [0, 1), in the shape of input.")
+       FUNCTION_ONLY | RANDOM | NO_GRAD,
+       "Return a tensor of the shape of `input` with values from the uniform distribution on [0, 1).")
 define(f"randn_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Tensor", rand_like,
-       FUNCTION_ONLY | RANDOM | NO_GRAD, "Standard normal, in the shape of input.")
+       FUNCTION_ONLY | RANDOM | NO_GRAD,
+       "Return a tensor of the shape of `input` with values from the standard normal distribution.")
 define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Integers, uniform from low (0) up to but without high.")
+       "Return a tensor of shape `size` with uniform integers in [low, high). `low` is 0 and the dtype int64 unless "
+       "given.")
 define(f"randint.low(int low, int high, any size, *, {_generator}, {_options}) -> Tensor", randint_low,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"randint_like(Tensor input, int high, *, {_generator}, {_options}, {_format}) -> Tensor", randint_like,
-       FUNCTION_ONLY | RANDOM | NO_GRAD, "Integers, uniform from low (0) up to but without high, in the shape of input.")
+       FUNCTION_ONLY | RANDOM | NO_GRAD,
+       "Return a tensor of the shape of `input` with uniform integers in [low, high), in the dtype of `input` unless "
+       "`dtype` is given. `low` is 0 unless given.")
 define(f"randint_like.low(Tensor input, int low, int high, *, {_generator}, {_options}, {_format}) -> Tensor",
        randint_like_low, FUNCTION_ONLY | RANDOM | NO_GRAD)
 define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "A random permutation of 0 to n - 1.")
+       "Return a random permutation of the integers 0 to n - 1 as a vector, int64 unless `dtype` is given.")
 
 define(f"uniform_(Tensor(a!) input, float from=0.0, float to=1.0, *, {_generator}) -> Tensor", uniform_,
-       METHOD_ONLY | RANDOM, "Fill with values uniform in [from, to).")
+       METHOD_ONLY | RANDOM, "Fill in place with values from the uniform distribution on [from, to).")
 define(f"normal_(Tensor(a!) input, float mean=0.0, float std=1.0, *, {_generator}) -> Tensor", normal_,
-       METHOD_ONLY | RANDOM, "Fill with values of a normal distribution.")
+       METHOD_ONLY | RANDOM,
+       "Fill in place with values from the normal distribution of mean `mean` and standard deviation `std`.")
 define(f"exponential_(Tensor(a!) input, float lambd=1.0, *, {_generator}) -> Tensor", exponential_,
-       METHOD_ONLY | RANDOM, "Fill with values of an exponential distribution of rate lambd.")
+       METHOD_ONLY | RANDOM, "Fill in place with values from the exponential distribution of rate `lambd`.")
 define(f"cauchy_(Tensor(a!) input, float median=0.0, float sigma=1.0, *, {_generator}) -> Tensor", cauchy_,
-       METHOD_ONLY | RANDOM, "Fill with values of a Cauchy distribution.")
+       METHOD_ONLY | RANDOM,
+       "Fill in place with values from the Cauchy distribution of median `median` and scale `sigma`.")
 define(f"log_normal_(Tensor(a!) input, float mean=1.0, float std=2.0, *, {_generator}) -> Tensor", log_normal_,
-       METHOD_ONLY | RANDOM, "Fill with exponentials of normal values; mean and std are those of the logarithms.")
+       METHOD_ONLY | RANDOM,
+       "Fill in place with values from the log-normal distribution; `mean` and `std` are those of the values' "
+       "logarithms.")
 define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geometric_,
-       METHOD_ONLY | RANDOM, "Fill with numbers of trials up to the first success.")
+       METHOD_ONLY | RANDOM,
+       "Fill in place with values from the geometric distribution: the number of trials up to and including the first "
+       "success, of probability `p` in (0, 1).")
 define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_,
        COMPOSITE | METHOD_ONLY | RANDOM,
-       "Fill with integers: over the dtype's whole range, below `to`, or from `from` on.")
+       "Fill in place with uniform integers in [from, to). `from` is 0 unless given. Without `to` the largest "
+       "possible value is the largest integer up to which the dtype holds all integers exactly.")
 define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", random_to, RANDOM)
 define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)
 define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_,
        METHOD_ONLY | RANDOM,
-       "Fill with 1 with probability p, else 0.")
+       "Fill in place with 1 with probability `p`, else 0. `p` is a number, or a tensor that broadcasts to `input`.")
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
-       "1 with the probability in each element, else 0; or with probability p.")
+       "Return 1 with the probability given by each element of `input`, or with probability `p` if given, else 0.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
 define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Normal, with a mean and a standard deviation for each element.")
+       "Sample from normal distributions. `mean` and `std` are tensors that broadcast together, or one or both "
+       "numbers; with two numbers `size` gives the shape.")
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor", normal_one,
@@ -478,15 +492,19 @@ define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor"
 define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, {_options}) -> Tensor", normal_sized,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,
-       RANDOM | OUT | QUIET_OUT | EXACT_OUT, "Indices drawn from each row of (unnormalised) probabilities.")
+       RANDOM | OUT | QUIET_OUT | EXACT_OUT,
+       "Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1: "
+       "(N, K) to (N, num_samples), or (K) to (num_samples).")
 define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
-       "Poisson, with the rate in each element.")
+       "Sample from Poisson distributions, one value for the rate in each element.")
 define("_standard_gamma(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
-       "Draw from the gamma distribution of rate 1, with the shape parameter in each element.")
+       "Sample from gamma distributions of rate 1, one value for the shape parameter in each element.")
 define("_sample_dirichlet(Tensor input, generator? generator=None) -> Tensor", sample_dirichlet, FUNCTION_ONLY | RANDOM,
-       "Draw from the Dirichlet distribution whose concentrations lie along the last dimension.")
+       "Sample from Dirichlet distributions whose concentration parameters lie along the last dimension.")
 define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
-       "Successes in `count` trials of probability `prob`.")
+       "Sample from binomial distributions: the number of successes in `count` trials of probability `prob`. Both "
+       "broadcast and must have the same floating-point dtype.")
 define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1, *, "
        f"{_generator}) -> Tensor", gumbel_softmax, COMPOSITE | FUNCTION_ONLY | RANDOM,
-       "A draw from the categories of the logits along dim, soft at temperature tau or one-hot.")
+       "Sample from the categories along `dim` with the Gumbel-softmax trick (Jang et al., 2017), at temperature "
+       "`tau`. The sample is soft, or one-hot if `hard` is true. `eps` is ignored.")

@@ -1,4 +1,4 @@
-"""Tensors of a pattern: arange, linspace, logspace, eye, triangles of indices, scalars."""
+"""Factories of regular values: arange, range, linspace, logspace, eye, tril_indices, triu_indices, scalar_tensor."""
 from libc.math cimport ceil, floor, isfinite
 from metatensor._core.dtype cimport BOOL, I64, DType, by_code, default_complex, default_float, number_kind
 from metatensor._core.layout cimport add_dims, mul_dims
@@ -19,7 +19,7 @@ cdef object _bounds(Call* c, object start, object end, object step):
 
 
 cdef dim_t _int_length(Call* c, object start, object end, object step) except -1:
-    """How many of start, start + step, ... come before `end`, for integers of any size."""
+    """Return the number of values start, start + step, ... before `end`, for integers of any size."""
     cdef object n
     if step == 0:
         raise RuntimeError(f"{op_name(c)}(): the step must not be 0")
@@ -60,7 +60,7 @@ cdef object _arange(Call* c, object start, object end, object step, int first):
     if floats:
         _check_floats(c, start, end, step)
     if floats and dtype.code == I64:
-        # int64 counts in integers, other dtypes in floats, as in PyTorch.
+        # As PyTorch does, truncate the bounds for int64; other dtypes count in floats.
         start, end, step = int(start), int(end), int(step) if isfinite(step) else 1
         if step == 0:
             raise ValueError(f"{op_name(c)}(): the step is 0 as an int64")
@@ -78,7 +78,7 @@ cdef object arange_start(Call* c):
 
 
 cdef object range_meta(Call* c):
-    """(start, end, step, options): with the end, of floats unless told otherwise; int64 counts in integers."""
+    """Arguments: start, end, step, options. For int64 the bounds are truncated to integers first."""
     cdef object start = arg(c, 0), end = arg(c, 1), step = arg(c, 2)
     cdef DType dtype = option_dtype(c, 3, default_float())
     cdef double length
@@ -102,14 +102,16 @@ cdef object range_meta(Call* c):
 
 
 define(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", range_meta, OUT | KEEPS_SHAPE | QUIET_OUT,
-       "start, start + step, ... up to and including end. `arange` stops before its end, as Python's range does.")
+       "Return a vector of start, start + step, ... up to and including `end`, in the default floating-point dtype "
+       "unless `dtype` is given. Unlike this, `arange` excludes its end, as Python's `range` does.")
 define(f"arange(Scalar end, *, {OPTIONS}) -> Tensor", arange_end, OUT | KEEPS_SHAPE,
-       "start, start + step, ... up to but not including end.")
+       "Return a vector of start, start + step, ... up to but excluding `end`; `start` is 0 unless given. The dtype is "
+       "int64, or the default floating-point dtype if an argument is a float.")
 define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", arange_start, OUT | KEEPS_SHAPE)
 
 
 cdef DType _spaced_dtype(Call* c, int first):
-    """The default float dtype, or a complex one where a bound is complex."""
+    """Return the dtype: the default float dtype, or the default complex dtype if a bound is complex, unless given."""
     cdef bint complex_bound = False
     cdef DType dtype
     cdef int i
@@ -150,9 +152,10 @@ cdef object logspace_meta(Call* c):
 cdef long SPACED = OUT | MIXED | NO_GRAD | KEEPS_SHAPE | QUIET_OUT
 
 define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS}) -> Tensor", linspace_meta, SPACED,
-       "`steps` numbers at even distances from start to end, both included.")
+       "Return a vector of `steps` evenly spaced numbers from `start` to `end`, both included. The bounds are numbers "
+       "or 0-d tensors.")
 define(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
-       logspace_meta, SPACED, "base to the powers of linspace(start, end, steps).")
+       logspace_meta, SPACED, "Return `base` to the power of each element of linspace(start, end, steps).")
 
 
 # Matrices ---------------------------------------------------------------------------------------
@@ -174,12 +177,16 @@ cdef object eye_m_meta(Call* c):
     return _eye(c, int_arg(c, 0), int_arg(c, 0) if is_none(c, 1) else int_arg(c, 1), 2)
 
 
-define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT | QUIET_OUT, "A matrix with ones on the diagonal and zeros elsewhere.")
+define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT | QUIET_OUT,
+       "Return an (n, m) matrix with ones on the diagonal and zeros elsewhere; `m` is `n` unless given.")
 define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT | QUIET_OUT)
 
 
 cdef dim_t _below(dim_t rows, dim_t columns, dim_t offset) except -1:
-    """Elements on and below a diagonal: row i has i + 1 + offset of them, clipped to the matrix."""
+    """Return the number of elements on and below a diagonal.
+
+    Row i has i + 1 + offset of them, limited to the range from 0 to `columns`.
+    """
     cdef dim_t first, last, ramp, full
     if rows == 0 or columns == 0 or offset <= -rows:
         return 0
@@ -206,13 +213,16 @@ cdef object indices_meta(Call* c):
 
 
 define(f"tril_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", indices_meta, 0,
-       "Row and column numbers, in two rows, of the elements on and below a diagonal.")
+       "Return the indices of the elements on and below diagonal `offset` of a (row, col) matrix. The result is (2, "
+       "n): row indices, then column indices.")
 define(f"triu_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", indices_meta, 0,
-       "Row and column numbers, in two rows, of the elements on and above a diagonal.")
+       "Return the indices of the elements on and above diagonal `offset` of a (row, col) matrix. The result is (2, "
+       "n): row indices, then column indices.")
 
 
 cdef object scalar_tensor_meta(Call* c):
     return with_options(c, 1, new_contiguous(0, NULL, option_dtype(c, 1, default_float()), result_device(c)))
 
 
-define(f"scalar_tensor(Scalar s, *, {OPTIONS}) -> Tensor", scalar_tensor_meta, 0, "A 0-d tensor of a number.")
+define(f"scalar_tensor(Scalar s, *, {OPTIONS}) -> Tensor", scalar_tensor_meta, 0,
+       "Return a 0-d tensor that holds `s`, in the default floating-point dtype unless `dtype` is given.")

@@ -1,4 +1,4 @@
-"""The elements of a tensor over again or in another order: repeat, roll, flip, combinations."""
+"""Repeat or reorder the elements of a tensor: repeat, tile, repeat_interleave, roll, flip, rot90, combinations."""
 from math import comb
 
 from metatensor._core.dtype cimport I32, I64
@@ -33,7 +33,7 @@ cdef object repeat_meta(Call* c):
 
 
 cdef object tile_body(Call* c):
-    """repeat() with ones put before the repeats where the tensor has more dimensions."""
+    """Call `repeat` with ones in front of `dims` if the tensor has more dimensions."""
     cdef Tensor t = tensor_arg(c, 0)
     times = tuple(arg(c, 1))
     if len(times) < t.ndim:
@@ -42,14 +42,17 @@ cdef object tile_body(Call* c):
 
 
 define("repeat(Tensor input, int[] repeats) -> Tensor", repeat_meta, METHOD_ONLY,
-       "The tensor over again along its dimensions, and along new ones before them.")
-define("tile(Tensor input, int[] dims) -> Tensor", tile_body, COMPOSITE, "repeat(), for any number of repeats.")
+       "Repeat the tensor along each dimension. `repeats` may have more values than the tensor has dimensions; the "
+       "extra ones are for new leading dimensions.")
+define("tile(Tensor input, int[] dims) -> Tensor", tile_body, COMPOSITE,
+       "Like `repeat`, but `dims` may also be shorter than the number of dimensions: the leading ones are then not "
+       "repeated.")
 
 
 # repeat_interleave ------------------------------------------------------------------------------
 
 cdef object interleave_meta(Call* c):
-    """(input, repeats, dim, output_size): repeats is an int or a tensor; the length has been settled."""
+    """Arguments: input, repeats, dim, output_size. The caller has checked `repeats`, an int or a tensor."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[MAX_DIMS]
     cdef int d = dim_arg(c, 2, t.ndim)
@@ -113,7 +116,7 @@ cdef object interleave_tensor_body(Call* c):
 
 
 cdef object interleave_indices_body(Call* c):
-    """repeat_interleave(repeats): index i as often as repeats[i] says."""
+    """Compute repeat_interleave(repeats): each index i repeated repeats[i] times."""
     cdef Tensor repeats = tensor_arg(c, 0)
     _check_repeats(c, repeats)
     if repeats.ndim != 1:
@@ -124,7 +127,10 @@ cdef object interleave_indices_body(Call* c):
 
 
 define("repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
-       interleave_int_body, COMPOSITE, "Each element (or index of a dimension) several times in a row.")
+       interleave_int_body, COMPOSITE,
+       "Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is "
+       "an int or an int tensor with one count per element or index. Called with `repeats` alone, it returns each "
+       "index i repeated repeats[i] times. Without `output_size` the values of a `repeats` tensor must be known.")
 define("repeat_interleave.self_Tensor(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
        interleave_tensor_body, COMPOSITE)
 define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", interleave_indices_body, COMPOSITE)
@@ -133,7 +139,7 @@ define("_repeat_interleave_by(Tensor input, Tensor repeats, int dim, int output_
        FUNCTION_ONLY)
 
 
-# Another order ------------------------------------------------------------------------------------
+# Reordering ------------------------------------------------------------------------------------
 
 cdef object roll_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
@@ -161,7 +167,7 @@ cdef object flip_meta(Call* c):
 
 
 cdef object flip_side_body(Call* c):
-    """fliplr, flipud"""
+    """Compute fliplr and flipud."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int d = 1 if op_name(c) == "fliplr" else 0
     if t.ndim <= d:
@@ -181,7 +187,7 @@ cdef object rot90_body(Call* c):
     a, b = wrap(c, dims[0], t.ndim), wrap(c, dims[1], t.ndim)
     if a == b:
         raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {list(dims_tuple(n, dims))}")
-    if k < 0:       # C's remainder
+    if k < 0:       # the remainder has the sign of k, as in C
         k += 4
     if k == 0:
         return call("clone", (t,), {"memory_format": contiguous_format})
@@ -191,19 +197,20 @@ cdef object rot90_body(Call* c):
 
 
 define("roll(Tensor input, int[1] shifts, int[1]? dims=()) -> Tensor", roll_meta, 0,
-       "Elements shifted around along dimensions; without any, as if in a row.")
-define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "The order along dimensions reversed.")
-define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Columns in reverse order.")
-define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Rows in reverse order.")
+       "Shift elements along `dims`, moving those beyond the end to the start. Without `dims` the input is flattened "
+       "for the shift and keeps its shape.")
+define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "Reverse the order of elements along `dims`.")
+define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 1.")
+define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 0.")
 define("rot90(Tensor input, int k=1, int[] dims=(0, 1)) -> Tensor", rot90_body, COMPOSITE,
-       "Rotated by k quarter turns in the plane of two dimensions.")
+       "Rotate by `k` quarter turns in the plane of the two dimensions `dims`, from the first towards the second.")
 
 
 cdef object BOUND = 2 ** 62
 
 
 cdef object combinations_meta(Call* c):
-    """The number of combinations is known from the length alone."""
+    """Compute the number of combinations from the length of the vector."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t r = int_arg(c, 1)
     cdef dim_t sizes[2]
@@ -224,4 +231,4 @@ cdef object combinations_meta(Call* c):
 
 
 define("combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor", combinations_meta, 0,
-       "All combinations of r values of a vector, as rows.")
+       "Return all combinations of `r` elements of a vector as the rows of a matrix.")

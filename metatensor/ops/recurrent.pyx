@@ -1,4 +1,4 @@
-"""Recurrent networks: whole sequences through stacked layers (rnn_tanh, rnn_relu, lstm, gru), and single steps."""
+"""Recurrent networks: stacked layers over whole sequences (rnn_tanh, rnn_relu, lstm, gru), and single steps."""
 from metatensor._core import errors
 from metatensor._core.dtype cimport I64
 from metatensor._core.layout cimport mul_dims
@@ -12,21 +12,21 @@ from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport fail
 
-cdef enum: RELU = OPTION_A     # the non-linearity of an op
+cdef enum: RELU = OPTION_A     # the op uses relu rather than tanh
 
 
 cdef struct Network:
-    int gates               # blocks of rows in a weight: 4 of lstm, 3 of gru, 1 of a plain one
-    bint cells              # there is a second state
-    bint packed             # (rows, features) with batch sizes, instead of (time, batch, features)
+    int gates               # blocks of rows in a weight: 4 for lstm, 3 for gru, 1 for a plain rnn
+    bint cells              # there are cell states beside the hidden states (lstm)
+    bint packed             # input is (rows, features) with batch sizes, not (time, batch, features)
     bint batch_first
-    dim_t layers            # counted once for each direction
-    dim_t directions
+    dim_t layers            # not multiplied by `directions`
+    dim_t directions        # 2 if bidirectional, else 1
     dim_t hidden
-    dim_t width             # of an output in one direction: `hidden`, or that of the projection
+    dim_t width             # output features per direction: `hidden`, or those of the projection
     dim_t batch
-    dim_t rows              # time steps of all sequences
-    int per_layer           # parameters of a layer in one direction
+    dim_t rows              # time steps summed over all sequences
+    int per_layer           # parameters per layer and direction
 
 
 cdef int expect(Call* c, Tensor t, str what, tuple shape) except -1:
@@ -36,7 +36,7 @@ cdef int expect(Call* c, Tensor t, str what, tuple shape) except -1:
 
 
 cdef int one_kind(Call* c, Tensor first, Tensor t, str what) except -1:
-    """What computes with the input is on its device and has its dtype."""
+    """Raise unless `t` has the device and dtype of the input `first`."""
     if t.storage.device is not first.storage.device:
         raise errors.different_devices(op_name(c), (first.storage.device, t.storage.device))
     if t.dtype is not first.dtype:
@@ -45,7 +45,7 @@ cdef int one_kind(Call* c, Tensor first, Tensor t, str what) except -1:
 
 
 cdef int need_computable(Call* c, Tensor t) except -1:
-    """Floating-point dtypes; relu takes integers too, and no complex numbers."""
+    """Raise for unsupported dtypes. tanh ops take floating-point and complex, relu ops floating-point and integers."""
     cdef bint relu = (op_flags(c) & RELU) != 0
     if (t.dtype.kind == KIND_COMPLEX and relu) or (t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 1):
         refuse(c, t.dtype)
@@ -79,7 +79,7 @@ cdef int check_batch_sizes(Call* c, Tensor data, Tensor sizes) except -1:
 
 
 cdef int read_states(Call* c, Network* n, Tensor first, list states) except -1:
-    """The initial states, (layers, batch, size): hidden ones and, for lstm, cells."""
+    """Read the initial states, each (layers * directions, batch, size): hidden states and, for lstm, cell states."""
     cdef Tensor h, cell
     if n.cells and len(states) != 2:
         fail(c, f"expected two states, hidden and cell, got {len(states)}")
@@ -100,7 +100,10 @@ cdef int read_states(Call* c, Network* n, Tensor first, list states) except -1:
 
 cdef int check_layer(Call* c, Network* n, Tensor first, list params, Py_ssize_t start, dim_t features,
                      bint biases) except -1:
-    """One layer in one direction: weights for input and hidden state, their biases, the projection."""
+    """Check the parameters of one layer in one direction.
+
+    They are the weights of input and hidden state, their biases if any, and the projection if any.
+    """
     cdef dim_t high = mul_dims(n.gates, n.hidden)
     cdef Py_ssize_t i
     for i in range(start, start + n.per_layer):
@@ -129,7 +132,7 @@ cdef int read_parameters(Call* c, Network* n, Tensor first, list params, bint bi
 
 
 cdef object results(Call* c, Network* n, Tensor first):
-    """Outputs of the last layer, the last hidden states and, for lstm, the last cells."""
+    """Return the outputs of the last layer, the final hidden states and, for lstm, the final cell states."""
     cdef dim_t sizes[3]
     cdef dim_t strides[3]
     cdef dim_t wide = mul_dims(n.directions, n.width)
@@ -139,7 +142,7 @@ cdef object results(Call* c, Network* n, Tensor first):
         out = new_contiguous(2, sizes, first.dtype, result_device(c))
     else:
         sizes[0], sizes[1], sizes[2] = first.sizes[0], first.sizes[1], wide
-        if n.batch_first:           # computed as (time, batch, features), and turned
+        if n.batch_first:           # computed as (time, batch, features), then transposed
             strides[0], strides[1], strides[2] = max(wide, 1), max(mul_dims(sizes[0], wide), 1), 1
             out = new_strided(3, sizes, strides, first.dtype, result_device(c))
         else:
@@ -153,11 +156,14 @@ cdef object results(Call* c, Network* n, Tensor first):
 
 
 cdef object recurrent(Call* c, int gates, bint cells, bint packed):
-    """(input, states, parameters, has_biases, num_layers, dropout, train, bidirectional, batch_first), or packed
-    (data, batch_sizes, states, parameters, has_biases, num_layers, dropout, train, bidirectional)"""
+    """Meta kernel of all ops on sequences.
+
+    Arguments: input, states, parameters, has_biases, num_layers, dropout, train, bidirectional, batch_first. If
+    `packed`: data, batch_sizes, states, parameters, has_biases, num_layers, dropout, train, bidirectional.
+    """
     cdef Network n
     cdef Tensor first = tensor_arg(c, 0)
-    cdef int s = 2 if packed else 1             # slot of the states; the rest follow
+    cdef int s = 2 if packed else 1             # slot of the states, which the other arguments follow
     cdef double p = float_arg(c, s + 4)
     n.gates, n.cells, n.packed = gates, cells, packed
     n.layers = int_arg(c, s + 3)
@@ -212,7 +218,10 @@ cdef int check_state(Call* c, Tensor first, Tensor h, dim_t hidden, str what) ex
 
 
 cdef object step(Call* c, int gates, list states):
-    """One step: (batch, features) and states (batch, hidden); slots 2 to 5 are two weights and two biases."""
+    """Meta kernel of one step for an input (batch, features) and states (batch, hidden).
+
+    Slots 2 to 5 are the two weights and the two biases.
+    """
     cdef Tensor first = tensor_arg(c, 0), w_ih = tensor_arg(c, 2), w_hh = tensor_arg(c, 3), t
     cdef dim_t hidden, high
     cdef int i
@@ -257,26 +266,36 @@ cdef str _random = "*, generator? generator=None"
 cdef str _cell = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
 
 define(f"lstm(Tensor input, Tensor[] hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor, Tensor)", lstm,
-       FUNCTION_ONLY | RANDOM, "Layers of long short-term memory (Hochreiter and Schmidhuber, 1997) along a sequence.")
+       FUNCTION_ONLY | RANDOM,
+       "Apply layers of long short-term memory (Hochreiter and Schmidhuber, 1997) to sequences (time, batch, "
+       "features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer, the "
+       "final hidden states and the final cell states.")
 define(f"lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, {_rest}, {_random}) -> (Tensor, Tensor, Tensor)",
        lstm_packed, FUNCTION_ONLY | RANDOM | MIXED)
 define(f"gru(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", gru,
-       FUNCTION_ONLY | RANDOM, "Layers of gated recurrent units (Cho et al., 2014) along a sequence.")
+       FUNCTION_ONLY | RANDOM,
+       "Apply layers of gated recurrent units (Cho et al., 2014) to sequences (time, batch, features), or to packed "
+       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
 define(f"gru.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)", gru_packed,
        FUNCTION_ONLY | RANDOM | MIXED)
 define(f"rnn_tanh(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", rnn,
-       FUNCTION_ONLY | RANDOM, "Layers of h' = tanh(w_ih x + w_hh h) along a sequence.")
+       FUNCTION_ONLY | RANDOM,
+       "Apply layers of h' = tanh(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed "
+       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
 define(f"rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
        rnn_packed, FUNCTION_ONLY | RANDOM | MIXED)
 define(f"rnn_relu(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", rnn,
-       FUNCTION_ONLY | RANDOM | RELU, "Layers of h' = relu(w_ih x + w_hh h) along a sequence.")
+       FUNCTION_ONLY | RANDOM | RELU,
+       "Apply layers of h' = relu(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed "
+       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
 define(f"rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
        rnn_packed, FUNCTION_ONLY | RANDOM | MIXED | RELU)
 define(f"lstm_cell(Tensor input, Tensor[] hx, {_cell}) -> (Tensor, Tensor)", lstm_cell, FUNCTION_ONLY,
-       "One step of `lstm`: the next hidden state and cell.")
+       "Compute one step of `lstm` for an input (batch, features). Returns the next hidden and cell states, (batch, "
+       "hidden).")
 define(f"gru_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", gru_cell, FUNCTION_ONLY,
-       "One step of `gru`: the next hidden state.")
+       "Compute one step of `gru` for an input (batch, features). Returns the next hidden state, (batch, hidden).")
 define(f"rnn_tanh_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", rnn_cell, FUNCTION_ONLY,
-       "One step of `rnn_tanh`: the next hidden state.")
+       "Compute one step of `rnn_tanh` for an input (batch, features). Returns the next hidden state, (batch, hidden).")
 define(f"rnn_relu_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", rnn_cell, FUNCTION_ONLY | RELU,
-       "One step of `rnn_relu`: the next hidden state.")
+       "Compute one step of `rnn_relu` for an input (batch, features). Returns the next hidden state, (batch, hidden).")

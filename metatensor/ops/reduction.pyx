@@ -1,4 +1,4 @@
-"""Reductions: results are contiguous, reduced dimensions vanish or stay as size 1 (keepdim)."""
+"""Reductions. Results are contiguous. Reduced dimensions are removed, or kept with size 1 if `keepdim` is true."""
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
 from metatensor._core.op cimport (
@@ -49,9 +49,9 @@ cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device dev
 
 
 cdef Tensor put_back(Tensor t, const bint* chosen):
-    """An empty result on meta whose reduced dimensions were inserted again, as PyTorch's kernels there do it.
+    """Set the strides of an empty meta result as PyTorch's meta kernels do, which insert the reduced dimensions again.
 
-    Each has the stride that a step over all of the next dimension would have: 0 where that is empty.
+    The stride of an inserted dimension is stride * size of the next dimension that is not reduced: 0 if that is empty.
     """
     cdef int i
     cdef dim_t step = 1
@@ -111,7 +111,7 @@ cdef int require_real(Call* c, Tensor t) except -1:
 
 
 cdef int require_ordered(Call* c, Tensor t) except -1:
-    """As `require_real`, with the class that ops which search raise."""
+    """Like `require_real`, with the RuntimeError that argmax, argmin and max or min over `dim` raise."""
     if t.dtype.kind == KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): complex numbers have no order; input is {t.dtype.name}")
     return 0
@@ -137,7 +137,7 @@ cdef DType sum_dtype(Call* c, int slot, Tensor t):
 
 
 cdef object sum_meta(Call* c):
-    """(input, int[]? dim, keepdim, dtype)"""
+    """Arguments: input, int[]? dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
     dim_list(c, 1, t.ndim, chosen)
@@ -145,7 +145,7 @@ cdef object sum_meta(Call* c):
 
 
 cdef object mean_meta(Call* c):
-    """As `sum_meta`, for floating-point results only."""
+    """Like `sum_meta`, for floating-point and complex results only."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType dtype = t.dtype
     cdef bint chosen[MAX_DIMS]
@@ -174,22 +174,23 @@ cdef object nan_meta(Call* c):
 
 
 cdef object prod_meta(Call* c):
-    """(input, int? dim, keepdim, dtype)"""
+    """Arguments: input, int? dim, keepdim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = -1 if is_none(c, 1) else dim_arg(c, 1, t.ndim)
     return reduced_dim_back(c, t, dim, bool_arg(c, 2), sum_dtype(c, 3, t))
 
 
 define("sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", sum_meta, OUT,
-       "Sum over `dim` (all dimensions unless given); integers sum to int64.")
+       "Sum over `dim` (default: all dimensions). Integers and bool sum to int64 unless `dtype` is given.")
 define("nansum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta, OUT,
-       "Sum over `dim` with NaN counted as zero.")
+       "Sum over `dim` (default: all dimensions) with NaN counted as zero.")
 define("mean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", mean_meta, OUT,
-       "Mean over `dim` (all dimensions unless given); floating-point and complex only.")
+       "Mean over `dim` (default: all dimensions). The dtype must be floating-point or complex.")
 define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta,
-       OUT | OPTION_A, "Mean over `dim` of the elements that are not NaN.")
+       OUT | OPTION_A,
+       "Mean over `dim` (default: all dimensions) of the elements that are not NaN. The dtype must be floating-point.")
 define("prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", prod_meta, OUT,
-       "Product over one dimension, or over all; integers multiply to int64.")
+       "Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
 
 
 # all, any, count_nonzero ----------------------------------------------------------------
@@ -200,12 +201,12 @@ cdef object truth_meta(Call* c):
     cdef bint chosen[MAX_DIMS]
     cdef int i
     dim_list(c, 1, t.ndim, chosen)
-    # Unlike elsewhere, an empty list means no dimension.
+    # Unlike in other reductions, an empty list names no dimension rather than all.
     if not is_none(c, 1) and not isinstance(arg(c, 1), int) and not arg(c, 1):
         for i in range(t.ndim):
             chosen[i] = False
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.code in (BOOL, U8):
-        d = (<Tensor>c.out).dtype       # either will do
+        d = (<Tensor>c.out).dtype       # out= may be bool or uint8
     return reduced(t, chosen, bool_arg(c, 2), d, result_device(c))
 
 
@@ -217,11 +218,12 @@ cdef object count_meta(Call* c):
 
 
 define("all(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | EXACT_OUT | NO_GRAD,
-       "Whether all elements along `dim` are true: bool (uint8 for uint8).")
+       "Test whether all elements over `dim` (default: all dimensions) are true. The result is bool, or uint8 for "
+       "uint8.")
 define("any(Tensor input, int[1]? dim=None, bool keepdim=False) -> Tensor", truth_meta, OUT | EXACT_OUT | NO_GRAD,
-       "Whether any element along `dim` is true: bool (uint8 for uint8).")
+       "Test whether any element over `dim` (default: all dimensions) is true. The result is bool, or uint8 for uint8.")
 define("count_nonzero(Tensor input, int[1]? dim=None) -> Tensor", count_meta, OUT | NO_GRAD,
-       "Number of elements along `dim` that are not zero: int64.")
+       "Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64.")
 
 
 # Largest and smallest ---------------------------------------------------------------------
@@ -266,7 +268,7 @@ cdef object values_indices(Call* c, Tensor t, int dim, bint keepdim):
 
 
 cdef object max_dim_meta(Call* c):
-    """(input, int dim, keepdim) -> (values, indices)"""
+    """Arguments: input, int dim, keepdim. Returns (values, indices)."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
     require_nonempty(c, t, dim)
@@ -290,30 +292,32 @@ cdef object argmax_meta(Call* c):
 
 
 define("amax(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_meta, OUT,
-       "Largest element over `dim` (all dimensions unless given).")
+       "Largest element over `dim` (default: all dimensions).")
 define("amin(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_meta, OUT,
-       "Smallest element over `dim` (all dimensions unless given).")
+       "Smallest element over `dim` (default: all dimensions).")
 define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax_meta, OUT | EXACT_OUT,
-       "Smallest and largest element over one dimension, or over all.")
+       "Smallest and largest element over dimension `dim` (default: all dimensions), as (min, max).")
 define("max(Tensor input) -> Tensor", max_meta, OUT,
-       "The largest element; with `dim` the largest along it and where it is; with `other` element by element.")
-# Tensors before ints: a 0-d integer tensor would do for a dimension too.
+       "Largest element. With `dim`: the largest along that dimension and its int64 index, as (values, indices). With "
+       "`other`: the larger of the two tensors element by element, like `maximum`.")
+# The overload with a tensor comes first, because a 0-d integer tensor is also accepted as `dim`.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("min(Tensor input) -> Tensor", max_meta, OUT,
-       "The smallest element; with `dim` the smallest along it and where it is; with `other` element by element.")
+       "Smallest element. With `dim`: the smallest along that dimension and its int64 index, as (values, indices). "
+       "With `other`: the smaller of the two tensors element by element, like `minimum`.")
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
-       "Index of the largest element along `dim`, or in the flattened input: int64.")
+       "Index of the largest element along `dim`, or in the flattened input without `dim`, as int64.")
 define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
-       "Index of the smallest element along `dim`, or in the flattened input: int64.")
+       "Index of the smallest element along `dim`, or in the flattened input without `dim`, as int64.")
 
 
 # Variance and standard deviation -----------------------------------------------------------
 
 cdef object var_meta(Call* c):
-    """(input, int[]? dim, ..., keepdim): `keepdim` is the last of four slots."""
+    """Arguments: input, int[]? dim, unbiased or correction, keepdim."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType real = to_real(t.dtype)
     cdef bint chosen[MAX_DIMS]
@@ -322,7 +326,7 @@ cdef object var_meta(Call* c):
     require_floating(c, t.dtype)
     dim_list(c, 1, t.ndim, chosen)
     spread = reduced(t, chosen, keepdim, real, result_device(c))
-    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # a root of it, or a sum, is made anew
+    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # std and the complex case make another tensor
         put_back(spread, chosen)
     if op_flags(c) & OPTION_A:
         return spread, reduced(t, chosen, keepdim, t.dtype, result_device(c))
@@ -330,7 +334,7 @@ cdef object var_meta(Call* c):
 
 
 cdef object var_all_meta(Call* c):
-    """(input, unbiased)"""
+    """Arguments: input, unbiased."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Tensor v
     require_floating(c, t.dtype)
@@ -346,10 +350,12 @@ cdef int define_var(str name, str result, long flags, str doc) except -1:
     define(f"{name}.unbiased(Tensor input, bool unbiased=True) -> {result}", var_all_meta, flags)
     return 0
 
-define_var("var", "Tensor", OUT | OPTION_B, "Variance over `dim`, divided by N - correction (1 unless given).")
-define_var("std", "Tensor", OUT, "Standard deviation over `dim`: the root of `var`.")
-define_var("var_mean", "(Tensor, Tensor)", OPTION_A | OPTION_B, "Variance and mean over `dim`.")
-define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation and mean over `dim`.")
+define_var("var", "Tensor", OUT | OPTION_B,
+       "Variance over `dim` (default: all dimensions): the sum of squared deviations divided by N - `correction`, "
+       "which is 1 unless given.")
+define_var("std", "Tensor", OUT, "Standard deviation over `dim`: the square root of `var`.")
+define_var("var_mean", "(Tensor, Tensor)", OPTION_A | OPTION_B, "Variance (see `var`) and mean over `dim`, as a tuple.")
+define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation (see `std`) and mean over `dim`, as a tuple.")
 
 
 # Others ------------------------------------------------------------------------------------
@@ -397,8 +403,10 @@ cdef object sum_to_size_body(Call* c):
 
 
 define("logsumexp(Tensor input, int[1] dim, bool keepdim=False) -> Tensor", logsumexp_meta, OUT,
-       "Logarithm of the sum of exponentials over `dim`, computed without overflow.")
+       "Logarithm of the sum of exponentials over `dim`, computed without overflow. Integers give the default float "
+       "dtype.")
 alias_op("special.logsumexp", "logsumexp")
-define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the diagonal of a matrix.")
+define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the main diagonal of a matrix.")
 define("sum_to_size(Tensor input, int[] size) -> Tensor", sum_to_size_body, COMPOSITE | METHOD_ONLY,
-       "Sum over the dimensions that broadcasting `size` to the input's shape would repeat.")
+       "Sum so that the result has shape `size`, which must broadcast to the input's shape: over the dimensions that "
+       "broadcasting would add or repeat.")

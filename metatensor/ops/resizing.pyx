@@ -1,4 +1,4 @@
-"""Changing what a tensor object shows: resize_, resize_as_, set_."""
+"""Replace the shape or storage of a tensor in place: resize_, resize_as_, set_."""
 from metatensor._core.execute cimport resize_tensor
 from metatensor._core.layout cimport Layout, copy_dims, row_major, set_format, suggest_format
 from metatensor._core.op cimport (
@@ -15,7 +15,7 @@ from metatensor.ops.factory cimport format_arg, read_sizes
 from metatensor.ops.view cimport dims_tuple
 
 cdef enum:
-    NO_FORMAT = 100     # none was asked for
+    NO_FORMAT = 100     # no memory format was requested
 
 
 cdef int _no_grad(Call* c, Tensor t) except -1:
@@ -25,7 +25,10 @@ cdef int _no_grad(Call* c, Tensor t) except -1:
 
 
 cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_format):
-    """Sizes, and dense strides unless neither sizes nor format change; the storage grows where it is too small."""
+    """Set new sizes and dense strides. The storage grows if it is too small.
+
+    Without a memory format and with the sizes that `t` has, `t` is left unchanged.
+    """
     cdef dim_t strides[MAX_DIMS]
     cdef int i
     cdef bint same = n == t.ndim
@@ -59,9 +62,12 @@ cdef object resize_as_host(Call* c):
 
 
 define("resize_(Tensor(a!) input, int[] size, *, memory_format? memory_format=None) -> Tensor", resize_host,
-       HOST | METHOD_ONLY, "Change the sizes of this tensor; elements beyond the old ones are arbitrary.")
+       HOST | METHOD_ONLY,
+       "Resize the tensor in place, with dense strides. The storage grows if it is too small; new elements have "
+       "arbitrary values.")
 define("resize_as_(Tensor(a!) input, Tensor the_template, *, memory_format? memory_format=None) -> Tensor", resize_as_host,
-       HOST | MIXED, "resize_() to the sizes of another tensor.")
+       HOST | MIXED,
+       "Resize the tensor in place to the sizes of `the_template`, like `resize_`.")
 
 
 # set_ ---------------------------------------------------------------------------------------------
@@ -106,7 +112,7 @@ cdef object set_tensor_host(Call* c):
 
 
 cdef int _read_layout(Call* c, Layout* lay) except -1:
-    """(storage_offset, size, stride) from slot 2 on."""
+    """Read storage_offset, size and stride from slots 2 to 4."""
     cdef int i, n
     lay.offset = 0 if is_none(c, 2) else int_arg(c, 2)
     lay.ndim = dims_arg(c, 3, lay.sizes)
@@ -147,7 +153,8 @@ cdef object set_storage_host(Call* c):
 
 
 define("set_(Tensor(a!) input) -> Tensor", set_nothing_host, HOST | METHOD_ONLY,
-       "Show another storage, with given offset, size and stride, or that of another tensor.")
+       "Replace the tensor's storage, offset, size and stride by those of `source`, or by the given ones. Without "
+       "arguments the tensor becomes empty.")
 define("set_.source_Tensor(Tensor(a!) input, Tensor source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"
        " -> Tensor", set_tensor_host, HOST | METHOD_ONLY | MIXED)
 define("set_.source_Storage(Tensor(a!) input, any source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"

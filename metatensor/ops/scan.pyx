@@ -1,4 +1,4 @@
-"""Cumulative ops: results are contiguous and have the input's shape."""
+"""Cumulative ops. Results are contiguous and have the input's shape."""
 from metatensor._core.dtype cimport I64, by_code
 from metatensor._core.op cimport (
     EXACT_OUT, INPLACE, IN_PLACE, OUT, Call, arg, define, dim_arg, is_none, make_returns, op_name, result_device, tensor_arg,
@@ -12,7 +12,7 @@ from metatensor._core import errors
 
 
 cdef object cumsum_meta(Call* c):
-    """(input, int dim, dtype)"""
+    """Arguments: input, int dim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     dim_arg(c, 1, t.ndim)
     if c.variant == IN_PLACE:
@@ -24,9 +24,9 @@ cdef object cumsum_meta(Call* c):
 
 
 cdef object cummax_meta(Call* c):
-    """(input, int dim) -> (values, indices)"""
+    """Arguments: input, int dim. Returns (values, indices)."""
     cdef Tensor t = tensor_arg(c, 0)
-    if t.total or t.dtype.is_complex:       # of what is empty PyTorch takes any dimension
+    if t.total or t.dtype.is_complex:       # PyTorch does not check `dim` for empty tensors
         dim_arg(c, 1, t.ndim)
     if t.ndim:
         require_real(c, t)
@@ -43,12 +43,12 @@ cdef object logcumsumexp_meta(Call* c):
 
 
 define("cumsum(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
-       "Sums of the elements up to each one along `dim`; integers sum to int64.")
+       "Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given.")
 define("cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
-       "Products of the elements up to each one along `dim`; integers multiply to int64.")
+       "Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given.")
 define("cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT | EXACT_OUT,
-       "Largest element so far along `dim`, and where it was last.")
+       "Cumulative maximum along `dim`, and the int64 index where it last occurred, as (values, indices).")
 define("cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT | EXACT_OUT,
-       "Smallest element so far along `dim`, and where it was last.")
+       "Cumulative minimum along `dim`, and the int64 index where it last occurred, as (values, indices).")
 define("logcumsumexp(Tensor input, int dim) -> Tensor", logcumsumexp_meta, OUT | EXACT_OUT,
        "Logarithm of the cumulative sum of exponentials along `dim`.")

@@ -1,4 +1,4 @@
-"""Writing elements by index tensors or masks: scatter, index_add and kin, put, masked_scatter, index_put."""
+"""Write elements at positions given by index tensors or masks: scatter, index_add, put, masked_scatter, index_put."""
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
@@ -22,7 +22,7 @@ cdef int _same_dtype(Call* c, Tensor t, Tensor src) except -1:
 
 
 cdef Tensor _contiguous_on_meta(Tensor made):
-    """A fresh result, made anew on meta where it is not contiguous: PyTorch has other kernels there."""
+    """Return `made`, or on meta a contiguous result in its place: PyTorch's meta kernels differ there."""
     if made.storage.device is META and not made.flags & T_CONTIGUOUS:
         return new_contiguous(made.ndim, made.sizes, made.dtype, META)
     return made
@@ -35,7 +35,7 @@ cdef Tensor _dense(Call* c, Tensor t):
 # scatter ----------------------------------------------------------------------------------
 
 cdef int _check_scatter(Call* c, Tensor t, Tensor index, Tensor src) except -1:
-    """The index must fit into the source, and apart from the dimension into the input."""
+    """Check that `index` fits into the source, and in all dimensions but `dim` into the input."""
     cdef int d = dim_arg(c, 1, t.ndim), i
     check_gather(c, t, index, d)
     check_out(c, index, t.total)
@@ -66,7 +66,7 @@ cdef tuple REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
 cdef object scatter_meta(Call* c):
-    """scatter, scatter_add, scatter_reduce: (input, dim, index, src, ...)"""
+    """Meta kernel of scatter, scatter_add and scatter_reduce. Arguments: input, dim, index, src, and more."""
     cdef Tensor t = tensor_arg(c, 0)
     _check_scatter(c, t, tensor_arg(c, 2), tensor_arg(c, 3))
     return _dense(c, t)
@@ -95,21 +95,25 @@ cdef object scatter_reduce_meta(Call* c):
 
 
 define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | APART,
-       "The elements of `src` written to the places that the index names along a dimension.")
+       "Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions "
+       "out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements "
+       "instead.")
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
        INPLACE | OUT | EXACT_OUT | APART)
-# After the overloads with a tensor: a tensor of one element would do as a number too.
+# These come after the overloads with a tensor, because a tensor of one element is also accepted as a number.
 define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT | EXACT_OUT | APART)
 define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
        scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT | APART)
 define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | APART,
-       "The elements of `src` added to the places that the index names along a dimension.")
+       "Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions "
+       "out[index[i, j], j] += src[i, j].")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | APART, "The elements of `src` reduced into the places that the index names: sum, "
-       "prod, mean, amax or amin.")
+       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | APART,
+       "Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', "
+       "'amax' or 'amin'; `include_self` says whether the input's own elements take part.")
 
 
-# index_add and its kin --------------------------------------------------------------------------
+# index_add, index_copy, index_reduce, index_fill ------------------------------------------------
 
 cdef int _check_vector(Call* c, Tensor index) except -1:
     if index.ndim > 1:
@@ -119,13 +123,13 @@ cdef int _check_vector(Call* c, Tensor index) except -1:
 
 
 cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source, bint copies) except -1:
-    """One slice of the source for each index, of the input's shape apart from the dimension."""
+    """Check that `source` has one slice per index along `dim`, and the input's sizes in the other dimensions."""
     cdef int d = dim_arg(c, 1, t.ndim), i
     _check_vector(c, index)
     check_out(c, index, t.total)
     check_out(c, source, t.total)
     _same_dtype(c, t, source)
-    # index_copy raises IndexError for shapes, and takes a 0-d source for one slice of a vector.
+    # index_copy raises IndexError for shapes, and accepts a 0-d source for one index of a vector.
     kind = IndexError if copies else RuntimeError
     if source.ndim == 0:
         if index.total != 1:
@@ -155,7 +159,7 @@ cdef object index_copy_meta(Call* c):
 
 
 cdef object _by_slices(Call* c, bint copies):
-    """(input, dim, index, source, ...)"""
+    """Arguments: input, dim, index, source, and more."""
     cdef Tensor t = tensor_arg(c, 0)
     _check_slices(c, t, tensor_arg(c, 2), tensor_arg(c, 3), copies)
     if result_device(c) is META:
@@ -188,15 +192,17 @@ cdef object index_fill_meta(Call* c):
 
 
 define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", index_add_meta,
-       INPLACE | OUT | EXACT_OUT | APART, "Slices of the source added to those of a dimension that a vector names.")
+       INPLACE | OUT | EXACT_OUT | APART,
+       "Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector "
+       "`index`.")
 define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_copy_meta, INPLACE | OUT | EXACT_OUT | APART,
-       "Slices of the source written to those of a dimension that a vector names.")
+       "Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`.")
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
        index_reduce_meta, INPLACE | OUT | EXACT_OUT | APART,
-       "Slices of the source reduced into those that a vector names: prod, mean, amax or "
-       "amin.")
+       "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
+       "`reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part.")
 define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | APART,
-       "Slices of a dimension that a vector names, filled with a number.")
+       "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
 
 
 # put, masked_scatter, index_put ------------------------------------------------------------------------
@@ -226,13 +232,18 @@ cdef object masked_scatter_meta(Call* c):
 
 
 define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | APART,
-       "Elements of the source written to positions in a row of all.")
+       "Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`.")
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | APART,
-       "The elements of the source, in order, written where a mask is true.")
+       "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
+       "broadcast.")
 
 
 cdef object index_put_meta(Call* c):
-    """(input, index tensors or masks, their first dimensions, values): writes; masks without data pass unchecked."""
+    """Arguments: input, index tensors or masks, the first dimension that each of them indexes, values.
+
+    Check the shapes and return `input`, which the kernel writes to. With a mask the shape of the indexed part depends
+    on data, so that the shape of the values is not checked here.
+    """
     cdef Tensor t = tensor_arg(c, 0), index, values = tensor_arg(c, 3)
     cdef Layout lay
     cdef dim_t sizes[MAX_DIMS]
@@ -286,13 +297,15 @@ cdef object index_put_meta(Call* c):
 
 
 define("_index_put_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
-       FUNCTION_ONLY | MIXED | APART, "Write values to the positions that index tensors name.")
+       FUNCTION_ONLY | MIXED | APART,
+       "Write `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
 define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
-       FUNCTION_ONLY | MIXED | APART, "Add values to the positions that index tensors name.")
+       FUNCTION_ONLY | MIXED | APART,
+       "Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
 
 
 cdef object _put(Call* c, Tensor t):
-    """index_put_ on `t` with indices as PyTorch gives them: a tensor, or None for all, for each dimension."""
+    """Apply `index_put_` to `t`. For each dimension the indices hold a tensor, or None for all its indices."""
     cdef Tensor index
     cdef int d = 0
     if not isinstance(arg(c, 1), (list, tuple)):
@@ -328,6 +341,10 @@ cdef object index_put_body(Call* c):
 
 
 define("index_put(Tensor input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_body,
-       COMPOSITE | MIXED, "A copy with values written to the positions that a tuple of index tensors names.")
+       COMPOSITE | MIXED,
+       "Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per "
+       "dimension (None for all indices). `accumulate` adds them.")
 define("index_put_(Tensor(a!) input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_in_place,
-       COMPOSITE | MIXED, "Write values to the positions that a tuple of index tensors names.")
+       COMPOSITE | MIXED,
+       "Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension (None "
+       "for all indices). `accumulate` adds them.")

@@ -1,4 +1,4 @@
-"""Parts of a tensor as views, for other families."""
+"""Views of parts of a tensor, for other families."""
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport dim_t
 

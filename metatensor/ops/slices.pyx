@@ -1,4 +1,4 @@
-"""Views of a part: select, narrow, slice, diagonal, unfold, as_strided, and splitting into several."""
+"""Views of parts of a tensor: select, narrow, slice, diagonal, unfold, as_strided, split and its variants, unbind."""
 from cpython.object cimport PyObject
 from metatensor._core.layout cimport Layout, add_dims, count, mul_dims
 from metatensor._core.op cimport (
@@ -18,7 +18,7 @@ cdef extern from *:
 
 
 cdef Tensor part(Tensor t, int d, dim_t start, dim_t length):
-    """Elements start to start + length of dimension `d`; the caller has checked that they are there."""
+    """Return a view of elements start to start + length of dimension `d`. The caller has checked the bounds."""
     cdef Layout lay
     read_layout(t, &lay)
     lay.sizes[d] = length
@@ -28,7 +28,7 @@ cdef Tensor part(Tensor t, int d, dim_t start, dim_t length):
 
 
 cdef Tensor selected(Tensor t, int d, dim_t index):
-    """One index of dimension `d`, without that dimension; the caller has checked the index."""
+    """Return a view of one index of dimension `d`, without that dimension. The caller has checked the index."""
     cdef Layout lay
     read_layout(t, &lay)
     if index:
@@ -87,7 +87,7 @@ cdef object slice_meta(Call* c):
 
 
 define("select(Tensor(a) input, int dim, int index) -> Tensor", select_meta, VIEW,
-       "One index of a dimension, without that dimension.")
+       "Return a view at one index of dimension `dim`, without that dimension.")
 
 
 cdef object narrow_tensor_meta(Call* c):
@@ -102,18 +102,21 @@ cdef object narrow_tensor_meta(Call* c):
     return narrow_meta(c)
 
 
-# The tensor first: where an int is expected, a tensor of one element and any shape is taken for one.
+# The overload with a tensor comes first, because a tensor of one element and any shape is also accepted as an int.
 define("narrow(Tensor(a) input, int dim, Tensor start, int length) -> Tensor", narrow_tensor_meta, VIEW,
-       "`length` elements of a dimension from `start` on.")
+       "Return a view of `length` elements of dimension `dim` from `start` on. `start` is an int or a 0-d integer "
+       "tensor.")
 define("narrow.int(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW)
 define("slice(Tensor(a) input, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", slice_meta,
-       VIEW | FUNCTION_ONLY | METHOD_ONLY, "start:end:step of a dimension, bounds clipped.")
+       VIEW | FUNCTION_ONLY | METHOD_ONLY,
+       "Return a view of start:end:step along dimension `dim`. Bounds are clipped as in Python; `step` must be "
+       "positive.")
 
 
 # Diagonals and windows --------------------------------------------------------------------------
 
 cdef Tensor diagonal_view(Tensor t, dim_t offset, int d1, int d2):
-    """A diagonal of the matrices in dimensions `d1` and `d2`, as a new last dimension."""
+    """Return a view of a diagonal of the matrices in dimensions `d1` and `d2`, as a new last dimension."""
     cdef Layout lay
     cdef dim_t n, s1 = t.strides[d1], s2 = t.strides[d2]
     read_layout(t, &lay)
@@ -139,13 +142,13 @@ cdef object diagonal_meta(Call* c):
     cdef int d1 = dim_arg(c, 2, t.ndim), d2 = dim_arg(c, 3, t.ndim)
     if d1 == d2:
         raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {arg(c, 2)} and {arg(c, 3)} for shape {shape_str(t)}")
-    # Beyond this no diagonal has elements, and the arithmetic stays in range.
+    # A larger offset selects no elements either; the limit avoids overflow.
     offset = max(min(offset, t.sizes[d2]), -t.sizes[d1])
     return diagonal_view(t, offset, d1, d2)
 
 
 cdef object unfold_meta(Call* c):
-    """Windows of `size` elements, `step` apart, as a new last dimension."""
+    """Return a view of windows of `size` elements, `step` apart, as a new last dimension."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int d = dim_arg(c, 1, t.ndim)
     cdef dim_t size = int_arg(c, 2), step = int_arg(c, 3), n = t.sizes[d] if t.ndim else 1
@@ -167,11 +170,12 @@ cdef object unfold_meta(Call* c):
 
 
 define("diagonal(Tensor(a) input, int offset=0, int dim1=0, int dim2=1) -> Tensor", diagonal_meta, VIEW,
-       "A diagonal of the matrices in dim1 and dim2, as the last dimension.")
+       "Return a view of a diagonal of the matrices in dimensions `dim1` and `dim2`, as a new last dimension. A "
+       "positive `offset` is above the main diagonal, a negative one below.")
 define("linalg.diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diagonal_meta, VIEW,
-       "diagonal() of the matrices in the last two dimensions.")
+       "Like `diagonal`, by default of the matrices in the last two dimensions.")
 define("unfold(Tensor(a) input, int dimension, int size, int step) -> Tensor", unfold_meta, VIEW | METHOD_ONLY,
-       "Sliding windows of a dimension, as a new last dimension.")
+       "Return a view of sliding windows of `size` elements along `dimension`, `step` apart, as a new last dimension.")
 
 
 # as_strided -----------------------------------------------------------------------------------------
@@ -195,12 +199,14 @@ cdef object as_strided_meta(Call* c):
 
 
 define("as_strided(Tensor(a) input, int[] size, int[] stride, int? storage_offset=None) -> Tensor", as_strided_meta,
-       VIEW | INPLACE, "The storage seen with other sizes, strides and offset, all in elements.")
+       VIEW | INPLACE,
+       "Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of "
+       "`input` unless given. Raise RuntimeError if the view exceeds the storage.")
 
 
 # Several views -----------------------------------------------------------------------------------------
 
-cdef enum: MOST_VIEWS = 1 << 24     # more would fill the memory before anything could be done with them
+cdef enum: MOST_VIEWS = 1 << 24     # a limit on results, so that huge counts raise instead of exhausting memory
 
 
 cdef int _few(Call* c, dim_t n) except -1:
@@ -210,7 +216,7 @@ cdef int _few(Call* c, dim_t n) except -1:
 
 
 cdef object _even(Call* c, Tensor t, int d, dim_t size):
-    """Pieces of `size` along `d`, the last one perhaps smaller."""
+    """Return views of `size` elements each along `d`; the last one may be smaller."""
     cdef dim_t total = t.sizes[d], start = 0
     if total == 0 or size >= total:
         return (part(t, d, 0, total),)
@@ -274,7 +280,7 @@ cdef object chunk_meta(Call* c):
 
 
 cdef object _sections(Call* c, Tensor t, int d, dim_t n):
-    """n pieces whose sizes differ by at most one, the larger ones first."""
+    """Return n views along `d` whose sizes differ by at most one, the larger ones first."""
     cdef dim_t small, large, i, start = 0, size
     if n <= 0:
         raise RuntimeError(f"{op_name(c)}(): the number of sections must be positive, got {n}")
@@ -289,7 +295,7 @@ cdef object _sections(Call* c, Tensor t, int d, dim_t n):
 
 
 cdef object _at_indices(Tensor t, int d, object indices):
-    """Pieces between the indices, which are clipped as in a slice."""
+    """Return views of the parts between the indices, which are clipped as in a slice."""
     cdef Layout lay
     cdef dim_t start = 0, stop
     out = []
@@ -318,7 +324,7 @@ cdef object indices_meta(Call* c):
 
 
 cdef int _fixed_dim(Call* c, Tensor t) except -1:
-    """The dimension that hsplit, vsplit or dsplit splits."""
+    """Return the dimension that hsplit, vsplit or dsplit splits."""
     cdef str name = op_name(c)
     cdef int least = 1 if name == "hsplit" else 2 if name == "vsplit" else 3
     if t.ndim < least:
@@ -354,29 +360,31 @@ cdef object unbind_meta(Call* c):
 
 
 define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW | TOGETHER,
-       "Pieces of a given size, or of the sizes in a list, along a dimension, as a tuple of views.")
+       "Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a "
+       "tuple.")
 define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER)
 define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW | TOGETHER)
 define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER)
 define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER,
-       "Pieces of the given sizes along a dimension.")
+       "Split along `dim` into views of the given sizes. Returns a tuple.")
 define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW | TOGETHER,
-       "At most `chunks` pieces of one size, the last one perhaps smaller.")
-define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW, "split().")
+       "Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple.")
+define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW, "Like `split`.")
 define("unsafe_split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
-       "split_with_sizes().")
-define("unsafe_chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW, "chunk().")
+       "Like `split_with_sizes`.")
+define("unsafe_chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW, "Like `chunk`.")
 define("tensor_split(Tensor(a) input, int indices_or_sections, int dim=0) -> Tensor[]", sections_meta, VIEW,
-       "A number of pieces of nearly one size, or the pieces between indices.")
+       "Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns "
+       "a tuple.")
 define("tensor_split.indices_or_sections(Tensor(a) input, int[] indices_or_sections, int dim=0) -> Tensor[]",
        indices_meta, VIEW)
 define("tensor_split.sections(Tensor(a) input, int sections, int dim=0) -> Tensor[]", sections_meta, VIEW)
 define("tensor_split.indices(Tensor(a) input, int[] indices, int dim=0) -> Tensor[]", indices_meta, VIEW)
-for name, text in (("hsplit", "columns"), ("vsplit", "rows"), ("dsplit", "depth")):
+for name, text in (("hsplit", "dimension 1 (0 of a vector)"), ("vsplit", "dimension 0"), ("dsplit", "dimension 2")):
     define(name + "(Tensor(a) input, int indices_or_sections) -> Tensor[]", fixed_sections_meta, VIEW,
-           f"Equal sections, or the pieces between indices, along the {text}.")
+           f"Split along {text} into a number of equal views, or at the given indices. Returns a tuple.")
     define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)
     define(name + ".sections(Tensor(a) input, int sections) -> Tensor[]", fixed_sections_meta, VIEW)
     define(name + ".indices(Tensor(a) input, int[] indices) -> Tensor[]", fixed_indices_meta, VIEW)
 define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW | TOGETHER,
-       "All indices of a dimension, as a tuple of views without it.")
+       "Return a tuple of views, one for each index of dimension `dim`, without that dimension.")

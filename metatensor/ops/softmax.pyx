@@ -1,4 +1,4 @@
-"""softmax and its kin: results are contiguous, of the input's shape and of its dtype or the one asked for."""
+"""softmax, log_softmax and softmin. Results are contiguous, of the input's shape, in its dtype or that of `dtype`."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport (
     EXACT_OUT, OUT, Call, alias_op, define, dim_arg, dtype_arg, is_none, op_name, result_device, tensor_arg,
@@ -9,20 +9,20 @@ from metatensor._core.types cimport KIND_FLOAT
 
 cdef object softmax_of(Call* c, DType dtype):
     cdef Tensor t = tensor_arg(c, 0)
-    if dtype.kind != KIND_FLOAT and t.total:        # what is empty may have any dtype, as in PyTorch
+    if dtype.kind != KIND_FLOAT and t.total:        # as in PyTorch, empty tensors may have any dtype
         raise NotImplementedError(f"{op_name(c)}(): the result must be floating-point, not {dtype.name}; give a dtype")
     return new_contiguous(t.ndim, t.sizes, dtype, result_device(c))
 
 
 cdef object softmax_meta(Call* c):
-    """(input, dim, dtype)"""
+    """Arguments: input, dim, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     dim_arg(c, 1, t.ndim)
     return softmax_of(c, dtype_arg(c, 2, t.dtype))
 
 
 cdef object softmax_layer_meta(Call* c):
-    """(input, int? dim, _stacklevel, dtype)"""
+    """Arguments: input, int? dim, _stacklevel, dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     if not is_none(c, 1):
         dim_arg(c, 1, t.ndim)
@@ -30,14 +30,20 @@ cdef object softmax_layer_meta(Call* c):
 
 
 define("softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT | EXACT_OUT,
-       "Exponentials along `dim`, divided by their sum.")
+       "Exponentials along `dim`, divided by their sum. The dtype must be floating-point.")
 define("log_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT | EXACT_OUT,
        "Logarithm of `softmax`, computed without overflow.")
 alias_op("special.softmax", "softmax")
 alias_op("special.log_softmax", "log_softmax")
 define("nn.functional.softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
-       softmax_layer_meta, 0, "`softmax`; without `dim` it is 0 for 0, 1 and 3 dimensions and 1 otherwise.")
+       softmax_layer_meta, 0,
+       "Like `softmax`. Without `dim` it is taken over dimension 0 if the input has 0, 1 or 3 dimensions, else over "
+       "1.")
 define("nn.functional.log_softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
-       softmax_layer_meta, 0, "`log_softmax`; without `dim` it is 0 for 0, 1 and 3 dimensions and 1 otherwise.")
+       softmax_layer_meta, 0,
+       "Like `log_softmax`. Without `dim` it is taken over dimension 0 if the input has 0, 1 or 3 dimensions, else "
+       "over 1.")
 define("nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
-       softmax_layer_meta, 0, "`softmax` of -input.")
+       softmax_layer_meta, 0,
+       "Softmax of -input. Without `dim` it is taken over dimension 0 if the input has 0, 1 or 3 dimensions, else "
+       "over 1.")

@@ -1,4 +1,4 @@
-"""Sorting and order statistics. Sorted results keep the input's layout; selections are contiguous."""
+"""Sorting and order statistics. Results of sorting keep the input's order of strides; selections are contiguous."""
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
@@ -25,7 +25,7 @@ cdef int require_sortable(Call* c, Tensor t) except -1:
 # Sorting ----------------------------------------------------------------------------
 
 cdef Tensor like_input(Call* c, Tensor t, DType dtype):
-    """The input's sizes and order of dimensions, dense."""
+    """Return a new dense tensor with the input's sizes and order of strides."""
     return fresh_like(t, dtype, result_device(c))
 
 
@@ -37,12 +37,12 @@ cdef object sorted_pair(Call* c, int dim_slot):
 
 
 cdef object sort_meta(Call* c):
-    """(input, dim, descending)"""
+    """Arguments: input, dim, descending."""
     return sorted_pair(c, 1)
 
 
 cdef object sort_stable_meta(Call* c):
-    """(input, stable, dim, descending)"""
+    """Arguments: input, stable, dim, descending."""
     return sorted_pair(c, 2)
 
 
@@ -67,7 +67,7 @@ cdef object msort_meta(Call* c):
 
 
 cdef object topk_meta(Call* c):
-    """(input, k, dim, largest, sorted)"""
+    """Arguments: input, k, dim, largest, sorted."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t k = int_arg(c, 1), size
     cdef int dim = dim_arg(c, 2, t.ndim)
@@ -87,23 +87,25 @@ cdef object topk_meta(Call* c):
 
 
 define("sort(Tensor input, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", sort_meta, OUT | EXACT_OUT,
-       "Elements in order along `dim`, and where each was; the order of equal ones is kept.")
+       "Sort along `dim`, ascending unless `descending`. Returns (values, int64 indices). Equal elements keep their "
+       "order.")
 define("sort.stable(Tensor input, *, bool? stable, int dim=-1, bool descending=False) "
        "-> (Tensor values, Tensor indices)", sort_stable_meta, OUT | EXACT_OUT)
 define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", argsort_meta, OUT | NO_GRAD | EXACT_OUT,
-       "Indices that sort along `dim`: int64.")
+       "Return the int64 indices that sort along `dim`.")
 define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
        argsort_stable_meta, OUT | NO_GRAD | EXACT_OUT)
-define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT, "Elements in order along the first dimension.")
+define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT, "Sort along the first dimension, ascending.")
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
        "-> (Tensor values, Tensor indices)", topk_meta, OUT | EXACT_OUT,
-       "The `k` largest (or smallest) elements along `dim`, in order, and where they are.")
+       "Return the `k` largest elements along `dim` (the smallest without `largest`), in order, as (values, int64 "
+       "indices).")
 
 
 # Order statistics -----------------------------------------------------------------------
 
 cdef int require_number(Call* c, Tensor t) except -1:
-    """Real numbers, not truth values."""
+    """Raise NotImplementedError for complex and bool tensors."""
     require_real(c, t)
     if t.dtype.kind == KIND_BOOL:
         refuse(c, t.dtype)
@@ -122,7 +124,7 @@ cdef object median_meta(Call* c):
 
 
 cdef object median_dim_meta(Call* c):
-    """(input, dim, keepdim)"""
+    """Arguments: input, dim, keepdim."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 1, t.ndim)
     require_nonempty(c, t, dim)
@@ -134,7 +136,7 @@ cdef object median_dim_meta(Call* c):
 
 
 cdef object kthvalue_meta(Call* c):
-    """(input, k, dim, keepdim)"""
+    """Arguments: input, k, dim, keepdim."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t k = int_arg(c, 1), size
     cdef int dim = dim_arg(c, 2, t.ndim)
@@ -148,7 +150,7 @@ cdef object kthvalue_meta(Call* c):
 
 
 cdef object quantile_meta(Call* c):
-    """(input, q, int? dim, keepdim, interpolation): the size of q comes first, and lies innermost."""
+    """Arguments: input, q, int? dim, keepdim, interpolation. The dimension of q comes first and has stride 1."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Tensor q = None
     cdef dim_t sizes[MAX_DIMS]
@@ -181,7 +183,7 @@ cdef object quantile_meta(Call* c):
         elif keepdim:
             sizes[n + 1] = 1
             n += 1
-    # Row-major with q behind the others, seen with q in front.
+    # PyTorch computes the result with q as the last dimension and moves that to the front.
     sizes[n + 1] = sizes[0] = q.sizes[0]
     row_major(n + 1, sizes + 1, strides + 1)
     strides[0] = 1
@@ -189,26 +191,34 @@ cdef object quantile_meta(Call* c):
 
 
 define("median(Tensor input) -> Tensor", median_meta, 0,
-       "The median, the lower one of two; with `dim` along it, and where it is.")
+       "Median of all elements: the lower of the two middle ones if their number is even. With `dim` the median along "
+       "it and its int64 index, as (values, indices).")
 define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | EXACT_OUT)
-define("nanmedian(Tensor input) -> Tensor", median_meta, 0, "The median of the elements that are not NaN.")
+define("nanmedian(Tensor input) -> Tensor", median_meta, 0,
+       "Like `median`, of the elements that are not NaN.")
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
-       OUT | QUIET_OUT | OPTION_A | EXACT_OUT, "The most frequent value along `dim`, the smallest of several, and where it is last.")
+       OUT | QUIET_OUT | OPTION_A | EXACT_OUT,
+       "Most frequent value along `dim` (the smallest of several) and the int64 index where it last occurs, as "
+       "(values, indices).")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-       kthvalue_meta, OUT | EXACT_OUT | APART, "The `k`-th smallest element along `dim`, counted from 1, and where it is.")
+       kthvalue_meta, OUT | EXACT_OUT | APART,
+       "The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices).")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
-       "-> Tensor", quantile_meta, OUT | EXACT_OUT, "Quantiles along `dim`, or over all; those of several `q` come first.")
+       "-> Tensor", quantile_meta, OUT | EXACT_OUT,
+       "Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input "
+       "is float32 or float64; `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.")
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
-       "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT, "Quantiles of the elements that are not NaN.")
+       "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT,
+       "Like `quantile`, of the elements that are not NaN.")
 
 
-# What depends on values ------------------------------------------------------------------
+# Results that depend on values-------------------------------------------------------------
 
 cdef object unknown_meta(Call* c):
-    """Nothing is known without values: where there are some, the device's kernel makes the result."""
+    """Raise DataDependentError on meta. Elsewhere return None: the device's kernel makes the result."""
     if result_device(c) is META:
         raise errors.data_dependent(op_name(c), META, make_size(tensor_arg(c, 0).ndim, tensor_arg(c, 0).sizes))
     return None
@@ -217,7 +227,8 @@ cdef object unknown_meta(Call* c):
 cdef object allclose_meta(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"{op_name(c)}(): the tensors must have one dtype, got {a.dtype.name} and {b.dtype.name}")
+        raise RuntimeError(f"{op_name(c)}(): the tensors must have the same dtype, got {a.dtype.name} and "
+                           f"{b.dtype.name}")
     broadcast_shape(c, a, b)
     return unknown_meta(c)
 
@@ -232,7 +243,7 @@ cdef int broadcast_shape(Call* c, Tensor a, Tensor b) except -1:
 
 
 cdef object unique_meta(Call* c):
-    """`dim` is the last argument."""
+    """The last argument is `dim`."""
     cdef int slot = (<Overload>c.overload).nslots - 1
     if not is_none(c, slot):
         dim_arg(c, slot, tensor_arg(c, 0).ndim)
@@ -240,12 +251,17 @@ cdef object unique_meta(Call* c):
 
 
 define("unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) "
-       "-> any", unique_meta, DATA | NO_GRAD, "The different values, or the different slices along `dim`.")
+       "-> any", unique_meta, DATA | NO_GRAD,
+       "Return the distinct elements, or the distinct slices along `dim`, sorted. `return_inverse` and "
+       "`return_counts` add int64 tensors.")
 define("unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None) -> any",
-       unique_meta, DATA | NO_GRAD, "Values (or slices along `dim`) that differ from the one before.")
+       unique_meta, DATA | NO_GRAD,
+       "Return the elements, or slices along `dim`, that differ from their predecessor. `return_inverse` and "
+       "`return_counts` add int64 tensors.")
 define("equal(Tensor input, Tensor other) -> bool", unknown_meta, DATA | NO_GRAD,
-       "Whether two tensors have the same shape and the same elements: a bool.")
+       "Return whether two tensors have the same shape and equal elements, as a bool.")
 define("allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-       allclose_meta, DATA | NO_GRAD, "Whether |input - other| <= atol + rtol * |other| everywhere: a bool.")
+       allclose_meta, DATA | NO_GRAD,
+       "Return whether |input - other| <= atol + rtol * |other| for all elements, as a bool.")
 define("is_nonzero(Tensor input) -> bool", unknown_meta, DATA | NO_GRAD,
-       "Whether the only element of a tensor is true: a bool.")
+       "Return whether the only element of a tensor is not zero, as a bool.")

@@ -1,11 +1,11 @@
-"""What convolution, pooling and resampling share: arguments per spatial dimension, batch or none, memory format."""
+"""Helpers for convolution, pooling and resampling: spatial arguments, optional batch dimension, memory formats."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport Call
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport dim_t
 
 
-# Kinds of dtype that an op computes with, for `need_dtype`.
+# Kinds of dtype that an op supports, for `need_dtype`.
 cdef enum Computable:
     FLOATS = 1
     INTS = 2
@@ -13,7 +13,7 @@ cdef enum Computable:
     COMPLEXES = 8
     LONGS = 16      # int64 alone
 
-# An image batch: sizes (N, C, spatial...), with N = 1 put in where the tensor has none.
+# A batch of images with sizes (N, C, spatial...); N is 1 if the tensor has no batch dimension.
 cdef struct Image:
     int n                   # spatial dimensions
     bint batched

@@ -1,4 +1,4 @@
-"""What convolution, pooling and resampling share: arguments per spatial dimension, batch or none, memory format."""
+"""Helpers for convolution, pooling and resampling: spatial arguments, optional batch dimension, memory formats."""
 from metatensor._core.device cimport cpu_device
 from metatensor._core.dtype cimport BF16, F16, F32, F64, I64, C32, C64, C128, DType
 from metatensor._core.layout cimport mul_dims, set_format, suggest_format
@@ -20,12 +20,12 @@ cdef int fail_slot(Call* c, int slot, str message) except -1:
 
 
 cdef bint on_cpu(Call* c) except -1:
-    """Whether results get the strides of PyTorch's CPU kernels where those of CUDA differ."""
+    """Return whether results get the strides of PyTorch's CPU kernels, where those of its CUDA kernels differ."""
     return result_device(c).kind == cpu_device().kind
 
 
 cdef int need_dtype(Call* c, Tensor t, int kinds) except -1:
-    """NotImplementedError unless the dtype of `t` is of one of `kinds`; float8 and quantised ones never are."""
+    """Raise NotImplementedError unless the dtype of `t` is of one of `kinds`. float8 and quantized dtypes never are."""
     cdef int code = t.dtype.code
     if kinds & FLOATS and (code == F32 or code == BF16 or code == F16 or code == F64):
         return 0
@@ -45,7 +45,7 @@ cdef str dims_str(int n, const dim_t* values):
 
 
 cdef int spatial_arg(Call* c, int slot, int n, dim_t* to) except -1:
-    """Read one value for each of `n` spatial dimensions; a single one stands for all."""
+    """Read one value for each of `n` spatial dimensions. A single value applies to all."""
     cdef dim_t values[MAX_DIMS]
     cdef object value = <object>c.args[slot]
     cdef int i, given
@@ -63,7 +63,7 @@ cdef int spatial_arg(Call* c, int slot, int n, dim_t* to) except -1:
 
 
 cdef int read_image(Call* c, Tensor t, int n, Image* image) except -1:
-    """Sizes and strides of `t` as (N, C, spatial...), where it may come without N."""
+    """Read the sizes and strides of `t` as (N, C, spatial...), adding N = 1 if it has no batch dimension."""
     cdef int i, lead
     if t.ndim != n + 1 and t.ndim != n + 2:
         fail(c, f"expected an input of {n + 1} dimensions (no batch) or {n + 2} (with batch), got shape {shape_str(t)}")
@@ -80,7 +80,7 @@ cdef int read_image(Call* c, Tensor t, int n, Image* image) except -1:
 
 
 cdef int image_format(Image* image) except -1:
-    """The memory format to keep; a 1-d image counts as a 2-d one of height 1."""
+    """Return the memory format that a result keeps. A 1-d image counts as a 2-d image of height 1."""
     cdef dim_t sizes[4]
     cdef dim_t strides[4]
     if image.n != 1:
@@ -97,7 +97,7 @@ cdef int image_format(Image* image) except -1:
 
 
 cdef Tensor new_image(Call* c, Image* like, const dim_t* sizes, DType dtype, int memory_format):
-    """A fresh image of `sizes` (N, C, spatial...), without N where `like` has none."""
+    """Return a new image of `sizes` (N, C, spatial...), without N if `like` has no batch dimension."""
     cdef dim_t strides[5]
     cdef dim_t flat[4]
     cdef int lead = 0 if like.batched else 1

@@ -1,4 +1,4 @@
-"""`special.*`: functions of mathematical physics, orthogonal polynomials, and aliases of ops with plain names."""
+"""`special.*`: special functions, orthogonal polynomials, and aliases of other ops."""
 from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
@@ -12,7 +12,7 @@ for _name, _target in (("expit", "sigmoid"), ("gammaln", "lgamma"), ("psi", "dig
                        ("gammaincc", "igammac"), ("multigammaln", "mvlgamma")):
     alias_op("special." + _name, _target)
 
-# Of one variable --------------------------------------------------------------------------
+# One variable -----------------------------------------------------------------------------
 
 for _name, _doc in (
     ("airy_ai", "The Airy function Ai."),
@@ -20,27 +20,27 @@ for _name, _doc in (
     ("bessel_j1", "The Bessel function J1."),
     ("bessel_y0", "The Bessel function Y0."),
     ("bessel_y1", "The Bessel function Y1."),
-    ("entr", "The entropy term -x * log(x); 0 at 0, -inf below."),
+    ("entr", "The entropy term -x * log(x): 0 at 0, -inf for negative x."),
     ("erfcx", "exp(x**2) * erfc(x)."),
-    ("i0e", "exp(-|x|) * i0(x)."),
+    ("i0e", "exp(-|x|) * i0(x), the exponentially scaled modified Bessel function I0."),
     ("i1", "The modified Bessel function I1."),
-    ("i1e", "exp(-|x|) * i1(x)."),
-    ("log_ndtr", "The logarithm of ndtr."),
+    ("i1e", "exp(-|x|) * i1(x), the exponentially scaled modified Bessel function I1."),
+    ("log_ndtr", "The logarithm of `special.ndtr`."),
     ("modified_bessel_i0", "The modified Bessel function I0."),
     ("modified_bessel_i1", "The modified Bessel function I1."),
     ("modified_bessel_k0", "The modified Bessel function K0."),
     ("modified_bessel_k1", "The modified Bessel function K1."),
-    ("ndtr", "The distribution function of the standard normal distribution."),
-    ("ndtri", "The inverse of ndtr."),
+    ("ndtr", "The cumulative distribution function of the standard normal distribution."),
+    ("ndtri", "The inverse of `special.ndtr`."),
     ("scaled_modified_bessel_k0", "exp(x) * modified_bessel_k0(x)."),
     ("scaled_modified_bessel_k1", "exp(x) * modified_bessel_k1(x)."),
-    ("spherical_bessel_j0", "sin(x) / x, and 1 at 0."),
+    ("spherical_bessel_j0", "The spherical Bessel function j0: sin(x) / x, and 1 at 0."),
 ):
     # bessel_j0(Tensor input) -> Tensor
-    _grad = NO_GRAD if "bessel" in _name or _name == "airy_ai" else 0       # PyTorch differentiates none of these
+    _grad = NO_GRAD if "bessel" in _name or _name == "airy_ai" else 0       # PyTorch has no gradients for these
     define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL | _grad, _doc)
 
-# Of two variables -------------------------------------------------------------------------
+# Two variables ----------------------------------------------------------------------------
 
 define("special.xlog1py(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "input * log1p(other), and 0 where input is 0.")
@@ -52,10 +52,14 @@ for _name, _doc in (
     ("chebyshev_polynomial_u", "The Chebyshev polynomial of the second kind of degree n."),
     ("chebyshev_polynomial_v", "The Chebyshev polynomial of the third kind of degree n."),
     ("chebyshev_polynomial_w", "The Chebyshev polynomial of the fourth kind of degree n."),
-    ("shifted_chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n at 2x - 1."),
-    ("shifted_chebyshev_polynomial_u", "The Chebyshev polynomial of the second kind of degree n at 2x - 1."),
-    ("shifted_chebyshev_polynomial_v", "The Chebyshev polynomial of the third kind of degree n at 2x - 1."),
-    ("shifted_chebyshev_polynomial_w", "The Chebyshev polynomial of the fourth kind of degree n at 2x - 1."),
+    ("shifted_chebyshev_polynomial_t",
+       "The Chebyshev polynomial of the first kind of degree n at 2 * input - 1."),
+    ("shifted_chebyshev_polynomial_u",
+       "The Chebyshev polynomial of the second kind of degree n at 2 * input - 1."),
+    ("shifted_chebyshev_polynomial_v",
+       "The Chebyshev polynomial of the third kind of degree n at 2 * input - 1."),
+    ("shifted_chebyshev_polynomial_w",
+       "The Chebyshev polynomial of the fourth kind of degree n at 2 * input - 1."),
     ("hermite_polynomial_h", "The physicists' Hermite polynomial of degree n."),
     ("hermite_polynomial_he", "The probabilists' Hermite polynomial of degree n."),
     ("laguerre_polynomial_l", "The Laguerre polynomial of degree n."),

@@ -1,4 +1,4 @@
-"""Covariance, correlation and hashes of tensors."""
+"""Covariance, correlation and hashing."""
 from metatensor._core.dtype cimport U64, by_code
 from metatensor._core.op cimport (
     EXACT_OUT, COMPOSITE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_list, int_arg, is_none, op_name, result_device,
@@ -24,7 +24,7 @@ cdef int check_weights(Call* c, Tensor w, str name, dim_t observations) except -
 
 
 cdef object cov_body(Call* c):
-    """(input [variables, observations], correction, fweights, aweights)"""
+    """Arguments: input (variables, observations), correction, fweights, aweights."""
     cdef Tensor t = tensor_arg(c, 0), w = None
     cdef dim_t observations
     cdef object factor, total, mean, weighted, correction = arg(c, 1)
@@ -63,7 +63,7 @@ cdef object corrcoef_body(Call* c):
     cdef Tensor t = call("cov", (tensor_arg(c, 0),)), d
     cdef object real
     if t.ndim == 0:
-        return call("div", (t, t))      # 1, or NaN where there is no deviation
+        return call("div", (t, t))      # 1, or NaN if the variance is 0
     d = call("diagonal", (t,))
     real = call("sqrt", (call("real", (d,)) if d.dtype.kind == KIND_COMPLEX else d,))
     t = call("div", (call("div", (t, call("unsqueeze", (real, 1)))), call("unsqueeze", (real, 0))))
@@ -73,7 +73,7 @@ cdef object corrcoef_body(Call* c):
 
 
 cdef object hash_meta(Call* c):
-    """(input, dim, keepdim, mode)"""
+    """Arguments: input, dim, keepdim, mode."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
     require_some(c, t, dim_list(c, 1, t.ndim, chosen), chosen)
@@ -84,8 +84,13 @@ cdef object hash_meta(Call* c):
 
 
 define("cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", cov_body,
-       COMPOSITE, "Covariance of variables (rows) over observations (columns), counted or weighted.")
+       COMPOSITE,
+       "Covariance matrix of V variables (rows) over N observations (columns): (V, N) to (V, V), squeezed. A vector "
+       "is one variable. `fweights` repeats and `aweights` weights each observation; the divisor is N - `correction`, "
+       "or its weighted equivalent.")
 define("corrcoef(Tensor input) -> Tensor", corrcoef_body, COMPOSITE,
-       "Correlation of variables (rows) over observations (columns), from -1 to 1.")
+       "Correlation coefficients of V variables (rows) over N observations (columns): (V, N) to (V, V), in [-1, 1].")
 define("hash_tensor(Tensor input, int[1]? dim=(), *, bool keepdim=False, int mode=0) -> Tensor", hash_meta,
-       OUT | NO_GRAD | EXACT_OUT, "Exclusive or of the 64-bit patterns of the elements over `dim`: uint64.")
+       OUT | NO_GRAD | EXACT_OUT,
+       "Hash of the elements over `dim` (default: all dimensions): the exclusive or of their 64-bit patterns, as "
+       "uint64. `mode` must be 0.")

@@ -1,4 +1,4 @@
-"""Short-time Fourier transforms: of the windowed frames of a signal, and a signal put together from frames again."""
+"""The short-time Fourier transform, which transforms the windowed frames of a signal, and its inverse."""
 import warnings
 
 from metatensor._core.dtype cimport DType, to_real
@@ -10,14 +10,14 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, dim_t
 from metatensor.ops.spatial cimport fail
 
-# Where the sum of the windows' squares is below this, a signal cannot be told from its frames.
+# istft() cannot recover the signal where the sum of the squared windows is below this.
 cdef double LEAST_ENVELOPE = 1e-11
 
 
 # Adding up overlapping frames -----------------------------------------------------------
 
 cdef object overlap_add_meta(Call* c):
-    """(input [n, frames, size], step) -> [n, size + step * (frames - 1)]"""
+    """Arguments: input (n, frames, size), step. Returns (n, size + step * (frames - 1))."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     if t.ndim != 3 or t.sizes[1] == 0 or int_arg(c, 1) < 1:
@@ -28,19 +28,19 @@ cdef object overlap_add_meta(Call* c):
 
 
 define("_overlap_add(Tensor input, int step) -> Tensor", overlap_add_meta, FUNCTION_ONLY,
-       "Frames written over each other at distances of `step`, their values added up.")
+       "Add up overlapping frames at distances of `step`: (n, frames, size) to (n, size + step * (frames - 1)).")
 
 
-# What both directions share ----------------------------------------------------------------
+# Shared by both directions -----------------------------------------------------------------
 
 cdef struct Frames:
-    dim_t size          # points of a transform
-    dim_t hop           # from one frame to the next
-    dim_t window        # points of the window, in the middle of a frame
+    dim_t size          # n_fft, the points of a transform
+    dim_t hop           # points from one frame to the next
+    dim_t window        # points of the window, which is centered in a frame
 
 
 cdef int _read_frames(Call* c, Frames* f) except -1:
-    """From the arguments n_fft, hop_length and win_length."""
+    """Read the arguments n_fft, hop_length and win_length."""
     f.size = int_arg(c, 1)
     f.hop = f.size >> 2 if is_none(c, 2) else int_arg(c, 2)
     f.window = f.size if is_none(c, 3) else int_arg(c, 3)
@@ -59,7 +59,7 @@ cdef int _check_window(Call* c, Frames* f) except -1:
 
 
 cdef Tensor _window(Call* c, Frames* f, DType dtype):
-    """The window, or ones for it, with zeros on both sides to the size of a frame."""
+    """Return the window (default: ones), padded with zeros on both sides to the size of a frame."""
     cdef object window = arg(c, 4)
     cdef dim_t left = (f.size - f.window) // 2
     if window is None:
@@ -72,7 +72,7 @@ cdef Tensor _window(Call* c, Frames* f, DType dtype):
 # Forward --------------------------------------------------------------------------------------
 
 cdef Tensor _centered(Call* c, Tensor t, object mode):
-    """A signal with half a frame more at both ends, so that frames are around their points of time."""
+    """Pad a signal by half a frame at both ends, so that frames are centered at their points in time."""
     cdef object half = arg(c, 1) // 2, padded
     cdef list shape = [1] * (3 - t.ndim) + list(t.shape)
     padded = call("nn.functional.pad", (call("view", (t, shape)), (half, half), mode))
@@ -80,8 +80,9 @@ cdef Tensor _centered(Call* c, Tensor t, object mode):
 
 
 cdef object stft_body(Call* c):
-    """(input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex,
-    align_to_window)"""
+    """Arguments: input, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
+    return_complex, align_to_window.
+    """
     cdef Tensor signal = tensor_arg(c, 0), t = signal
     cdef Frames f
     cdef object result
@@ -131,13 +132,15 @@ cdef object stft_body(Call* c):
 define("stft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, "
        "str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? return_complex=None, "
        "bool? align_to_window=None) -> Tensor", stft_body, COMPOSITE,
-       "Transforms of the frames of a signal [..., points]: [..., frequencies, frames].")
+       "Short-time Fourier transform of a signal (points) or (N, points): the transforms of its windowed frames, "
+       "complex with shape (..., frequencies, frames), or real with a last dimension of 2 if `return_complex` is "
+       "false. `hop_length` is n_fft / 4 unless given.")
 
 
 # Backward -------------------------------------------------------------------------------------
 
 cdef int _check_envelope(Call* c, Tensor envelope) except -1:
-    """Whether the windows cover all of the result; a question of values."""
+    """Raise RuntimeError if the windows do not cover all of the result. Without values nothing is checked."""
     cdef Tensor least = <Tensor>call("min", (call("abs", (envelope,)),))
     if least.storage.data is not None and (<object>least).item() < LEAST_ENVELOPE:
         fail(c, "the windows leave a part of the signal uncovered: the sum of their squares is 0 somewhere")
@@ -145,7 +148,7 @@ cdef int _check_envelope(Call* c, Tensor envelope) except -1:
 
 
 cdef object istft_body(Call* c):
-    """(input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex)"""
+    """Arguments: input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex."""
     cdef Tensor spectrum = tensor_arg(c, 0), t = spectrum, window
     cdef Frames f
     cdef int normalization = 1 if bool_arg(c, 6) else 2
@@ -171,7 +174,7 @@ cdef object istft_body(Call* c):
         fail(c, f"hop_length must be from 1 to win_length={f.window}, got {f.hop}")
     _check_window(c, &f)
     window = _window(c, &f, to_real(t.dtype))
-    if window.dtype.kind == KIND_BOOL:      # whose sums would be logical
+    if window.dtype.kind == KIND_BOOL:      # sums of bool would be logical
         window = <Tensor>call("to", (window, to_real(t.dtype)))
     if t.ndim == 2:
         t = <Tensor>call("unsqueeze", (t, 0))
@@ -210,4 +213,7 @@ cdef object istft_body(Call* c):
 
 define("istft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, "
        "bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", istft_body,
-       COMPOSITE, "The signal of which stft() gives the input, as near as can be: [..., frequencies, frames] to [..., points].")
+       COMPOSITE,
+       "Inverse short-time Fourier transform: the least-squares signal (..., points) for a spectrum (..., "
+       "frequencies, frames) as `stft` returns it. The arguments must be those of `stft`. `length` pads or cuts the "
+       "result.")

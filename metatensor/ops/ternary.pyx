@@ -26,7 +26,10 @@ cdef long ORDERED = PROMOTE | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
 # Selection --------------------------------------------------------------------------------
 
 cdef int _choice(Operands* o, Call* c, int i) except -1:
-    """A tensor or a number; a number orders dimensions on meta as the 0-d tensor that it becomes there."""
+    """Add argument `i`, a tensor or a number, to the operands.
+
+    On meta PyTorch makes a number a 0-d tensor, which takes part in the order of strides.
+    """
     operand_arg(o, c, i)
     if c.device == <PyObject*>META and not isinstance(<object>c.args[i], Tensor):
         o.ndims[o.n] = 0
@@ -37,7 +40,7 @@ cdef int _choice(Operands* o, Call* c, int i) except -1:
 
 
 cdef object where(Call* c):
-    """Only the two choices promote; the condition takes part in the shape."""
+    """Only the two choices promote. The condition takes part in broadcasting."""
     cdef Operands o
     cdef Tensor condition = tensor_arg(c, 0)
     if condition.dtype.code != BOOL and condition.dtype.code != U8:
@@ -50,19 +53,19 @@ cdef object where(Call* c):
 
 
 cdef object where_indices(Call* c):
-    """How many elements are true is in the data."""
+    """Raise DataDependentError on meta: the number of true elements depends on data."""
     if c.device == <PyObject*>META:
         raise data_dependent(op_name(c), META, (<object>c.args[0]).shape)
     return None
 
 
 cdef object where_method(Call* c):
-    """The method is called on the first choice, not on the condition."""
+    """Swap the first two arguments: the method is called on `input`, not on the condition."""
     return call("where", (arg(c, 1), arg(c, 0), arg(c, 2)))
 
 
 cdef object masked_fill(Call* c):
-    """A contiguous copy of the broadcast input, written to."""
+    """The result is contiguous, because PyTorch fills a contiguous copy of the broadcast input."""
     cdef Operands o
     cdef Layout out
     cdef Tensor t = tensor_arg(c, 0), mask = tensor_arg(c, 1), value
@@ -86,7 +89,7 @@ cdef object masked_fill(Call* c):
 # Clamping ---------------------------------------------------------------------------------
 
 cdef inline bint _below(Call* c, int i) noexcept:
-    """Whether a bound is absent, or a number of no higher category than the input."""
+    """Return whether a bound is None, or a number whose category is not higher than the input's."""
     if is_none(c, i):
         return True
     return not isinstance(<object>c.args[i], Tensor) \
@@ -94,18 +97,18 @@ cdef inline bint _below(Call* c, int i) noexcept:
 
 
 cdef bint _plain(Operands* o) noexcept:
-    """Three contiguous operands of one shape."""
+    """Return whether the three operands are contiguous and have the same shape."""
     return o.contiguous and canonical_at(o.first) and o.ndims[1] == o.ndims[0] and o.ndims[2] == o.ndims[0] \
         and dims_equal(o.sizes[1], o.sizes[0], o.ndims[0]) and dims_equal(o.sizes[2], o.sizes[0], o.ndims[0])
 
 
 cdef object _bounded(object x, object bound, str within):
-    """One bound of clamp() as PyTorch's meta kernel applies it: what is within it, or NaN, stays."""
+    """Apply one bound of clamp() as PyTorch's meta kernel does: keep `x` where it is within the bound or NaN."""
     return call("where", (call("bitwise_or", (call(within, (x, bound)), call("isnan", (x,)))), x, bound))
 
 
 cdef int _check_bounds(Call* c, Tensor result, int last) except -1:
-    """RuntimeError for numbers that the result's dtype does not hold. There is no value on meta: PyTorch does not look."""
+    """Raise RuntimeError for bounds that the result's dtype cannot hold. On meta PyTorch does not check them."""
     cdef int i
     if c.device == <PyObject*>META:
         return 0
@@ -124,7 +127,7 @@ cdef object clamp(Call* c):
 
 
 cdef Tensor _clamped(Call* c):
-    """Numbers as bounds leave the layout to the input alone."""
+    """If all bounds are numbers, the layout of the result depends on the input alone."""
     cdef Operands o
     cdef DType d
     cdef Tensor like
@@ -171,7 +174,7 @@ cdef Tensor _clamped_once(Call* c):
 # Arithmetic -------------------------------------------------------------------------------
 
 cdef object lerp(Call* c):
-    """No promotion, but that a 0-d weight may have any float dtype."""
+    """The tensors do not promote. Only a 0-d weight may have another dtype."""
     cdef Operands o
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), weight
     if a.dtype is not b.dtype:
@@ -211,25 +214,30 @@ cdef object fused_divide(Call* c):
 
 define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor", where,
        PROMOTE | FUNCTION_ONLY | OUT | EXACT_OUT,
-       "`input` where the condition holds, `other` elsewhere; with the condition alone its true indices.")
+       "Select `input` where the bool condition is true, else `other`; the three broadcast. With `condition` alone, "
+       "return the indices of its true elements, as one vector per dimension.")
 define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
-       COMPOSITE | METHOD_ONLY, "The tensor where the condition holds, `other` elsewhere.")
+       COMPOSITE | METHOD_ONLY, "Select the tensor where the bool condition is true, else `other`.")
 type_set(Tensor, "where", Tensor._where)
 define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE | ONE_VALUE,
-       "`value` where the bool mask holds, the input elsewhere; the two broadcast.")
+       "Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` "
+       "broadcast.")
 
 define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
-       "Each element brought into [min, max]; NaN stays.")
+       "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result "
+       "is max.")
 define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
-       "Each element, or min if greater.")
+       "The larger of each element and `min`.")
 define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
-       "Each element, or max if less.")
+       "The smaller of each element and `max`.")
 alias_op("clip", "clamp")
 
 define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH,
-       "input + weight * (end - input); the tensors have one dtype.")
+       "Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may "
+       "differ.")
 define("addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused,
        PROMOTE | NO_BOOLS | BOTH, "input + value * tensor1 * tensor2.")
 define("addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused_divide,
-       PROMOTE | BOTH, "input + value * tensor1 / tensor2; two integer tensors are an error.")
+       PROMOTE | BOTH,
+       "input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors.")

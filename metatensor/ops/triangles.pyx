@@ -1,4 +1,4 @@
-"""Triangles and diagonals of matrices, and places in sorted sequences."""
+"""Triangles and diagonals of matrices, Vandermonde matrices, and search in sorted sequences."""
 from metatensor._core.dtype cimport I32, I64, by_code
 from metatensor._core.layout cimport add_dims
 from metatensor._core.op cimport (
@@ -19,7 +19,7 @@ cdef object triangle_meta(Call* c):
 
 
 cdef object diag_embed_meta(Call* c):
-    """The last dimension as a diagonal of new matrices in the dimensions dim1 and dim2."""
+    """Put the last dimension on a diagonal of new matrices in the result's dimensions dim1 and dim2."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t offset = int_arg(c, 1), n
     cdef dim_t sizes[MAX_DIMS]
@@ -39,7 +39,6 @@ cdef object diag_embed_meta(Call* c):
 
 
 cdef object diag_body(Call* c):
-    """A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector."""
     cdef Tensor t = tensor_arg(c, 0)
     if t.ndim == 1:
         return call("diag_embed", (t, arg(c, 1)))
@@ -54,19 +53,21 @@ cdef object diagflat_body(Call* c):
 
 
 define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
-       "The elements of matrices on and below a diagonal, 0 elsewhere.")
+       "Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it.")
 define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
-       "The elements of matrices on and above a diagonal, 0 elsewhere.")
+       "Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it.")
 define("diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diag_embed_meta, 0,
-       "Vectors as diagonals of matrices.")
+       "Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) to (..., m, m) "
+       "with m = n + |offset|. `dim1` and `dim2` are the result's dimensions of rows and columns.")
 define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OUT | EXACT_OUT,
-       "A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector.")
+       "Return a matrix with a vector on diagonal `diagonal` and zeros elsewhere, or a copy of that diagonal of a "
+       "matrix.")
 define("diagflat(Tensor input, int offset=0) -> Tensor", diagflat_body, COMPOSITE,
-       "All elements as the diagonal of a matrix.")
+       "Return a matrix with all elements, flattened, on diagonal `offset` and zeros elsewhere.")
 
 
 cdef object vander_meta(Call* c):
-    """Powers of a vector's values as columns; integers give int64."""
+    """Integers and bool give int64."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     if t.ndim != 1:
@@ -79,10 +80,11 @@ cdef object vander_meta(Call* c):
 
 
 define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", vander_meta, FUNCTION_ONLY,
-       "Powers of a vector's values as columns, the highest first unless told.")
+       "Vandermonde matrix of a vector: (n) to (n, N). The columns are its powers N - 1 to 0, or 0 to N - 1 if "
+       "`increasing`. `N` is n unless given.")
 
 
-# Places in sorted sequences -------------------------------------------------------------------
+# Search in sorted sequences -------------------------------------------------------------------
 
 cdef int _check_order(Call* c, Tensor sequence, int side, int sorter) except -1:
     if side >= 0 and not is_none(c, side):
@@ -106,7 +108,7 @@ cdef int _check_order(Call* c, Tensor sequence, int side, int sorter) except -1:
 
 
 cdef object searchsorted_meta(Call* c):
-    """(sorted_sequence, input, out_int32, right, side, sorter)"""
+    """Arguments: sorted_sequence, input, out_int32, right, side, sorter."""
     cdef Tensor sequence = tensor_arg(c, 0), values
     cdef int i
     _check_order(c, sequence, 4, 5)
@@ -129,7 +131,7 @@ cdef object searchsorted_meta(Call* c):
 
 
 cdef object bucketize_meta(Call* c):
-    """(input, boundaries, out_int32, right)"""
+    """Arguments: input, boundaries, out_int32, right."""
     cdef Tensor boundaries = tensor_arg(c, 1), values
     _check_order(c, boundaries, -1, -1)
     if boundaries.ndim != 1:
@@ -143,6 +145,11 @@ cdef object bucketize_meta(Call* c):
 
 define("searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, bool right=False, "
        "str? side=None, Tensor? sorter=None) -> Tensor", searchsorted_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
-       "Where values would be inserted in sorted sequences along the last dimension.")
+       "Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order: "
+       "int64, or int32 with `out_int32`. The sequences lie along the last dimension; the leading dimensions of both "
+       "must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last with "
+       "right=True or side='right'.")
 define("bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-       bucketize_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY, "Which interval between sorted boundaries a value falls in.")
+       bucketize_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
+       "Index of the interval between sorted `boundaries` (a vector) that contains each element: int64, or int32 with "
+       "`out_int32`. A boundary belongs to the interval below it, or above it with `right`.")

@@ -1,4 +1,4 @@
-"""Element-wise functions of one tensor, but for activations (`activation`) and `special.*` (`special`)."""
+"""Element-wise functions of one tensor, except activations (see `activation`) and `special.*` (see `special`)."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
@@ -17,17 +17,17 @@ cdef long TO_FLOAT = INT_TO_FLOAT | INPLACE | OUT
 cdef long REAL_TO_FLOAT = INT_TO_FLOAT | NO_COMPLEX | INPLACE | OUT
 
 
-# Kernels with a rule of their own ---------------------------------------------------------
+# Kernels with further rules ---------------------------------------------------------------
 
 cdef object real_unary(Call* c):
-    """Complex tensors are a RuntimeError, not merely something without a kernel."""
+    """Raise RuntimeError rather than NotImplementedError for complex tensors."""
     if tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
         fail(c, f"complex tensors are not supported, got {tensor_arg(c, 0).dtype.name}")
     return unary(c)
 
 
 cdef object absolute(Call* c):
-    """|z| of a complex tensor is real; in place it has nowhere to go."""
+    """Raise RuntimeError for complex tensors in place: the magnitudes are real and cannot be stored in them."""
     if c.variant == IN_PLACE and tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
         fail(c, "the result of a complex tensor is real and cannot be stored in it")
     return unary(c)
@@ -39,14 +39,14 @@ cdef object angle(Call* c):
 
 
 cdef object positive(Call* c):
-    """The tensor itself, the very object, as in PyTorch."""
+    """Return the same tensor object, as PyTorch does."""
     if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
         fail(c, "bool tensors are not supported")
     return tensor_arg(c, 0)
 
 
 cdef object conjugate(Call* c):
-    """Of a real tensor there is nothing to do."""
+    """Return a real tensor itself, unless `out=` is given."""
     if tensor_arg(c, 0).dtype.kind != KIND_COMPLEX and c.variant != WITH_OUT:
         return tensor_arg(c, 0)
     return unary(c)
@@ -58,12 +58,12 @@ cdef object signed_unary(Call* c):
     return unary(c)
 
 
-# The largest numbers of dtypes that a device may compute in a wider one.
+# The largest finite numbers of half-precision dtypes, which a device may compute in a wider dtype.
 cdef dict _largest = {F16: 65504.0, BF16: 3.3895313892515355e38}
 
 
 cdef object nan_to_num(Call* c):
-    """What stands for infinity depends on the tensor's own dtype."""
+    """Set the default limits of half-precision tensors, so that they do not depend on the dtype of the computation."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object limit
     if c.variant == IN_PLACE and t.dtype.kind in (KIND_BOOL, KIND_INT):
@@ -80,7 +80,7 @@ cdef object nan_to_num(Call* c):
 
 
 cdef object rounded(Call* c):
-    """Integers round to themselves, but not to decimals."""
+    """Raise NotImplementedError for integers with `decimals`."""
     if int_arg(c, 1) != 0 and tensor_arg(c, 0).dtype.kind == KIND_INT:
         refuse(c, tensor_arg(c, 0).dtype)
     return unary(c)
@@ -98,7 +98,7 @@ cdef object multivariate(Call* c):
     if int_arg(c, 1) < 1:
         fail(c, f"p must be at least 1, got {int_arg(c, 1)}")
     cdef Tensor result = unary(c)
-    return new_contiguous(result.ndim, result.sizes, result.dtype, result.storage.device)   # whatever the input's strides
+    return new_contiguous(result.ndim, result.sizes, result.dtype, result.storage.device)   # always contiguous
 
 
 cdef object polygamma(Call* c):
@@ -108,7 +108,7 @@ cdef object polygamma(Call* c):
 
 
 cdef object polygamma_n_first(Call* c):
-    """torch.polygamma(n, input): as a function the order comes first, as a method the tensor."""
+    """polygamma(n, input): the order comes first in the function, the tensor in the method."""
     cdef Tensor t = tensor_arg(c, 1)
     if int_arg(c, 0) < 0:
         fail(c, f"n must not be negative, got {int_arg(c, 0)}")
@@ -117,53 +117,64 @@ cdef object polygamma_n_first(Call* c):
 
 # Arithmetic and sign ----------------------------------------------------------------------
 
-define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH | EXACT_OUT, "The magnitude of each element.")
+define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH | EXACT_OUT,
+       "The magnitude of each element. The result of complex tensors is real.")
 alias_op("absolute", "abs")
-define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT, "The argument of each element, in radians.")
+define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT,
+       "The angle of each element in the complex plane, in radians. The result is real.")
 define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH | EXACT_OUT, "-x.")
 alias_op("negative", "neg")
-define("positive(Tensor input) -> Tensor", positive, HOST, "The tensor itself; bool is an error.")
-define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH | EXACT_OUT, "-1, 0 or 1 by the sign of each element.")
-define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH | EXACT_OUT, "x / |x|, and 0 where x is 0.")
-define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT | EXACT_OUT, "Whether the sign bit is set.")
+define("positive(Tensor input) -> Tensor", positive, HOST,
+       "Return the tensor itself. Raise RuntimeError for bool tensors.")
+define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH | EXACT_OUT,
+       "The sign of each element: -1, 0 or 1.")
+define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH | EXACT_OUT,
+       "x / |x|, and 0 where x is 0. For real tensors this is `sign`.")
+define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT | EXACT_OUT,
+       "Test whether the sign bit of each element is set. The result is bool.")
 define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH | EXACT_OUT,
-       "The conjugate, written out; of a real tensor the tensor itself.")
+       "The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself.")
 define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
 define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
 define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
 define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
 define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
 define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT | EXACT_OUT,
-       "Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e.")
+       "Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns "
+       "(mantissa, exponent).")
 define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", nan_to_num,
-       KEEP | BOTH | EXACT_OUT, "NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given.")
+       KEEP | BOTH | EXACT_OUT,
+       "Replace NaN by `nan` (default 0), and infinity and -infinity by `posinf` and `neginf` (default: the largest "
+       "and lowest finite numbers of the dtype).")
 define("bitwise_not(Tensor input) -> Tensor", unary, KEEP | NO_FLOATS | NO_COMPLEX | BOTH | EXACT_OUT,
-       "Each bit inverted; of bool the logical not.")
-define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH, "Whether each element is zero.")
+       "Invert each bit of integers. For bool this is the logical not.")
+define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH,
+       "Test whether each element is zero. The result is bool.")
 
 # Rounding ---------------------------------------------------------------------------------
 
 cdef long ROUNDING = KEEP | NO_BOOLS | NO_COMPLEX | INPLACE | OUT | EXACT_OUT
 
-define("ceil(Tensor input) -> Tensor", unary, ROUNDING, "The least integer not below each element.")
-define("floor(Tensor input) -> Tensor", unary, ROUNDING, "The greatest integer not above each element.")
-define("trunc(Tensor input) -> Tensor", unary, ROUNDING, "Each element with its fraction cut off.")
+define("ceil(Tensor input) -> Tensor", unary, ROUNDING, "Round each element up to an integer, in the input's dtype.")
+define("floor(Tensor input) -> Tensor", unary, ROUNDING, "Round each element down to an integer, in the input's dtype.")
+define("trunc(Tensor input) -> Tensor", unary, ROUNDING,
+       "Round each element towards zero to an integer, in the input's dtype.")
 alias_op("fix", "trunc")
 define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING,
-       "Each element rounded to `decimals` places, ties to even.")
+       "Round each element to `decimals` decimal places; ties round to even.")
 
 # Exponentials and logarithms --------------------------------------------------------------
 
 define("exp(Tensor input) -> Tensor", unary, TO_FLOAT, "e**x.")
 define("exp2(Tensor input) -> Tensor", unary, TO_FLOAT, "2**x.")
-define("expm1(Tensor input) -> Tensor", unary, TO_FLOAT, "exp(x) - 1, exact near 0.")
+define("expm1(Tensor input) -> Tensor", unary, TO_FLOAT, "exp(x) - 1, accurate for x near 0.")
 define("log(Tensor input) -> Tensor", unary, TO_FLOAT, "The natural logarithm.")
 define("log2(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 2.")
 define("log10(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 10.")
-define("log1p(Tensor input) -> Tensor", unary, TO_FLOAT, "log(1 + x), exact near 0.")
+define("log1p(Tensor input) -> Tensor", unary, TO_FLOAT, "log(1 + x), accurate for x near 0.")
 define("sigmoid(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / (1 + exp(-x)).")
 define("logit(Tensor input, float? eps=None) -> Tensor", unary, REAL_TO_FLOAT,
-       "log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given.")
+       "log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps].")
 
 # Trigonometry -----------------------------------------------------------------------------
 
@@ -180,8 +191,8 @@ define("asinh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic
 define("acosh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic cosine.")
 define("atanh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic tangent.")
 define("sinc(Tensor input) -> Tensor", unary, TO_FLOAT, "sin(pi x) / (pi x), and 1 at 0.")
-define("deg2rad(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Degrees to radians.")
-define("rad2deg(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Radians to degrees.")
+define("deg2rad(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Convert degrees to radians.")
+define("rad2deg(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Convert radians to degrees.")
 
 for _name, _target in (("arcsin", "asin"), ("arccos", "acos"), ("arctan", "atan"),
                        ("arcsinh", "asinh"), ("arccosh", "acosh"), ("arctanh", "atanh")):
@@ -190,27 +201,32 @@ for _name, _target in (("arcsin", "asin"), ("arccos", "acos"), ("arctan", "atan"
 # Error and gamma functions ----------------------------------------------------------------
 
 define("erf(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The error function.")
-define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), exact where erf is near 1.")
+define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), accurate where erf(x) is near 1.")
 define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
-define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "log |gamma(x)|.")
-define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The logarithmic derivative of gamma.")
+define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
+       "The logarithm of the absolute value of the gamma function.")
+define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The logarithmic derivative of the gamma function.")
 define("polygamma(Tensor input, int n) -> Tensor", polygamma, REAL_TO_FLOAT,
-       "The n-th derivative of digamma; as a function also polygamma(n, input).")
+       "The n-th derivative of the digamma function. The function may also be called as polygamma(n, input).")
 define("polygamma.n(int n, Tensor input) -> Tensor", polygamma_n_first, INT_TO_FLOAT | NO_COMPLEX | OUT)
 define("mvlgamma(Tensor input, int p) -> Tensor", multivariate, REAL_TO_FLOAT,
        "The logarithm of the multivariate gamma function of dimension p.")
-define("i0(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The modified Bessel function of order 0.")
+define("i0(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The modified Bessel function of the first kind of order 0.")
 
 # Classification ---------------------------------------------------------------------------
 
-define("isnan(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is NaN.")
-define("isinf(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is infinite.")
-define("isfinite(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each element is finite.")
-define("isreal(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD, "Whether each imaginary part is 0.")
+define("isnan(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD,
+       "Test whether each element is NaN. The result is bool.")
+define("isinf(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD,
+       "Test whether each element is infinite. The result is bool.")
+define("isfinite(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD,
+       "Test whether each element is finite. The result is bool.")
+define("isreal(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_GRAD,
+       "Test whether the imaginary part of each element is 0. The result is bool.")
 define("isposinf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT | ELEMENTWISE,
-       "Whether each element is +inf.")
+       "Test whether each element is +inf. The result is bool.")
 define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | OUT | EXACT_OUT | ELEMENTWISE,
-       "Whether each element is -inf.")
+       "Test whether each element is -inf. The result is bool.")
 
 set_slot(S_NEG, "neg")
 set_slot(S_POS, "positive")

@@ -1,4 +1,4 @@
-"""Resampling of images: interpolation to another size, and sampling at given places."""
+"""Resampling of images: interpolation to another size, and sampling at given positions."""
 from libc.math cimport floor
 from metatensor._core.dtype cimport U8
 
@@ -12,16 +12,16 @@ from metatensor.ops.spatial cimport (
     FLOATS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, read_image,
 )
 
-# Modes that know corners, and the number of spatial dimensions that a mode is for (0: any).
+# Modes for one number of spatial dimensions each, and modes for any number, which do not take align_corners.
 cdef dict _corners = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3, "lanczos": 2}
 cdef tuple _plain = ("nearest", "nearest-exact", "area")
 
 
 cdef tuple per_dimension(Call* c, int slot, str name, int n):
-    """One value for each of `n` spatial dimensions."""
+    """Return an argument as a tuple of one value for each of `n` spatial dimensions."""
     cdef object value = arg(c, slot)
     if isinstance(value, (tuple, list)):
-        value = tuple(value)        # once: a subclass of list may give something else the next time
+        value = tuple(value)        # read only once: a subclass of list may give other values the next time
         if len(value) != n:
             raise ValueError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {value}")
         return value
@@ -29,7 +29,7 @@ cdef tuple per_dimension(Call* c, int slot, str name, int n):
 
 
 cdef int check_mode(Call* c, Tensor t, str mode) except -1:
-    """Modes, and what goes with them."""
+    """Check the mode, the arguments that depend on it, and that either size or scale_factor is given."""
     cdef bint corners = not is_none(c, 4) and bool_arg(c, 4)
     if mode in _plain:
         if not is_none(c, 4):
@@ -57,7 +57,10 @@ cdef int wrong_type(Call* c, int slot, str name, int n) except -1:
 
 
 cdef int resized(Call* c, Image* x, dim_t least, dim_t* sizes) except -1:
-    """The sizes asked for, or those that the factors give, rounded down; at least `least`."""
+    """Compute the output sizes: those requested, or the input's times the factors, rounded down.
+
+    Raise RuntimeError if one of them is below `least`.
+    """
     cdef int i = 2
     if not is_none(c, 1):
         if not is_none(c, 5) and bool_arg(c, 5):
@@ -117,10 +120,13 @@ cdef object upsample_bilinear(Call* c):
     return call("nn.functional.interpolate", (arg(c, 0), arg(c, 1), arg(c, 2), "bilinear", True))
 
 
-# Sampling at places ------------------------------------------------------------------------
+# Sampling by a grid ------------------------------------------------------------------------
 
 cdef object sampled(Call* c, bint cubic, int n):
-    """(N, C, sizes of the grid); `n` spatial dimensions, or 0 for those that the input has."""
+    """Return a result of (N, C, spatial sizes of the grid).
+
+    `n` is the required number of spatial dimensions, or 0 to take it from the input.
+    """
     cdef Tensor t = tensor_arg(c, 0), grid = tensor_arg(c, 1)
     cdef dim_t sizes[5]
     cdef int i
@@ -130,7 +136,7 @@ cdef object sampled(Call* c, bint cubic, int n):
         fail(c, f"expected an input and a grid of {'4 or 5' if n < 2 or n > 3 else n + 2} dimensions, got shapes "
                 f"{shape_str(t)} and {shape_str(grid)}")
     if grid.sizes[0] != t.sizes[0]:
-        fail(c, f"input and grid must have one batch size, got shapes {shape_str(t)} and {shape_str(grid)}")
+        fail(c, f"input and grid must have the same batch size, got shapes {shape_str(t)} and {shape_str(grid)}")
     if grid.sizes[n + 1] != n:
         fail(c, f"the grid must have {n} coordinates in its last dimension, got shape {shape_str(grid)}")
     for i in range(n):
@@ -140,7 +146,7 @@ cdef object sampled(Call* c, bint cubic, int n):
     if cubic and n != 2:
         fail(c, f"bicubic sampling needs an input of 4 dimensions, got shape {shape_str(t)}")
     if t.dtype is not grid.dtype:
-        fail(c, f"input and grid must have one dtype, got {t.dtype.name} and {grid.dtype.name}")
+        fail(c, f"input and grid must have the same dtype, got {t.dtype.name} and {grid.dtype.name}")
     need_dtype(c, t, FLOATS)
     sizes[0] = t.sizes[0]
     sizes[1] = t.sizes[1]
@@ -158,7 +164,7 @@ cdef object grid_sample(Call* c):
 
 
 cdef object sampled_by_number(Call* c, int n):
-    """Modes are bilinear, nearest, bicubic, and paddings zeros, border, reflection."""
+    """Modes 0 to 2 are bilinear, nearest and bicubic; paddings 0 to 2 are zeros, border and reflection."""
     cdef int slot
     for slot in range(2, 4):
         if not 0 <= int_arg(c, slot) <= 2:
@@ -176,7 +182,7 @@ cdef object grid_sampler_3d(Call* c):
 
 
 cdef object affine_grid(Call* c):
-    """theta is (N, 2, 3) for a size (N, C, H, W), (N, 3, 4) for (N, C, D, H, W)."""
+    """`theta` is (N, 2, 3) for a size (N, C, H, W), and (N, 3, 4) for (N, C, D, H, W)."""
     cdef Tensor theta = tensor_arg(c, 0)
     cdef dim_t size[MAX_DIMS]
     cdef dim_t sizes[5]
@@ -206,23 +212,29 @@ cdef object affine_grid(Call* c):
 
 define("nn.functional.interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
        "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor", interpolate,
-       FUNCTION_ONLY, "The image (N, C, spatial...) at another size.")
+       FUNCTION_ONLY,
+       "Resize images (N, C, spatial...) to the spatial sizes `size`, or by `scale_factor`. `mode` is 'nearest', "
+       "'nearest-exact' or 'area', 'linear' for 3 dimensions, 'bilinear', 'bicubic' or 'lanczos' for 4, 'trilinear' "
+       "for 5.")
 define("nn.functional.upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
-       "bool? align_corners=None) -> Tensor", upsample, FUNCTION_ONLY | COMPOSITE, "An older name of interpolate.")
+       "bool? align_corners=None) -> Tensor", upsample, FUNCTION_ONLY | COMPOSITE, "Older name of `interpolate`.")
 define("nn.functional.upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
-       upsample_nearest, FUNCTION_ONLY | COMPOSITE, "interpolate with mode='nearest'.")
+       upsample_nearest, FUNCTION_ONLY | COMPOSITE, "`interpolate` with mode='nearest'.")
 define("nn.functional.upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
-       upsample_bilinear, FUNCTION_ONLY | COMPOSITE, "interpolate with mode='bilinear' and align_corners.")
+       upsample_bilinear, FUNCTION_ONLY | COMPOSITE, "`interpolate` with mode='bilinear' and align_corners=True.")
 define("nn.functional.grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
        "bool? align_corners=None) -> Tensor", grid_sample, FUNCTION_ONLY,
-       "The image (N, C, spatial...) at the places in grid (N, ..., 2 or 3), which run from -1 to 1.")
+       "Sample images (N, C, H, W) at the positions in `grid` (N, H', W', 2) to (N, C, H', W'), or in 3-d (N, C, D, "
+       "H, W) at (N, D', H', W', 3). Positions are x, y (, z); -1 and 1 are the edges of the image.")
 define("grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
-       "-> Tensor", grid_sampler, FUNCTION_ONLY, "grid_sample with modes by number.")
+       "-> Tensor", grid_sampler, FUNCTION_ONLY, "`grid_sample` with modes given by number.")
 define("grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
-       "-> Tensor", grid_sampler_2d, FUNCTION_ONLY, "grid_sample of (N, C, H, W) with modes by number.")
+       "-> Tensor", grid_sampler_2d, FUNCTION_ONLY, "`grid_sample` of (N, C, H, W) with modes given by number.")
 define("grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
-       "-> Tensor", grid_sampler_3d, FUNCTION_ONLY, "grid_sample of (N, C, D, H, W) with modes by number.")
+       "-> Tensor", grid_sampler_3d, FUNCTION_ONLY, "`grid_sample` of (N, C, D, H, W) with modes given by number.")
 define("nn.functional.affine_grid(Tensor theta, any size, bool? align_corners=None) -> Tensor", affine_grid,
-       FUNCTION_ONLY, "The grid, for grid_sample, of an affine map for each image.")
+       FUNCTION_ONLY,
+       "Return the grid for `grid_sample` of one affine map per image: theta (N, 2, 3) and size (N, C, H, W) to (N, "
+       "H, W, 2), or theta (N, 3, 4) and size (N, C, D, H, W) to (N, D, H, W, 3).")
 define("affine_grid_generator(Tensor theta, any size, bool align_corners) -> Tensor", affine_grid, FUNCTION_ONLY,
-       "affine_grid under its older name.")
+       "Older name of `affine_grid`.")

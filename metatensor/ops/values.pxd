@@ -1,4 +1,4 @@
-"""Tensors of Python values, for other families."""
+"""Conversion of Python values to tensors, for other families."""
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.tensor cimport Tensor

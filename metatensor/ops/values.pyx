@@ -1,4 +1,4 @@
-"""Between tensors and Python values: tensor, as_tensor, asarray; item, tolist."""
+"""Conversion between Python values and tensors: tensor, new_tensor, as_tensor, asarray; item, tolist."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of, cpu_device, default_device
@@ -24,10 +24,10 @@ from metatensor._core.errors import data_dependent
 from metatensor._core.late import later
 
 
-# Out of a tensor -----------------------------------------------------------------------------
+# Tensor to Python ----------------------------------------------------------------------------
 
 cdef object _host_bytes(Call* c, Tensor t):
-    """The elements in C order, as a bytes-like object. DataDependentError where there are none."""
+    """Return the elements in C order as a bytes-like object. Raise DataDependentError if the tensor has no data."""
     if t.storage.data is None:
         if t.storage.recipe is None:
             raise data_dependent(op_name(c), t.storage.device, t.shape, t)
@@ -61,13 +61,14 @@ cdef object tolist_host(Call* c):
 
 
 cdef Op ITEM = define("item(Tensor input) -> any", item_host, HOST | METHOD_ONLY,
-                      "The one element as a Python number. Without data: DataDependentError.")
+       "Return the only element as a Python number. Raise RuntimeError for other sizes, and DataDependentError if the "
+       "tensor has no data.")
 cdef Op TOLIST = define("tolist(Tensor input) -> any", tolist_host, HOST | METHOD_ONLY,
-                        "The elements as nested lists of Python numbers. Without data: DataDependentError.")
+       "Return the elements as nested lists of Python numbers. Raise DataDependentError if the tensor has no data.")
 
 
 cdef object _unseen(Op op, Tensor t):
-    """Call an op on behalf of metatensor itself: modes of functions do not see it."""
+    """Call an op on behalf of metatensor itself, hidden from function modes."""
     cdef PyObject* args[1]
     args[0] = <PyObject*>t
     if not (hints.modes and intercepts()):
@@ -91,10 +92,13 @@ hooks.item = _item_hook
 hooks.tolist = _tolist_hook
 
 
-# Into a tensor ---------------------------------------------------------------------------------
+# Python to tensor -------------------------------------------------------------------------------
 
 cdef object from_host_meta(Call* c):
-    """(data, size, stride, dtype, device): the layout; a device fills in the bytes, given in C order."""
+    """Arguments: data, size, stride, dtype, device.
+
+    The device's kernel fills the result with the bytes in `data`, which are in C order.
+    """
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int i, n = dims_arg(c, 1, sizes)
@@ -107,7 +111,8 @@ cdef object from_host_meta(Call* c):
 
 
 cdef Op FROM_HOST = define("_from_host(any data, int[] size, int[] stride, dtype dtype, device? device=None) -> Tensor",
-                           from_host_meta, FUNCTION_ONLY, "A tensor of bytes that are on the host.")
+                           from_host_meta, FUNCTION_ONLY,
+                           "Return a tensor with the given layout and the values of host bytes in C order.")
 
 
 cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, DType dtype, Device device):
@@ -122,7 +127,7 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
 
 
 cdef object _array_of(object data):
-    """`data` as an array in NumPy's sense (a shape, strides, a dtype with a name, bytes), or as a tensor, or None."""
+    """Return `data` as a NumPy-like array (with shape, strides, dtype and tobytes), or as a tensor, or None."""
     cdef bint described = hasattr(data, "__array_interface__")
     if isinstance(data, type):
         return None
@@ -134,17 +139,20 @@ cdef object _array_of(object data):
 
 
 cdef bint _in_order(object array):
-    """Whether an array, in NumPy's sense, can lend its memory: scalars do not, nor do strides that go back."""
+    """Return whether the memory of a NumPy-like array can be shared.
+
+    It cannot for NumPy scalars, foreign byte orders and negative strides.
+    """
     return hasattr(array, "__setitem__") and array.dtype.isnative and all([s >= 0 for s in array.strides])
 
 
 cdef inline bint _plain(object data):
-    """Numbers and sequences of Python are no arrays."""
+    """Return whether `data` is a Python number or sequence, which needs no test for arrays."""
     return type(data) is list or type(data) is float or type(data) is int or type(data) is tuple
 
 
 cdef Device _place(Tensor t, Device device):
-    """Where data of another library goes: to the default device, unless another is named or it is on an accelerator."""
+    """Return the device for another library's data: `device` if given, else the default for cpu data, else its own."""
     return device if device is not None else default_device() if t.storage.device is cpu_device() else t.storage.device
 
 
@@ -158,7 +166,7 @@ cdef DType _array_dtype(object array):
 
 
 cdef Tensor _from_array(object array, DType dtype, Device device):
-    """A copy of an array, with its order of dimensions where its strides are ordinary."""
+    """Copy an array. Keep its stride order if its strides are multiples of the item size and not negative."""
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t dense[MAX_DIMS]
@@ -189,14 +197,14 @@ cdef bint _is_storage(object data) except -1:
 
 
 cdef Tensor _over_storage(object storage, DType dtype, Device device):
-    """A storage as a vector, over its memory unless it has to go to another device. Its bytes are read as elements."""
+    """Return the bytes of a storage as a vector of `dtype`: over its memory, or copied if `device` is another."""
     elements = later("elements")
     cdef Tensor t = <Tensor>elements(storage, dtype)
     return t if device is None else <Tensor>t.to(device)
 
 
 cdef Tensor tensor_of(object data, DType dtype, Device device):
-    """A new tensor with the values of `data`: a number, nested sequences, an array, or a tensor."""
+    """Return a new tensor with the values of `data`: a number, nested sequences, an array, or a tensor."""
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int n
@@ -217,7 +225,7 @@ cdef Tensor tensor_of(object data, DType dtype, Device device):
         dtype = infer_dtype(data)
     block = encode(data, n, sizes, dtype)
     if device is META and not hints.modes:
-        return new_contiguous(n, sizes, dtype, device)      # as _make would, at half the cost
+        return new_contiguous(n, sizes, dtype, device)      # the same result as _make, at half the cost
     row_major(n, sizes, strides)
     return _make(block, n, sizes, strides, dtype, device)
 
@@ -250,7 +258,11 @@ cdef object new_tensor_body(Call* c):
 
 
 cdef Tensor _converted(object data, DType dtype, Device device):
-    """`data` as a tensor, shared where it can be: a tensor that fits, or an array, of any library, on its device."""
+    """Return `data` as a tensor.
+
+    It shares memory with a tensor that has the requested dtype and device, and with an array of any library on its own
+    device. Other data is copied.
+    """
     cdef Tensor t
     if isinstance(data, Tensor):
         t = <Tensor>data
@@ -274,18 +286,18 @@ cdef object as_tensor_body(Call* c):
 
 
 cdef object _shareable(object data, DType dtype):
-    """`data`, or a tensor over the memory that it has but other functions do not look for: that of buffers."""
+    """Return `data`, or a tensor over the memory of a storage or of a buffer that is not an array."""
     if _is_storage(data):
         return _over_storage(data, dtype, None)
     if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data):
         return data
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
-        return data     # an array, which knows its shape and dtype
+        return data     # an array, which has a shape and dtype of its own
     return later("frombuffer")(data, dtype=dtype or default_float())
 
 
 cdef bint _shares(Tensor t, object data) except -1:
-    """Whether a tensor is over the memory of what it was made of."""
+    """Return whether `t` shares memory with `data`, which it was made from."""
     if isinstance(data, Tensor):
         return t.storage is (<Tensor>data).storage
     if _plain(data) or t.storage.data is None:
@@ -305,7 +317,7 @@ cdef object asarray_body(Call* c):
         data = _shareable(data, _dtype_or_none(c, 1))
         t = _converted(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
         if copy is False and not _shares(t, data):
-            raise ValueError(f"{op_name(c)}(): an alias was asked for with copy=False, but this needs a copy")
+            raise ValueError(f"{op_name(c)}(): copy=False was given, but the data cannot be shared without a copy")
         if t.flags & T_REQUIRES_GRAD and not bool_arg(c, 4):
             t = <Tensor>t.detach()
     return _with_grad(c, 4, t)
@@ -313,11 +325,14 @@ cdef object asarray_body(Call* c):
 
 define("tensor(any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
        " -> Tensor", tensor_body, COMPOSITE | FUNCTION_ONLY,
-       "A new tensor with the values of a number, nested sequences, an array or a tensor.")
+       "Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. Without `dtype` "
+       "it is inferred from the data. The copy has no gradient history.")
 define("new_tensor(Tensor input, any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
        "bool pin_memory=False) -> Tensor", new_tensor_body, COMPOSITE | METHOD_ONLY,
-       "tensor() with the dtype and device of this one.")
+       "Like `tensor`, with the dtype and device of this tensor unless given.")
 define("as_tensor(any? data, dtype? dtype=None, device? device=None) -> Tensor", as_tensor_body, COMPOSITE | FUNCTION_ONLY,
-       "`data` as a tensor, without a copy where that is possible.")
+
+       "Return `data` as a tensor, without a copy if it is a tensor or array of the requested dtype and device.")
 define("asarray(any? obj, *, dtype? dtype=None, device? device=None, bool? copy=None, bool requires_grad=False) -> Tensor",
-       asarray_body, COMPOSITE | FUNCTION_ONLY, "as_tensor() with a choice whether to copy.")
+       asarray_body, COMPOSITE | FUNCTION_ONLY,
+       "Like `as_tensor`. copy=True always copies; copy=False raises ValueError if the memory cannot be shared.")

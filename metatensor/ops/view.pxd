@@ -1,11 +1,11 @@
-"""Layout steps that views and indexing share, and reshape for other families."""
+"""Changes of layout that views and indexing share, and reshape for other families."""
 from metatensor._core.layout cimport Layout, copy_dims
 from metatensor._core.tensor cimport Tensor, new_view
 from metatensor._core.types cimport dim_t
 
 
 cdef inline void read_layout(Tensor t, Layout* lay) noexcept:
-    """Copy what a tensor shows into `lay`, to be changed step by step."""
+    """Copy the layout of a tensor into `lay`, to be changed step by step."""
     lay.ndim = t.ndim
     lay.offset = t.offset
     copy_dims(lay.sizes, t.sizes, t.ndim)
@@ -17,7 +17,7 @@ cdef inline Tensor view_of(Tensor t, Layout* lay):
 
 
 cdef inline void drop_dim(Layout* lay, int d) noexcept:
-    """Forget dimension `d`."""
+    """Remove dimension `d`."""
     cdef int i
     lay.ndim -= 1
     for i in range(d, lay.ndim):

@@ -1,4 +1,4 @@
-"""Views of all elements in other shapes: view, reshape, squeeze, expand and what is made of them."""
+"""Views of all elements in other shapes: view, reshape, flatten, squeeze, unsqueeze, expand and similar ops."""
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport (
@@ -19,7 +19,7 @@ cdef object dims_tuple(int n, const dim_t* dims):
 
 
 cdef int insert_dim(Layout* lay, int d) except -1:
-    """A new dimension of size 1 before dimension `d`, with the stride that keeps contiguity."""
+    """Insert a dimension of size 1 before dimension `d`, with the stride that keeps the layout contiguous."""
     cdef int i
     if lay.ndim >= MAX_DIMS:
         raise RuntimeError(f"at most {MAX_DIMS} dimensions are supported")
@@ -33,7 +33,7 @@ cdef int insert_dim(Layout* lay, int d) except -1:
 
 
 cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) except -1:
-    """Keep start:stop:step of dimension `d`; bounds are clipped as in Python, `step` is positive."""
+    """Restrict dimension `d` to start:stop:step. Bounds are clipped as in Python; `step` must be positive."""
     cdef dim_t n = lay.sizes[d], stride = lay.strides[d]
     if start < 0:
         start = max(start + n, 0)
@@ -45,11 +45,11 @@ cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) exce
         stop = start
     elif stop > n:
         stop = n
-    # Not (stop - start + step - 1) // step, which a huge step would overflow.
+    # The usual (stop - start + step - 1) // step would overflow for a huge step.
     lay.sizes[d] = (stop - start - 1) // step + 1 if stop > start else 0
     if start:
         lay.offset = add_dims(lay.offset, mul_dims(start, stride))
-    # A step that overflows leaves at most one element, so its stride says nothing.
+    # If the stride overflows, at most one element is left and the stride does not matter.
     if step != 1 and not MT_MUL_OVERFLOW(stride, step, &stride):
         lay.strides[d] = stride
     return 0
@@ -58,7 +58,7 @@ cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) exce
 # view -------------------------------------------------------------------------------
 
 cdef int _resolve(Call* c, Tensor t, int n, dim_t* sizes) except -1:
-    """Fill in a -1 and check that the sizes fit the number of elements."""
+    """Replace a size of -1 and check that the sizes fit the number of elements."""
     cdef int verdict = infer_size(n, sizes, t.total)
     if verdict:
         wanted = list(dims_tuple(n, sizes))
@@ -88,7 +88,7 @@ cdef object view_meta(Call* c):
 
 
 cdef object view_dtype(Call* c):
-    """Reinterpret the bytes; the last dimension grows or shrinks with the size of an element."""
+    """Reinterpret the bytes as another dtype. The last dimension is scaled by the ratio of the item sizes."""
     cdef Tensor t = tensor_arg(c, 0), out
     cdef DType dtype = <DType>arg(c, 1)
     cdef Layout lay
@@ -128,7 +128,8 @@ cdef object view_dtype(Call* c):
 
 
 cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | METHOD_ONLY,
-                         "The same elements in another shape, without a copy; one size may be -1.")
+       "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError if the strides do "
+       "not allow it. With a dtype, reinterpret the bytes.")
 define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY)
 
 
@@ -144,9 +145,9 @@ cdef dict _CONTIGUOUS = {"memory_format": contiguous_format}
 
 
 cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
-    """A view of `t` where one exists, else of a contiguous copy; sizes have been checked.
+    """Return a view of `t` in another shape, or of a contiguous copy if the strides do not allow one.
 
-    Other ops are called for it, so a mode sees those.
+    The caller has checked the sizes. The result is made by `view` and `clone`, which modes see.
     """
     cdef dim_t strides[MAX_DIMS]
     if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
@@ -163,7 +164,7 @@ cdef object reshape_body(Call* c):
 
 
 cdef object like_other(Call* c):
-    """reshape_as, view_as: the sizes of the second tensor."""
+    """Compute reshape_as and view_as: the shape is that of the second tensor."""
     cdef Tensor t = tensor_arg(c, 0), other = tensor_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
     copy_dims(sizes, other.sizes, other.ndim)
@@ -201,7 +202,7 @@ cdef object ravel_body(Call* c):
 
 
 cdef object unflatten_body(Call* c):
-    """Dimension `dim` as several of the given sizes."""
+    """Split dimension `dim` into several of the given sizes."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t inner[MAX_DIMS]
     cdef dim_t sizes[MAX_DIMS]
@@ -225,16 +226,17 @@ cdef object unflatten_body(Call* c):
 
 
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
-       "The same elements in another shape: a view where strides allow it, else a copy.")
+       "Return the same elements in another shape: a view if the strides allow it, else of a copy. One size may be -1.")
 define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
-       "reshape() to the shape of another tensor.")
+       "Like `reshape`, to the shape of another tensor.")
 define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
-       "view() in the shape of another tensor.")
+       "Like `view`, with the shape of another tensor.")
 define("flatten(Tensor(a) input, int start_dim=0, int end_dim=-1) -> Tensor", flatten_body, COMPOSITE,
-       "The dimensions from start_dim to end_dim as one.")
-define("ravel(Tensor(a) input) -> Tensor", ravel_body, COMPOSITE, "All elements in one dimension.")
+       "Combine the dimensions `start_dim` to `end_dim` into one. A view if the strides allow it, else a copy.")
+define("ravel(Tensor(a) input) -> Tensor", ravel_body, COMPOSITE,
+       "Return all elements as a vector: a view if the tensor is contiguous, else of a copy.")
 define("unflatten(Tensor(a) input, int dim, int[] sizes) -> Tensor", unflatten_body, COMPOSITE,
-       "One dimension as several; one size may be -1.")
+       "Return a view with dimension `dim` split into several of the given sizes. One size may be -1.")
 
 
 # Dimensions of size 1 ---------------------------------------------------------------------
@@ -291,11 +293,12 @@ cdef object unsqueeze_meta(Call* c):
     return view_of(t, &lay)
 
 
-define("squeeze(Tensor(a) input) -> Tensor", squeeze_all, VIEW | INPLACE, "Without the dimensions of size 1.")
+define("squeeze(Tensor(a) input) -> Tensor", squeeze_all, VIEW | INPLACE,
+       "Return a view without the dimensions of size 1: all of them, or only those in `dim`.")
 define("squeeze.dim(Tensor(a) input, int dim) -> Tensor", squeeze_dim, VIEW | INPLACE)
 define("squeeze.dims(Tensor(a) input, int[] dim) -> Tensor", squeeze_dims, VIEW | INPLACE)
 define("unsqueeze(Tensor(a) input, int dim) -> Tensor", unsqueeze_meta, VIEW | INPLACE,
-       "With a new dimension of size 1 at `dim`.")
+       "Return a view with a new dimension of size 1 at position `dim`.")
 
 
 # expand -----------------------------------------------------------------------------------
@@ -313,7 +316,7 @@ cdef Tensor _expanded(Call* c, Tensor t, int n, dim_t* sizes):
             size, stride = t.sizes[old], t.strides[old]
         else:
             size = 1
-            # A leading dimension gets the stride it would have if the rest were dense; a 0-d tensor has none.
+            # A new leading dimension gets the stride that a dense layout would have, or 0 if the tensor is 0-d.
             stride = 0 if t.ndim == 0 else mul_dims(sizes[i + 1], strides[i + 1])
         if sizes[i] == -1:
             if old < 0:
@@ -347,15 +350,16 @@ cdef object expand_as_meta(Call* c):
 
 
 define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", expand_meta, VIEW | METHOD_ONLY,
-       "Dimensions of size 1 repeated to `size` without a copy; -1 keeps a size.")
+       "Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size; extra leading "
+       "sizes add dimensions.")
 define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY | MIXED,
-       "expand() to the shape of another tensor.")
+       "Like `expand`, to the shape of another tensor.")
 define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
-       "expand() as a function.")
+       "Like `expand`, also as a function.")
 
 
 cdef object alias_meta(Call* c):
     return alias(tensor_arg(c, 0))
 
 
-define("alias(Tensor(a) input) -> Tensor", alias_meta, VIEW | FUNCTION_ONLY, "A view of everything.")
+define("alias(Tensor(a) input) -> Tensor", alias_meta, VIEW | FUNCTION_ONLY, "Return a view of the whole tensor.")

@@ -1,4 +1,7 @@
-"""The kin of views that own their memory: `*_copy`, a view written out, and `*_scatter`, a copy with a part replaced."""
+"""Variants of view ops with memory of their own.
+
+`*_copy` returns a contiguous copy of a view; `*_scatter` returns a copy of the input with the part in a view replaced.
+"""
 import warnings
 
 from cpython.object cimport PyObject
@@ -17,12 +20,12 @@ cdef extern from "Python.h":
     object PyObject_Vectorcall(object callable, PyObject** args, size_t nargsf, PyObject* kwnames)
 
 
-# The view ops by the names of those that copy what they show.
+# The view op of each `*_copy` op, by the name of the latter.
 cdef dict _views = {}
 
 
 cdef object _apply(Call* c):
-    """The view of which a `*_copy` op makes a copy."""
+    """Return the view that a `*_copy` op copies."""
     cdef str name = op_name(c)
     cdef object view = _views.get(name)
     if view is None:
@@ -43,7 +46,7 @@ cdef object copy_body(Call* c):
 
 
 cdef object copies_body(Call* c):
-    """Several copies; with out=, a list of tensors, they are written there and nothing is returned, as in PyTorch."""
+    """Return a tuple of copies, or write them to the list of tensors in out= and return None, as in PyTorch."""
     cdef str name = op_name(c)
     cdef tuple views = _apply(c)
     cdef object out = arg(c, (<Overload>c.overload).nslots - 1)
@@ -79,21 +82,23 @@ for schema in (
     "view_copy(Tensor input, int[] size)", "view_copy.dtype(Tensor input, dtype dtype)",
     "view_as_real_copy(Tensor input)", "view_as_complex_copy(Tensor input)",
 ):
-    define(f"{schema} -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY, f"A copy of {schema.partition('_copy')[0]}().")
+    define(f"{schema} -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
+           f"Like `{schema.partition('_copy')[0]}`, as a contiguous copy.")
 for schema in (
     "split_copy(Tensor input, int split_size, int dim=0", "split_with_sizes_copy(Tensor input, int[] split_sizes, int dim=0",
     "unbind_copy(Tensor input, int dim=0",
 ):
     define(f"{schema}, *, any? out=None) -> Tensor[]", copies_body, COMPOSITE | FUNCTION_ONLY,
-           f"Copies of {schema.partition('_copy')[0]}().")
+           f"Like `{schema.partition('_copy')[0]}`, as contiguous copies. With `out`, a list of tensors, write "
+           "to them and return None.")
 define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT,
-       "A copy of narrow().")
+       "Like `narrow`, as a contiguous copy.")
 
 
-# A part replaced ------------------------------------------------------------------------------
+# Copies with a part replaced ---------------------------------------------------------------------------
 
 cdef object scatter_body(Call* c):
-    """A copy of the input, with its strides, into which `src` is written where the view shows."""
+    """Return a copy of the input with its strides, with the part in the view replaced by `src`."""
     cdef str name = op_name(c)
     cdef Tensor t = tensor_arg(c, 0), src = tensor_arg(c, 1), copy, part
     cdef Overload ov = <Overload>c.overload
@@ -112,7 +117,7 @@ cdef object scatter_body(Call* c):
 
 
 cdef object clone_strided_body(Call* c):
-    """A copy with the same strides and offset, gaps included, as far as that is possible."""
+    """Return a copy with the same strides and offset, including gaps. Overlapping strides are cloned instead."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Tensor out
     if overlap(t.ndim, t.sizes, t.strides):
@@ -131,4 +136,4 @@ for schema in (
     "as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
 ):
     define(f"{schema} -> Tensor", scatter_body, COMPOSITE | OUT | EXACT_OUT,
-           f"A copy in which what {schema.partition('_scatter')[0]}() shows is replaced by `src`.")
+           f"Copy `input` and replace the elements that `{schema.partition('_scatter')[0]}` selects by `src`.")

@@ -1,4 +1,9 @@
-"""Windows: `signal.windows.*`, and the older functions `hann_window` and the like."""
+"""Window functions: `signal.windows.*`, and the older `hann_window`, `hamming_window` and so on.
+
+In the formulas x = 2 pi k / P for element k of a window of n elements. The period P is n - 1 for a symmetric window
+and n for a periodic one. The older functions are periodic unless `periodic=False`, those of `signal.windows` symmetric
+unless `sym=False`.
+"""
 cimport cython
 from libc.math cimport M_PI, sqrt
 from metatensor._core.dtype cimport BF16, F16, F32, F64, DType, default_float
@@ -13,7 +18,7 @@ cdef str OLD_OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=
 cdef str OPTIONS = "dtype? dtype=None, layout? layout=None, device? device=None, bool requires_grad=False"
 
 
-# The older functions: tensors from scratch ----------------------------------------------
+# The older functions, which have kernels -------------------------------------------------
 
 cdef object _old_window(Call* c, int first):
     cdef dim_t n = int_arg(c, 0)
@@ -45,9 +50,12 @@ cdef object two_parameters_meta(Call* c):
     return _old_window(c, 4)
 
 
-for _name, _doc in (("bartlett", "A triangle from 0 to 1 to 0."), ("blackman", "A sum of three cosines."),
-                    ("hamming", "alpha - beta * cos(x), which does not quite reach 0."), ("hann", "One period of a raised cosine."),
-                    ("kaiser", "A ratio of Bessel functions; the larger `beta`, the narrower.")):
+for _name, _doc in (("bartlett", "Bartlett window: a triangle from 0 to 1 to 0."),
+                    ("blackman", "Blackman window: 0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)."),
+                    ("hamming", "Hamming window: alpha - beta * cos(x), with alpha 0.54 and beta 0.46 unless given."),
+                    ("hann", "Hann window: 0.5 - 0.5 * cos(x)."),
+                    ("kaiser",
+                     "Kaiser window, a ratio of Bessel functions I0. A larger `beta` (default 12) makes it narrower.")):
     define(f"{_name}_window(int window_length, *, {OLD_OPTIONS}) -> Tensor", length_meta, 0, _doc)
     define(f"{_name}_window.periodic(int window_length, bool periodic, *, {OLD_OPTIONS}) -> Tensor", periodic_meta, 0)
 define(f"hamming_window.alpha(int window_length, bool periodic, float alpha, *, {OLD_OPTIONS}) -> Tensor", one_parameter_meta, 0)
@@ -56,11 +64,11 @@ define(f"hamming_window.alpha_beta(int window_length, bool periodic, float alpha
 define(f"kaiser_window.beta(int window_length, bool periodic, float beta, *, {OLD_OPTIONS}) -> Tensor", one_parameter_meta, 0)
 
 
-# signal.windows: made of element-wise ops ------------------------------------------------
+# signal.windows, made of other ops -------------------------------------------------------
 
 @cython.final
 cdef class _Window:
-    """The options that all windows share, checked; `whole` makes windows that are of one value."""
+    """The checked options that all windows share, and helpers that make tensors with them."""
     cdef dim_t n
     cdef bint symmetric
     cdef dict options
@@ -72,12 +80,12 @@ cdef class _Window:
         return call("linspace", (start, end, self.n), self.options)
 
     cdef double period(self) noexcept:
-        """Steps until a window repeats itself."""
+        """Return the period of the window in elements."""
         return self.n - 1 if self.symmetric else self.n
 
 
 cdef _Window _read(Call* c, int first):
-    """The window's length is the first argument, then from `first` on: sym and the options."""
+    """Read the length from slot 0, and sym and the options from slot `first` on."""
     cdef _Window s = _Window.__new__(_Window)
     cdef DType d = default_float() if is_none(c, first + 1) else <DType>arg(c, first + 1)
     s.n = int_arg(c, 0)
@@ -100,7 +108,7 @@ cdef object bartlett_body(Call* c):
 
 
 cdef object exponential_body(Call* c):
-    """(M, center, tau, sym, options)"""
+    """Arguments: M, center, tau, sym, options."""
     cdef _Window s = _read(c, 3)
     cdef double tau = float_arg(c, 2), center
     if tau <= 0:
@@ -117,7 +125,7 @@ cdef object exponential_body(Call* c):
 
 
 cdef object gaussian_body(Call* c):
-    """(M, std, sym, options)"""
+    """Arguments: M, std, sym, options."""
     cdef _Window s = _read(c, 2)
     cdef double std = float_arg(c, 1), start, scale
     if std <= 0:
@@ -140,7 +148,7 @@ cdef object cosine_body(Call* c):
 
 
 cdef object kaiser_body(Call* c):
-    """(M, beta, sym, options)"""
+    """Arguments: M, beta, sym, options."""
     cdef _Window s = _read(c, 2)
     cdef double beta = float_arg(c, 1)
     if beta < 0:
@@ -153,7 +161,7 @@ cdef object kaiser_body(Call* c):
 
 
 cdef object _cosines(_Window s, list weights):
-    """Cosines of 0, 1, 2, ... periods with alternating signs, added up."""
+    """Return the sum of weights[i] * cos(i * x) with alternating signs. `weights` is changed."""
     cdef dict options = s.options
     cdef object signed
     cdef Py_ssize_t i
@@ -167,7 +175,7 @@ cdef object _cosines(_Window s, list weights):
 
 
 cdef object general_cosine_body(Call* c):
-    """(M, a, sym, options)"""
+    """Arguments: M, a, sym, options."""
     cdef _Window s = _read(c, 2)
     cdef list weights
     if s.n < 2:
@@ -208,19 +216,27 @@ cdef object nuttall_body(Call* c):
 
 cdef str SYM = f"bool sym=True, {OPTIONS}"
 
-define(f"signal.windows.bartlett(int M, *, {SYM}) -> Tensor", bartlett_body, COMPOSITE, "A triangle from 0 to 1 to 0.")
-define(f"signal.windows.blackman(int M, *, {SYM}) -> Tensor", blackman_body, COMPOSITE, "Three cosines, 0 at the ends.")
-define(f"signal.windows.cosine(int M, *, {SYM}) -> Tensor", cosine_body, COMPOSITE, "Half a period of a sine.")
+define(f"signal.windows.bartlett(int M, *, {SYM}) -> Tensor", bartlett_body, COMPOSITE,
+       "Bartlett window: a triangle from 0 to 1 to 0.")
+define(f"signal.windows.blackman(int M, *, {SYM}) -> Tensor", blackman_body, COMPOSITE,
+       "Blackman window: 0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x).")
+define(f"signal.windows.cosine(int M, *, {SYM}) -> Tensor", cosine_body, COMPOSITE,
+       "Cosine window: half a period of a sine.")
 define(f"signal.windows.exponential(int M, *, float? center=None, float tau=1.0, {SYM}) -> Tensor", exponential_body, COMPOSITE,
-       "exp(-|x - center| / tau).")
+       "Exponential window: exp(-|k - center| / tau) for element k. `center` is the middle unless given, which needs "
+       "sym=False.")
 define(f"signal.windows.gaussian(int M, *, float std=1.0, {SYM}) -> Tensor", gaussian_body, COMPOSITE,
-       "The bell curve of standard deviation `std`.")
+       "Gaussian window with its maximum in the middle and a standard deviation of `std` elements.")
 define(f"signal.windows.general_cosine(int M, *, any a, {SYM}) -> Tensor", general_cosine_body, COMPOSITE,
-       "The sum of a[i] * cos(i * x) with alternating signs.")
+       "Sum of (-1)**i * a[i] * cos(i * x) over the weights `a`.")
 define(f"signal.windows.general_hamming(int M, *, float alpha=0.54, {SYM}) -> Tensor", general_hamming_body, COMPOSITE,
-       "alpha - (1 - alpha) * cos(x).")
-define(f"signal.windows.hamming(int M, *, {SYM}) -> Tensor", hamming_body, COMPOSITE, "0.54 - 0.46 * cos(x).")
-define(f"signal.windows.hann(int M, *, {SYM}) -> Tensor", hann_body, COMPOSITE, "One period of a raised cosine.")
+       "Generalized Hamming window: alpha - (1 - alpha) * cos(x).")
+define(f"signal.windows.hamming(int M, *, {SYM}) -> Tensor", hamming_body, COMPOSITE,
+       "Hamming window: 0.54 - 0.46 * cos(x).")
+define(f"signal.windows.hann(int M, *, {SYM}) -> Tensor", hann_body, COMPOSITE, "Hann window: 0.5 - 0.5 * cos(x).")
 define(f"signal.windows.kaiser(int M, *, float beta=12.0, {SYM}) -> Tensor", kaiser_body, COMPOSITE,
-       "A ratio of Bessel functions; the larger `beta`, the narrower.")
-define(f"signal.windows.nuttall(int M, *, {SYM}) -> Tensor", nuttall_body, COMPOSITE, "Four cosines with small sidelobes.")
+       "Kaiser window: I0(beta * sqrt(1 - (2 * k / P - 1)**2)) / I0(beta) for element k. A larger `beta` makes it "
+       "narrower.")
+define(f"signal.windows.nuttall(int M, *, {SYM}) -> Tensor", nuttall_body, COMPOSITE,
+       "Nuttall window with low sidelobes: 0.3635819 - 0.4891775 * cos(x) + 0.1365995 * cos(2 * x) - 0.0106411 * "
+       "cos(3 * x).")

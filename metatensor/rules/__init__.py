@@ -1,1 +1,1 @@
-"""What is known of operators besides their shapes: one table to a concern, each from an operator's name."""
+"""Tables of facts about operators other than their shapes, keyed by operator name, with one module per subject."""

@@ -1,18 +1,20 @@
-"""What autocast does with the arguments of operators: two tables, for the cpu and for accelerators.
+"""How autocast casts the arguments of operators: one table for the cpu and one for accelerators.
 
-Operators are named as PyTorch's documentation of automatic mixed precision names them. To them come those that PyTorch
-makes of listed ones, and that are operators of their own here. A policy is one of
+The tables contain the operators that PyTorch's documentation of automatic mixed precision lists, by the names used
+there. They also contain operators that PyTorch composes of listed ones, but that are single operators here. The
+policies are
 
-* **lower**: floating point arguments are cast to the autocast's dtype;
+* **lower**: floating-point arguments are cast to the autocast's dtype;
 * **float32**: they are cast to float32;
-* **dtype**: the result is asked for in float32, where no dtype was given;
-* **promote**: they are cast to float32, if any of them is not of the autocast's dtype;
-* **state**: to the autocast's dtype where the state of a recurrent step is of that, else to float32;
-* **refuse**: an error.
+* **dtype**: the result is requested in float32, unless a dtype was given;
+* **promote**: the arguments are cast to float32 if any of them does not have the autocast's dtype;
+* **state**: they are cast to the autocast's dtype if the state of a recurrent step has that dtype, else to float32;
+* **refuse**: the call raises RuntimeError.
 
-``interpolate:mode=nearest,linear`` means calls whose argument ``mode`` is one of these.
+An entry ``interpolate:mode=nearest,linear`` applies only to calls whose argument ``mode`` is one of these values.
 
-float64 is never cast, nor is anything in place or with out=. What is not listed runs in the dtypes it is given.
+float64 arguments are never cast, nor are those of in-place calls and calls with out=. Operators that are not listed run
+in the dtypes of their arguments.
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ _POLICIES = {
 
 @cache
 def table(cpu: bool) -> dict[Any, tuple[int, str | None, frozenset[str] | None]]:
-    """{op: (policy, argument, its values)}; where the argument is not None, only calls with these values are meant."""
+    """Return the policies for the cpu or for other devices, as ``{op: (policy, argument, values)}``.
+
+    If ``argument`` is not None, the policy applies only to calls where the argument of this name has one of the values.
+    """
     made: dict[Any, tuple[int, str | None, frozenset[str] | None]] = {}
     for policy, names in (CPU if cpu else ACCELERATOR).items():
         for entry in names.split():

@@ -1,8 +1,8 @@
-"""The core operators: those that the decompositions of the others end in.
+"""The core operators, to which all decompositions reduce.
 
-A device with kernels for these computes every operator that has a decomposition (`metatensor devices --ops NAME` lists
-which have). Views need no kernels, and `metatensor.devices.basics` makes, fills and draws tensors by the methods that every
-device has.
+A device with kernels for these computes every operator that has a decomposition; `metatensor devices --ops NAME` lists
+these. Views need no kernels. Allocation, filling and random numbers need none either: `metatensor.devices.basics`
+provides them through the methods that every device has.
 """
 
 from __future__ import annotations
@@ -23,4 +23,4 @@ CORE: frozenset[str] = frozenset("""
     complex _fft_c2c
     linalg.cholesky_ex linalg.lu_factor_ex linalg.qr linalg.eigh linalg.eig linalg.svd linalg.solve_triangular
 """.split())
-"""Their qualified names."""
+"""The qualified names of the core operators."""

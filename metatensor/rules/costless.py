@@ -1,6 +1,7 @@
-"""Built-in operators that cost no FLOPs by nature (`FREE`) or by convention (`UNCOUNTED`), family by family.
+"""Built-in operators that cost no FLOPs by nature (`FREE`) or by convention (`UNCOUNTED`), listed by family.
 
-Views and element-wise operators say so in their declarations and are not listed. See `metatensor.rules.flops`.
+Views and element-wise operators are not listed, because flags in their declarations identify them. See
+`metatensor.rules.flops`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MOVES = """
 """
 
 FREE = _names(FACTORY, MOVES)
-"""They make or move numbers and compute none."""
+"""Operators that create or move elements without arithmetic."""
 
 POINTWISE = """
     addr angle bucketize clamp_ copysign fmax fmin frexp ger isclose isfinite isin isinf isnan isneginf isposinf isreal
@@ -101,4 +102,4 @@ LOSS = """
 """
 
 UNCOUNTED = _names(POINTWISE, REDUCTION, LINEAR_ALGEBRA, NORMALISATION, POOLING, SAMPLING, FOURIER, RANDOM, LOSS)
-"""They compute in proportion to their elements, or factor matrices, which the convention does not count."""
+"""Operators that compute in proportion to their elements, or factor matrices. The convention does not count these."""

@@ -1,9 +1,10 @@
-"""Operators that take an index on cpu together with tensors on meta.
+"""Operators that accept an index on the cpu together with tensors on meta.
 
-Meta stands for tensors of any device, and what runs on meta has to run on a device, so tensors must be on one device. The
-exception is an idiom of code written for PyTorch: a table on meta, looked up with indices that were computed on cpu. The
-result is on meta. `embedding`, `index_select`, `gather` and ``x[index]`` choose their device themselves; the operators
-listed here follow the same rule.
+In general all tensors of a call must be on the same device, and this includes meta: a meta tensor stands for a tensor
+on some device, and code that runs on meta should also run there. Code written for PyTorch needs one exception: it looks
+up elements of a table on meta with indices that were computed on the cpu. The result is on meta. `embedding`,
+`index_select`, `gather` and ``x[index]`` choose their device themselves. The operators listed here follow the same
+rule.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ CPU_INDICES = {
     ),
     "nn.functional.embedding_bag": 0,
 }
-"""The number of the index among an operator's tensors."""
+"""The position of the index among the tensors of each operator."""
 
 
 def only_indices_on_cpu(name: str, tensors: list[Any]) -> bool:

@@ -1,9 +1,9 @@
-"""Ops computed by other ops, on devices that have no kernel for them.
+"""Decompositions: ops computed by other ops, on devices that have no kernel for them.
 
-`TABLE` maps an op's qualified name (``"add"``, ``"max.dim"``) to a function that takes the op's arguments in schema order and
-returns what the op returns; the modules of `metatensor.rules.decomposed` fill it when it is first asked for. The dispatcher
-holds the result against the meta kernel's shape and dtype. A function for a mutating op writes to its first argument and
-returns it.
+`TABLE` maps an op's qualified name (``"add"``, ``"max.dim"``) to a function that takes the op's arguments in schema
+order and returns the op's results. A function for a mutating op writes to its first argument and returns it. The
+dispatcher checks results against the shape and dtype of the meta kernel. The first call of `decompositions` fills the
+table from the modules of `metatensor.rules.decomposed`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _loaded = False
 
 
 def decompositions() -> dict[str, Callable[..., Any]]:
-    """`TABLE`, with all that metatensor itself has."""
+    """Return `TABLE`, after loading metatensor's own decompositions."""
     global _loaded
     with _lock:
         if not _loaded:
@@ -33,7 +33,7 @@ def decompositions() -> dict[str, Callable[..., Any]]:
 
 
 def decomposition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function for the ops ``names``. Raises RuntimeError for a name that is taken."""
+    """Register the decorated function for the ops ``names``. Raise RuntimeError if a name is already registered."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -46,11 +46,16 @@ def decomposition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def numeric(*names: str, complex: bool = False, half: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as `decomposition` does, for formulas that are evaluated in several steps.
+    """Register the decorated function like `decomposition`, for formulas that are evaluated in several steps.
 
-    Half precision is computed in float32, and rounded once at the end, unless ``half=False`` says that nothing is rounded on
-    the way. Unless ``complex=True`` says that the formula holds for complex numbers, they raise NotImplementedError, or are
-    computed by the cpu where the device has that fallback.
+    Parameters
+    ----------
+    complex : bool
+        Whether the formula holds for complex numbers. If not, the cpu computes calls with complex tensors if it is the
+        device's fallback; without a fallback they raise NotImplementedError.
+    half : bool
+        Whether to compute float16 and bfloat16 in float32 and round once at the end. This does not apply to calls with
+        another float32 or float64 tensor that has dimensions, whose results have that dtype.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,7 +95,7 @@ def _map(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _on_cpu(name: str, device: Any, args: tuple[Any, ...]) -> Any:
-    """What the cpu computes of complex numbers, for devices that fall back on it."""
+    """Compute a call on the cpu and move the results back, if the device has a fallback."""
     from metatensor._core.device import backend_for
     from metatensor._core.op import registry
 
@@ -102,14 +107,14 @@ def _on_cpu(name: str, device: Any, args: tuple[Any, ...]) -> Any:
 
 @decomposition("copy_")
 def copy_(dst: Any, src: Any, non_blocking: bool = False) -> Any:
-    """Values from one tensor to another: within a device by the device itself, between devices by way of the host."""
+    """Copy values from one tensor to another. Between device types they go through host memory."""
     from metatensor._core.device import backend_for
 
     backend = backend_for(dst.device)
     if dst.device.type != src.device.type:
         import metatensor
 
-        # Sent in the source's dtype and converted where it arrives, unexpanded where it is broadcast.
+        # Transfer in the source's dtype and without broadcasting; the target device converts and expands.
         moved = metatensor.empty(src.shape, dtype=src.dtype, device=dst.device)
         if src.numel():
             backend.from_host(moved, backend_for(src.device).to_host(src))

@@ -1,17 +1,17 @@
-"""Floating-point operations of operators: a rule for each that multiplies matrices, a statement for the others.
+"""Floating-point operations (FLOPs) of operators: rules for those that are counted, and a class for every other one.
 
-The convention, PyTorch's as well: a multiply-add is two, and only matrix products, convolutions and attention are
-counted. An operator is one of
+The convention is PyTorch's: a multiply-add is two operations. Only matrix products (also those in recurrent layers),
+convolutions and attention are counted. An operator belongs to one of these classes:
 
-* **counted**: `FLOPS` has a function of its result and its arguments (`out` first, then the arguments as the schema
-  names them) that returns the number;
-* **free**: it moves or makes no numbers at all (views, factories, copies): 0 by nature;
-* **uncounted**: it computes, but in proportion to its elements (pointwise, reductions, normalisation, pooling,
-  sorting, look-ups): 0 by convention, and reports list it as such;
-* a **gap**: nobody has said anything about it. Reports list it; it is never taken for 0 in silence.
+* **counted**: `FLOPS` has a function that returns the number of operations. It takes the result `out`, then the
+  arguments in the order and with the names of the schema;
+* **free**: it only creates or moves elements (views, factories, copies) and costs 0 by nature;
+* **uncounted**: it computes, mostly in proportion to its elements (pointwise ops, reductions, normalization, pooling,
+  sorting, matrix factorizations). It costs 0 by convention, and reports list it as uncounted;
+* **gap**: its cost is unknown. Reports list it, so that it does not silently count as 0.
 
-Views, element-wise and random operators, and those that only answer questions, say so where they are declared; the
-other built-in ones that cost nothing stand in `metatensor.rules.costless`. What is in neither place is a gap.
+Flags in their declarations identify views, element-wise and random operators, and those that only read metadata. The
+other built-in operators that cost nothing are listed in `metatensor.rules.costless`. All others are gaps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FREE = "free"
 UNCOUNTED = "uncounted"
 GAP = "gap"
 
-# Of an operator's declaration, as in _core/op.pxd.
+# Flags of an operator's declaration, with the values of _core/op.pxd.
 VIEW_FLAG = 4
 ELEMENTWISE_FLAG = 32
 RANDOM_FLAG = 64
@@ -39,109 +39,109 @@ HOST_FLAG = 2048
 
 
 def mm(out: Any, input: Any, mat2: Any, *_: Any, **__: Any) -> int:
-    """(n, k) x (k, m)."""
+    """Count (n, k) @ (k, m)."""
     return 2 * out.numel() * input.shape[1]
 
 
 def bmm(out: Any, input: Any, mat2: Any, **_: Any) -> int:
-    """(b, n, k) x (b, k, m)."""
+    """Count (b, n, k) @ (b, k, m)."""
     return 2 * out.numel() * input.shape[2]
 
 
 def matmul(out: Any, input: Any, other: Any, **_: Any) -> int:
-    """Any ranks: each element of the result is a sum over the last dimension of ``input``."""
+    """Count a product of any numbers of dimensions: each result is a sum over the last dimension of ``input``."""
     return 2 * out.numel() * input.shape[-1]
 
 
 def addmm(out: Any, input: Any, mat1: Any, mat2: Any, *_: Any, **__: Any) -> int:
-    """The product alone; the addition is pointwise."""
+    """Count only the product: the addition is pointwise."""
     return 2 * mat1.numel() * mat2.shape[-1]
 
 
 def addbmm(out: Any, input: Any, batch1: Any, batch2: Any, *_: Any, **__: Any) -> int:
-    """All products of the batch, summed or not."""
+    """Count all products of the batch, whether they are summed or not."""
     return 2 * batch1.numel() * batch2.shape[-1]
 
 
 def addmv(out: Any, input: Any, mat: Any, vec: Any, *_: Any, **__: Any) -> int:
-    """(n, k) x (k)."""
+    """Count (n, k) @ (k)."""
     return 2 * mat.numel()
 
 
 def mv(out: Any, input: Any, vec: Any, **_: Any) -> int:
-    """(n, k) x (k)."""
+    """Count (n, k) @ (k)."""
     return 2 * input.numel()
 
 
 def dot(out: Any, input: Any, *_: Any, **__: Any) -> int:
-    """(k) x (k)."""
+    """Count (k) @ (k)."""
     return 2 * input.numel()
 
 
 def vecdot(out: Any, x: Any, y: Any, dim: int = -1, **_: Any) -> int:
-    """A sum over ``dim`` for each element of the result."""
+    """Count a sum over ``dim`` for each element of the result."""
     return 2 * out.numel() * x.shape[dim]
 
 
 def inner(out: Any, input: Any, other: Any, **_: Any) -> int:
-    """Sums over the last dimensions of both; a plain product where one of them is a number."""
+    """Count a sum over the last dimension for each result. With a 0-d argument the product is pointwise: 0."""
     return 2 * out.numel() * input.shape[-1] if input.dim() and other.dim() else 0
 
 
 def linear(out: Any, input: Any, weight: Any, bias: Any = None, **_: Any) -> int:
-    """(..., k) x (m, k) transposed; the bias is pointwise."""
+    """Count (..., k) @ (m, k) transposed. The bias is pointwise."""
     return 2 * out.numel() * weight.shape[-1]
 
 
 def bilinear(out: Any, input1: Any, input2: Any, weight: Any, bias: Any = None, **_: Any) -> int:
-    """For each result the weight (n, k) times one input, then times the other."""
+    """Count, for each result, the weight (n, k) times one input, then times the other."""
     _, n, k = weight.shape
     return 2 * out.numel() * (n * k + n)
 
 
 def convolution(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
-    """Each element of the result is a sum over the kernel and its group's channels: all of weight[0]."""
+    """Count a sum over the kernel and the input channels of its group, the size of weight[0], for each result."""
     return 2 * out.numel() * prod(weight.shape[1:])
 
 
 def transposed_convolution(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
-    """Each element of the input is spread over the kernel and its group's channels: all of weight[0]."""
+    """Count, for each input element, a product with the kernel for all output channels of its group: weight[0]."""
     return 2 * input.numel() * prod(weight.shape[1:])
 
 
 def any_convolution(
     out: Any, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, *_: Any, **__: Any
 ) -> int:
-    """The general one, transposed or not."""
+    """Count the general convolution, transposed or not."""
     return (transposed_convolution if transposed else convolution)(out, input, weight)
 
 
 def conv_tbc(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
-    """(time, batch, channels) with a weight (kernel, channels in, channels out)."""
+    """Count a convolution of (time, batch, channels) with a weight (kernel, channels in, channels out)."""
     return 2 * out.numel() * weight.shape[0] * weight.shape[1]
 
 
 def grouped(out: Any, input: Any, mat2: Any, *_: Any, **__: Any) -> int:
-    """Each row of the groups times one matrix; of two matrices each column times one row, in one group."""
+    """Count one product per group. With two matrices the groups split the dimension that is summed over."""
     if input.dim() == 2 == mat2.dim():
         return 2 * input.numel() * mat2.shape[-1]
     return 2 * out.numel() * input.shape[-1]
 
 
 def attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """Scores (..., l, s) and their product with the values; a causal mask does not make it less."""
+    """Count the scores (..., L, S) and their product with the values. A causal mask does not reduce the count."""
     return 2 * prod(out.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
 def recurrent(out: Any, input: Any, *args: Any, **__: Any) -> int:
-    """Each weight, a matrix, times every step of every sequence; packed data come as (rows, features)."""
+    """Count every weight matrix times each step of each sequence. Packed data has shape (rows, features)."""
     packed = isinstance(args[2], (list, tuple))
     rows = input.shape[0] if packed else input.shape[0] * input.shape[1]
     return 2 * rows * sum(p.numel() for p in args[2 if packed else 1] if p.dim() == 2)
 
 
 def recurrent_cell(out: Any, input: Any, hx: Any, w_ih: Any, w_hh: Any, *_: Any, **__: Any) -> int:
-    """One step: both weights times the batch."""
+    """Count one step: both weights times the batch."""
     return 2 * input.shape[0] * (w_ih.numel() + w_hh.numel())
 
 
@@ -182,16 +182,19 @@ FLOPS: dict[str, Rule] = {
     "rnn_tanh_cell": recurrent_cell,
     "rnn_relu_cell": recurrent_cell,
 }
-"""Operator name to its rule; `metatensor.library.flops` adds to it."""
+"""The rules by operator name. `metatensor.library.flops` adds to them."""
 
 
 def classify(op: Any) -> tuple[str, Rule | None]:
-    """What is known of the cost of ``op``, an `Op`: `COUNTED` and its rule, or `FREE`, `UNCOUNTED` or `GAP` and None."""
+    """Return the class of ``op``, an `Op`, with its rule.
+
+    The result is `COUNTED` and the rule, or `FREE`, `UNCOUNTED` or `GAP` and None.
+    """
     name = op.name
     rule = FLOPS.get(name)
     if rule is not None:
         return COUNTED, rule
-    if "::" in name and not op.flags & VIEW_FLAG:  # not one of ours: nothing is known unless it was registered
+    if "::" in name and not op.flags & VIEW_FLAG:  # a custom operator: its cost is unknown unless a rule is registered
         return GAP, None
     if name in costless.FREE or op.flags & VIEW_FLAG:
         return FREE, None

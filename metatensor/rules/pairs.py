@@ -1,4 +1,4 @@
-"""Operators that are one to compute: a kernel for either serves both."""
+"""Pairs of operators that compute the same, so that a kernel for one also serves the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["PAIRS", "counterparts"]
 
-# Two names, and how the arguments of a call of the second follow from those of the first, and the other way round.
+# Each entry: two names, a function from the arguments of the first to those of the second, and one for the reverse.
 _Arguments = Callable[..., tuple[Any, ...]]
 PAIRS: list[tuple[str, str, _Arguments, _Arguments]] = [
     ("nn.functional.relu", "relu", lambda input, inplace: (input,), lambda input: (input, False)),
@@ -31,12 +31,12 @@ PAIRS: list[tuple[str, str, _Arguments, _Arguments]] = [
 
 
 def _implicit(input: Any, dim: int | None) -> int:
-    """The dimension that softmax goes along where none is said."""
+    """Return `dim`, or the dimension that softmax uses without one."""
     return dim if dim is not None else 0 if input.dim() in (0, 1, 3) else 1
 
 
 def counterparts(name: str) -> list[tuple[str, _Arguments]]:
-    """The operators whose kernels compute the operator `name` as well, with what makes their arguments of its own."""
+    """Return the operators whose kernels also compute `name`, each with a function that converts the arguments."""
     return [(second, to) for first, second, to, _ in PAIRS if first == name] + [
         (first, back) for first, second, _, back in PAIRS if second == name
     ]

@@ -1,4 +1,4 @@
-"""The decompositions, by family; each module registers its own when it is imported."""
+"""Decompositions by family. Each module registers its own when it is imported."""
 
 from __future__ import annotations
 

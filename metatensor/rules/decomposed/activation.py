@@ -54,7 +54,7 @@ def celu(x: Any, alpha: float, inplace: bool) -> Any:
 
 @numeric("selu")
 def selu(x: Any, inplace: bool) -> Any:
-    """The fixed point of zero mean and unit variance."""
+    """The constants keep zero mean and unit variance a fixed point (Klambauer et al., 2017)."""
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return mt.where(x > 0, x * scale, x.expm1() * (alpha * scale))
 
@@ -130,7 +130,7 @@ def glu(x: Any, dim: int) -> Any:
 
 
 def _scaled(x: Any, dim: int) -> Any:
-    """The input less its maximum along a dimension, where that is finite: what is exponentiated then is at most 1."""
+    """Subtract the maximum along a dimension, so that no exponential exceeds 1."""
     if not x.numel() or not x.dim():
         return x - x if x.dim() == 0 else x
     return x - x.amax(dim, keepdim=True)

@@ -1,4 +1,4 @@
-"""Normalisation and recurrent networks."""
+"""Normalization, dropout, recurrent networks, and conv_tbc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 
 def _normalized(x: Any, dims: Any, eps: float) -> tuple[Any, Any, Any]:
-    """The input with mean 0 and variance 1 along dimensions, the mean, and the reciprocal of the deviation."""
+    """Return the input scaled to mean 0 and variance 1 over `dims`, the mean, and the reciprocal standard deviation."""
     if not dims:
         return (x - x) * mt.full_like(x, eps).rsqrt(), x, mt.full_like(x, eps).rsqrt()
     middle = x.mean(dims, True)
@@ -25,7 +25,7 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _channels(value: Any, x: Any) -> Any:
-    """One number for each channel, to be broadcast over images."""
+    """Reshape one value per channel so that it broadcasts to (N, C, ...)."""
     return None if value is None else value.reshape(-1, *(1,) * (x.dim() - 2))
 
 
@@ -36,7 +36,7 @@ def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 @decomposition("native_layer_norm")
 def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The mean and the deviation of half precision are float32."""
+    """For half precision the mean and the reciprocal standard deviation are float32."""
     wide = x.to(mt.float32) if x.itemsize == 2 else x
     out, middle, scale = _normalized(wide, tuple(range(-len(shape), 0)), eps)
     return _affine(out, weight, bias).to(x.dtype), middle, scale
@@ -82,7 +82,7 @@ def instance_norm_eval(x: Any, mean: Any, variance: Any, weight: Any, bias: Any,
 
 
 def _dropout(name: str, places: tuple[int, int, int]) -> None:
-    """What the host makes of ones, which is 0 or 1 / (1 - p), times the input."""
+    """Register a dropout op: the input times the host kernel's dropout of ones, which are 0 or 1 / (1 - p)."""
     p_at, train_at, ticket_at = places
 
     @decomposition(name)
@@ -178,7 +178,7 @@ for _name, _cell in (("rnn_tanh", "rnn_tanh_cell"), ("rnn_relu", "rnn_relu_cell"
 
 @decomposition("conv_tbc")
 def conv_tbc(x: Any, weight: Any, bias: Any, pad: int) -> Any:
-    """Windows of time, each a row of a matrix."""
+    """Multiply a matrix, whose rows are the windows over time, by the weight."""
     size, inputs, outputs = weight.shape
     windows = mt.constant_pad_nd(x, (0, 0, 0, 0, pad, pad)).unfold(0, size, 1).transpose(2, 3)
     rows = windows.reshape(windows.shape[0] * windows.shape[1], size * inputs)

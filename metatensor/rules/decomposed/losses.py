@@ -10,7 +10,7 @@ from metatensor.rules.decompositions import numeric
 
 
 def reduced(loss: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
-    """The losses as they are, their sum or their mean; the two older arguments overrule the newer one."""
+    """Apply `reduction`: "none", "sum" or "mean". The deprecated `size_average` and `reduce` override it."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
@@ -51,7 +51,7 @@ def smooth_l1_loss(x: Any, target: Any, size_average: Any, reduce: Any, reductio
 
 @numeric("nn.functional.binary_cross_entropy")
 def binary_cross_entropy(x: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
-    """Logarithms are not less than -100."""
+    """Clamp logarithms to at least -100, as PyTorch does."""
     if x.numel() and not bool(((x >= 0) & (x <= 1)).all().item()):
         raise RuntimeError("binary_cross_entropy(): every element of input must lie between 0 and 1")
     loss = -(target * x.log().clamp_min(-100) + (1 - target) * (-x).log1p().clamp_min(-100))

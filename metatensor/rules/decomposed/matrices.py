@@ -1,4 +1,4 @@
-"""Linear algebra and Fourier transforms, by factorisations and the complex transform."""
+"""Linear algebra by factorizations, and the real Fourier transform by the complex one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metatensor.rules.decompositions import decomposition
 
 @decomposition("linalg.det", "det")
 def det(a: Any) -> Any:
-    """The product of the diagonal of LU, negative for an odd number of exchanges of rows."""
+    """Multiply the diagonal of the LU factors. An odd number of row exchanges changes the sign."""
     factors, pivots = mt.linalg.lu_factor_ex(a)[:2]
     return factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _parity(pivots, factors.dtype)
 

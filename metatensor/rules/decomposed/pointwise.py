@@ -1,4 +1,4 @@
-"""Element by element: functions of one number, of two, and choices between them."""
+"""Element-wise functions of one or more tensors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 
 def floating(x: Any) -> Any:
-    """A tensor of floating-point or complex numbers with these values."""
+    """Convert integers and bool to the default floating-point dtype."""
     return x if x.is_floating_point() or x.is_complex() else x.to(mt.get_default_dtype())
 
 
 def pair(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two operands as tensors of the dtype that they have in common."""
+    """Convert two operands to broadcast tensors of the dtype that they promote to."""
     dtype = mt.result_type(a, b)
     device = a.device if isinstance(a, mt.Tensor) else b.device
     a, b = (x.to(dtype) if isinstance(x, mt.Tensor) else mt.full((), x, dtype=dtype, device=device) for x in (a, b))
@@ -24,7 +24,7 @@ def pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def floats(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two operands as floating-point tensors of the dtype that they have in common."""
+    """Like `pair`, with integers and bool converted to the default floating-point dtype."""
     a, b = pair(a, b)
     return floating(a), floating(b)
 
@@ -96,7 +96,7 @@ def isreal(x: Any) -> Any:
 
 @decomposition("signbit")
 def signbit(x: Any) -> Any:
-    """The sign of a zero shows in its reciprocal."""
+    """Tell -0.0 from 0.0 by the sign of its reciprocal."""
     return (x < 0) | ((x == 0) & (x.reciprocal() < 0)) if x.is_floating_point() else x < 0
 
 
@@ -158,7 +158,7 @@ def copysign(a: Any, b: Any) -> Any:
 
 @numeric("hypot")
 def hypot(a: Any, b: Any) -> Any:
-    """Scaled by the larger, so that squares do not overflow."""
+    """Divide by the larger magnitude, so that the squares do not overflow."""
     a, b = (x.abs() for x in pair(a, b))
     big, small = mt.maximum(a, b), mt.minimum(a, b)
     ratio = mt.where(big == 0, 0.0, small / big)
@@ -202,7 +202,7 @@ def heaviside(x: Any, values: Any) -> Any:
 
 @numeric("lerp", complex=True)
 def lerp(start: Any, end: Any, weight: Any) -> Any:
-    """From the nearer end, so that both ends are exact."""
+    """Interpolate from the nearer end, so that the results at both ends are exact."""
     near = abs(weight) < 0.5
     steps = end - start
     if not isinstance(weight, mt.Tensor):

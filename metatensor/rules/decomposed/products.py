@@ -1,4 +1,4 @@
-"""Products of vectors, matrices and batches of them."""
+"""Products of vectors, matrices and batches of matrices, and attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 @decomposition("matmul")
 def matmul(a: Any, b: Any) -> Any:
-    """By `mm` where one matrix is multiplied by another, and by `bmm` where there are several."""
+    """Use `mm` if the second factor is one matrix or vector, else `bmm`."""
     left, right = a.dim() == 1, b.dim() == 1
     a = a.unsqueeze(0) if left else a
     b = b.unsqueeze(1) if right else b
@@ -56,7 +56,7 @@ def vecdot(x: Any, y: Any, dim: int) -> Any:
 
 
 def _plus(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta * x + alpha * product; where beta is 0, x is not looked at."""
+    """Return beta * x + alpha * product. With beta=0, x is ignored, including its NaN."""
     product = product * alpha if alpha != 1 else product
     if beta == 0:
         return product
@@ -104,7 +104,7 @@ def bilinear(x1: Any, x2: Any, weight: Any, bias: Any) -> Any:
 
 @decomposition("_grouped_mm")
 def grouped_mm(input: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
-    """One product for each group; rows and columns that are in none are 0."""
+    """Compute one product per group. Rows and columns outside all groups are 0."""
     if offs is None:
         return input @ mat2
     ends = offs.tolist()
@@ -135,5 +135,5 @@ def attention(query: Any, key: Any, value: Any, mask: Any, dropout: float, causa
         weights = weights.masked_fill(~mask, float("-inf")) if mask.dtype is mt.bool else weights + mask
     if not causal and mask is None:
         return mt.softmax(weights, -1) @ value
-    blocked = (weights == float("-inf")).all(-1, True)  # a row of which nothing is let through is 0
+    blocked = (weights == float("-inf")).all(-1, True)  # rows whose keys are all masked out give 0
     return mt.where(blocked, 0.0, mt.softmax(weights, -1)) @ value

@@ -1,4 +1,4 @@
-"""Reductions, scans, and what is found by sorting."""
+"""Reductions, scans, norms, distances, and ops that sort."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 
 def dims_of(x: Any, dim: Any) -> tuple[int, ...]:
-    """The dimensions that a reduction goes over, none below 0; None and () stand for all."""
+    """Return the dimensions that a reduction is over as non-negative numbers. None and () stand for all."""
     if dim is None or (isinstance(dim, tuple) and not dim):
         return tuple(range(x.dim()))
     dims = (dim,) if isinstance(dim, int) else dim
@@ -19,13 +19,13 @@ def dims_of(x: Any, dim: Any) -> tuple[int, ...]:
 
 
 def count_of(x: Any, dim: Any) -> int:
-    """How many elements go into each result."""
+    """Return the number of elements reduced into each result."""
     return math.prod(x.shape[d] for d in dims_of(x, dim))
 
 
 @decomposition("all")
 def every(x: Any, dim: Any, keepdim: bool) -> Any:
-    """Not any that is not; a uint8 tensor gives uint8."""
+    """Test that no element is zero. A uint8 tensor gives uint8."""
     found = mt.any(x == 0, dim, keepdim) == 0
     return found.to(mt.uint8) if x.dtype is mt.uint8 else found
 
@@ -114,7 +114,7 @@ def aminmax(x: Any, dim: Any, keepdim: bool) -> Any:
 
 @numeric("logsumexp")
 def logsumexp(x: Any, dim: Any, keepdim: bool) -> Any:
-    """The maximum is taken out, so that no power overflows."""
+    """Subtract the maximum first, so that no exponential overflows."""
     x = floating(x)
     if not x.numel():
         return x.exp().sum(dim, keepdim).log()
@@ -195,7 +195,7 @@ def renorm(x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     return x * mt.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
 
 
-# What sorting gives -----------------------------------------------------------------------------------------
+# Sorting and selection --------------------------------------------------------------------------------------
 
 
 @decomposition("sort")

@@ -1,4 +1,4 @@
-"""Copies in another shape or order, selections and series: what views and indices do."""
+"""Joining, reordering, padding, indexing, and factories of regular values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metatensor.rules.decompositions import decomposition
 
 @decomposition("cat")
 def cat(tensors: Any, dim: int) -> Any:
-    """Each tensor is copied to its place; those of shape [0] have none."""
+    """Copy each tensor into its part of the result. Tensors of shape (0,) are skipped."""
     dtype = functools.reduce(mt.promote_types, [t.dtype for t in tensors])
     kept = [t for t in tensors if tuple(t.shape) != (0,)] or [tensors[0]]
     shape = list(kept[0].shape)
@@ -62,7 +62,7 @@ def repeat_interleave(x: Any, repeats: int, dim: int, output_size: int) -> Any:
 
 @decomposition("constant_pad_nd")
 def constant_pad(x: Any, pad: Any, value: Any) -> Any:
-    """Memory of one value, and the input where it belongs; what is cut off is not copied."""
+    """Fill the result with the value, then copy the part of the input that is not cropped."""
     before, after = [0] * x.dim(), [0] * x.dim()
     for i in range(len(pad) // 2):
         before[-1 - i], after[-1 - i] = pad[2 * i], pad[2 * i + 1]
@@ -106,7 +106,7 @@ def triu(x: Any, diagonal: int) -> Any:
 
 
 def _offsets(x: Any) -> Any:
-    """How far each element of a matrix is to the right of the diagonal."""
+    """Return column minus row for each element of the matrices: the number of its diagonal."""
     rows, columns = (mt.arange(size, device=x.device) for size in x.shape[-2:])
     return columns - rows.unsqueeze(-1)
 
@@ -128,7 +128,7 @@ def _eye(n: int, m: int, options: tuple[Any, ...]) -> Any:
 
 @decomposition("arange.start")
 def arange(start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: Any, *rest: Any) -> Any:
-    """Counted in whole steps from the start."""
+    """Compute start + i * step with integer i, which does not accumulate rounding errors."""
     exact = all(isinstance(n, int) for n in (start, end, step))
     count = max(0, -((start - end) // step) if exact else _ceil((end - start) / step))
     steps = mt.arange(count, device=device)
@@ -144,7 +144,7 @@ def _ceil(value: float) -> int:
 
 @decomposition("linspace")
 def linspace(start: Any, end: Any, steps: int, dtype: Any, layout: Any, device: Any, *rest: Any) -> Any:
-    """From both ends towards the middle, so that both are exact."""
+    """Compute each half from its own end, so that both ends are exact."""
     start, end = (value.item() if isinstance(value, mt.Tensor) else value for value in (start, end))
     dtype = dtype or mt.get_default_dtype()
     if steps == 1:

@@ -1,4 +1,4 @@
-"""Convolution and pooling: reductions of windows, which are views of the image."""
+"""Convolution and pooling, computed over windows that are views of the padded image."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 
 def _padded(x: Any, before: Any, after: Any, value: Any) -> Any:
-    """The image with a border; the sizes are those of its last dimensions."""
+    """Pad the last dimensions of the image; `before` and `after` hold one size for each."""
     if not any(before) and not any(after):
         return x
     return mt.constant_pad_nd(x, [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair], value)
 
 
 def _windows(x: Any, size: Any, step: Any, dilation: Any, count: Any = None) -> Any:
-    """A view of all windows of an image: batch, channels, a place for each, and the elements of each window."""
+    """Return a view of all windows of an image: (N, C, position of the window..., position in the window...)."""
     d = len(size)
     first = x.dim() - d
     for i in range(d):
@@ -48,7 +48,7 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
 
 
 def _correlated(x: Any, weight: Any, stride: Any, dilation: Any, groups: int) -> Any:
-    """Windows times weights, one product of matrices for each group."""
+    """Multiply the windows by the weights, with one matrix product per group."""
     d, outputs, each = weight.dim() - 2, weight.shape[0], weight.shape[1]
     windows = _windows(x, weight.shape[2:], stride, dilation)
     batch, places = x.shape[0], tuple(windows.shape[2 : 2 + d])
@@ -60,7 +60,7 @@ def _correlated(x: Any, weight: Any, stride: Any, dilation: Any, groups: int) ->
 
 
 def _transposed(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, more: Any, groups: int) -> Any:
-    """Each element of the weights adds its share to the places of the result that it reaches."""
+    """For each position in the kernel, add its product with the input to the elements of the result that it reaches."""
     d, inputs, each = weight.dim() - 2, weight.shape[0], weight.shape[1]
     batch, places, sizes = x.shape[0], tuple(x.shape[2:]), weight.shape[2:]
     whole = [(places[i] - 1) * stride[i] + dilation[i] * (sizes[i] - 1) + 1 + max(more[i], 0) for i in range(d)]
@@ -96,7 +96,10 @@ def _conv(d: int) -> None:
 
 
 def _counts(shape: Any, size: Any, step: Any, padding: Any, dilation: Any, ceil: bool) -> list[int]:
-    """How many windows there are; the last may reach over the border where `ceil`, but has to begin inside."""
+    """Return the number of windows per dimension.
+
+    With `ceil` the last window may extend past the padded image, but must start inside the image or its left padding.
+    """
     found = []
     for n, k, s, p, w in zip(shape, size, step, padding, dilation, strict=True):
         room = n + 2 * p - w * (k - 1) - 1
@@ -108,7 +111,7 @@ def _counts(shape: Any, size: Any, step: Any, padding: Any, dilation: Any, ceil:
 
 
 def _pool_windows(x: Any, size: Any, step: Any, padding: Any, dilation: Any, ceil: bool, value: Any) -> tuple[Any, list[int]]:
-    """The windows of a pooling, their elements in one last dimension, and the number of windows."""
+    """Return the windows of a pooling, with the elements of each in the last dimension, and the numbers of windows."""
     shape = x.shape[x.dim() - len(size) :]
     counts = _counts(shape, size, step, padding, dilation, ceil)
     after = [max((c - 1) * s + w * (k - 1) + 1 - n - p, 0)
@@ -125,10 +128,10 @@ def _max_pool(d: int) -> None:
         shape = x.shape[x.dim() - d :]
         numbers = mt.arange(math.prod(shape), device=x.device).reshape(shape)
         at, _ = _pool_windows(numbers, size, step, padding, dilation, ceil, -1)
-        # What lies outside never wins: where all are -inf, the first one inside does.
+        # Padding is never the maximum: if all elements are -inf, the first one inside the image is.
         inside = at.expand(windows.shape) >= 0
         best = mt.argmax(windows, -1, True)
-        if x.is_floating_point():  # of several NaNs the last one counts
+        if x.is_floating_point():  # of several NaNs the last one is the maximum
             lost = windows.isnan()
             last = windows.shape[-1] - 1 - mt.argmax(lost.flip(-1).to(mt.uint8), -1, True)
             best = mt.where(lost.any(-1, True), last, best)
@@ -150,7 +153,7 @@ def _avg_pool(d: int) -> None:
         total = windows.sum(-1)
         if divisor is not None:
             return total / divisor if x.is_floating_point() or x.is_complex() else mt.div(total, divisor, rounding_mode="trunc")
-        # How many elements each window covers: of the image, or of the image with its border.
+        # The number of elements in each window: of the image with its padding if `include`, else of the image.
         shape = x.shape[x.dim() - d :]
         covered = mt.ones((), dtype=mt.int64, device=x.device)
         for i in range(d):
