@@ -19,10 +19,9 @@ cdef extern from *:
     #define MT_HUGE ((size_t)1 << 25)   /* from this size on malloc also maps new pages each time */
     #define MT_KEEP ((size_t)1 << 27)
     #define MT_PAGE ((uintptr_t)4096)
-    /* The most recently freed huge block, kept for the next one of similar size: faulting in new pages costs as much as
-    a
-       simple operator. Callers hold the GIL. The block is released before any other huge block is mapped, so it does
-       not raise the peak. */
+    /* The most recently freed huge block, kept for the next one of similar size: mapping and faulting in new pages
+       costs as much as a simple operator. Callers hold the GIL. The block is released before any other huge block is
+       mapped, so it does not raise the peak. */
     static void *mt_kept = NULL;
     static size_t mt_kept_size = 0;
 
@@ -36,9 +35,8 @@ cdef extern from *:
         return n;
     }
 
-    /* Large blocks request huge pages, which reduces page faults. Blocks mapped directly from the system are zero,
-    which
-       zeros() makes use of. `room` is the size of a mapped block; it is 0 for a block from malloc. */
+    /* Large blocks request huge pages, which reduces page faults. Blocks mapped directly from the system are zero;
+       zeros() makes use of that. `room` is the size of a mapped block; it is 0 for a block from malloc. */
     static void *mt_new_block(size_t n, size_t *room, int *zero) {
         void *p;
         *room = 0;

@@ -38,7 +38,10 @@ def is_integral(array: Any) -> bool:
 
 
 def _over(high: Any, low: Any) -> Any:
-    """Return ``high``, unless ``low`` has a higher category (bool < integer < float < complex), which it then gets."""
+    """Return ``high`` if its category is at least that of ``low``, else ``high`` promoted to the category of ``low``.
+
+    The categories are, in ascending order, bool, integer, float and complex. Either dtype may be None.
+    """
     if high is None or low is None:
         return low if high is None else high
     if _RANK[low.kind] <= _RANK[high.kind]:
