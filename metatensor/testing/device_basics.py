@@ -1,4 +1,4 @@
-"""The checks of memory, copies, dtypes and threads: those that need no operator."""
+"""The checks of `check_device` that need no operators: memory, copies, dtypes and threads."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CONVERTIBLE = [name for name, fmt in FORMATS.items() if not fmt.opaque]
 
 
 def checks() -> Iterator[tuple[str, Any]]:
-    """Title and function of each check; the functions take the backend and the reference device's name."""
+    """Yield the title and function of each check. The functions take the backend and the reference's name."""
     for name, function in sorted(globals().items()):
         if name.startswith("check_"):
             yield name.removeprefix("check_").replace("_", " "), function
 
 
 def random_bytes(dtype: str, count: int) -> bytes:
-    """Bits for ``count`` elements; bools are 0 or 1."""
+    """Return random bytes for ``count`` elements. Bools are 0 or 1."""
     high = 2 if dtype == "bool" else 256
     return np.random.default_rng(count).integers(0, high, count * FORMATS[dtype].raw.itemsize, np.uint8).tobytes()
 
@@ -140,7 +140,7 @@ def check_resizing(backend: DeviceBackend, reference: str) -> None:
     try:
         handle = backend.resize(backend.allocate(4, 0), 4, 8, 0)
     except NotImplementedError:
-        return  # devices may do without
+        return  # optional for devices
     assert handle is not None
     tensor = from_values(backend.type, np.arange(4, dtype=np.uint8))
     for old, new in ((4, 8), (4, 2), (4, 0)):
@@ -192,7 +192,7 @@ def check_lazy_conjugates(backend: DeviceBackend, reference: str) -> None:
 def check_memory_statistics(backend: DeviceBackend, reference: str) -> None:
     before = backend.memory_stats(0)
     if "allocated_bytes.all.current" not in before:
-        return  # devices may do without
+        return  # optional for devices
     handle = backend.allocate(1 << 20, 0)
     during = backend.memory_stats(0)
     grown = during["allocated_bytes.all.current"] - before["allocated_bytes.all.current"]
@@ -221,7 +221,7 @@ def check_kernel_names(backend: DeviceBackend, reference: str) -> None:
 
 
 def _comes_later(name: str) -> bool:
-    """Whether an op belongs to a namespace of which nothing is there: its package is not imported."""
+    """Return True if no operator of the name's namespace exists: its package has not been imported."""
     namespace, own, _ = name.partition("::")
     return bool(own) and not any(op.startswith(namespace + "::") for op in registry)
 
