@@ -214,7 +214,7 @@ class DeviceBackend:
 
     def from_dlpack(self, producer: Any, copy: bool | None = None) -> Tensor:
         """Return a tensor that shares the memory of a DLPack producer, or a copy of it if ``copy`` is true."""
-        raise BufferError(f"{self.type} takes no arrays by DLPack")
+        raise BufferError(f"{self.type} does not accept arrays by DLPack")
 
     def cuda_array_interface(self, tensor: Tensor) -> dict[str, Any]:
         """Return the value of ``__cuda_array_interface__``; the default raises AttributeError (no CUDA memory)."""
@@ -222,7 +222,7 @@ class DeviceBackend:
 
     def from_cuda_array(self, producer: Any) -> Tensor:
         """Return a tensor that shares the memory of an object with ``__cuda_array_interface__``; CUDA devices only."""
-        raise BufferError(f"{self.type} takes no arrays of CUDA")
+        raise BufferError(f"{self.type} does not accept CUDA arrays")
 
     def current_index(self) -> int:
         """Return the index of the current device, which is used if only the type is named."""

@@ -54,7 +54,7 @@ def _one(name: str, values: Sequence[Any] | None) -> Any:
     """Return the only element of a list with one element per process."""
     if values is None or len(values) != 1:
         got = "None" if values is None else str(len(values))
-        raise ValueError(f"torch.distributed.{name}: the list must have one element for each process, so one, got {got}")
+        raise ValueError(f"torch.distributed.{name}: the list must have exactly one element (one per process), got {got}")
     return values[0]
 
 

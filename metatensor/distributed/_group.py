@@ -174,7 +174,7 @@ def only_this_process(name: str, size: int) -> None:
     """Raise NotImplementedError unless a world has one process."""
     if size != 1:
         raise NotImplementedError(
-            f"torch.distributed.{name}: metatensor has no communication between processes; the one world there is has size 1, "
+            f"torch.distributed.{name}: metatensor has no communication between processes; the world size must be 1, "
             f"got {size}"
         )
 

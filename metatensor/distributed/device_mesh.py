@@ -89,7 +89,7 @@ class DeviceMesh:
     def _dim(self, mesh_dim: int | str | None) -> int:
         if mesh_dim is None:
             if self.ndim != 1:
-                raise RuntimeError(f"torch.distributed.DeviceMesh: say which of the {self.ndim} dimensions is meant (mesh_dim)")
+                raise RuntimeError(f"torch.distributed.DeviceMesh: mesh_dim is required for a mesh of {self.ndim} dimensions")
             return 0
         if isinstance(mesh_dim, str):
             if mesh_dim not in (self.mesh_dim_names or ()):

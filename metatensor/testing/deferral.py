@@ -56,7 +56,7 @@ def check_deferred_matches(build: Callable[[], Any], *, seed: int = 0, device: A
         with mt.deferred_init():
             deferred = build()
     if repr(after) != repr(mt.default_generator):
-        raise AssertionError(f"check_deferred_matches: random numbers were drawn otherwise: {after}, {mt.default_generator}")
+        raise AssertionError(f"check_deferred_matches: the generators differ afterwards: {after}, {mt.default_generator}")
     mt.materialize(deferred)
     found = differences(eager, deferred)
     if found:
@@ -100,17 +100,17 @@ def differences(one: Any, other: Any) -> list[str]:
     first, second = list(places(one)), list(places(other))
     names, others = [name for name, _ in first], [name for name, _ in second]
     if names != others:
-        return [f"tensors stand in other places: {sorted(set(names) ^ set(others)) or 'in another order'}"]
+        return [f"tensors are in different places: {sorted(set(names) ^ set(others)) or 'their order differs'}"]
     found: list[str] = []
     for (name, a), (_, b) in zip(first, second, strict=True):
         for what, one_has, other_has in zip(_WHAT, _facts(a), _facts(b), strict=True):
             if one_has != other_has:
                 found.append(f"{name}: {what} is {other_has}, was {one_has}")
         if a.shape == b.shape and a.dtype is b.dtype and _bytes(a) != _bytes(b) and not never_written(b):
-            found.append(f"{name}: other values")
+            found.append(f"{name}: the values differ")
     for what, key in (("are one tensor", id), ("share a storage", lambda t: t.untyped_storage()._cdata)):
         if _groups([t for _, t in first], key) != _groups([t for _, t in second], key):
-            found.append(f"other tensors {what}")
+            found.append(f"different tensors {what}")
     return found
 
 

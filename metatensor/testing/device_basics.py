@@ -41,7 +41,7 @@ def random_bytes(dtype: str, count: int) -> bytes:
 def check_identity(backend: DeviceBackend, reference: str) -> None:
     assert isinstance(backend, DeviceBackend), f"{type(backend).__name__} is no DeviceBackend"
     assert backend.type.isidentifier() and backend.type == backend.type.lower(), f"odd device type {backend.type!r}"
-    assert backend_for(backend.type) is backend, "the backend is made anew each time"
+    assert backend_for(backend.type) is backend, "backend_for() returns a new backend each time"
     count = backend.device_count()
     assert isinstance(count, int) and count > 0, f"device_count() is {count!r}"
     assert backend.is_available(), "is_available() is false although there is a device"
@@ -123,7 +123,7 @@ def check_views_share_memory(backend: DeviceBackend, reference: str) -> None:
     backend.copy(column, from_values(backend.type, np.array([-1, -2, -3])))
     expected = np.arange(12).reshape(3, 4)
     expected[:, 1] = [-1, -2, -3]
-    assert to_values(base).tolist() == expected.tolist(), "writing to a view does not change its base, or more than it"
+    assert to_values(base).tolist() == expected.tolist(), "writing to a view does not change its base, or changes too many elements of it"
     repeated = tensor_from_storage(storage, base.dtype, (2, 4), (0, 1), 4)
     assert to_values(repeated).tolist() == [expected[1].tolist()] * 2, "strides of 0 do not repeat"
 
@@ -133,7 +133,7 @@ def check_storages_outlive_tensors(backend: DeviceBackend, reference: str) -> No
     view = tensor_from_storage(base.untyped_storage(), base.dtype, (10,), (100,), 0)
     del base
     _ = [from_values(backend.type, np.zeros(1000)) for _ in range(10)]
-    assert to_values(view).tolist() == list(range(0, 1000, 100)), "memory is gone while a view uses it"
+    assert to_values(view).tolist() == list(range(0, 1000, 100)), "memory was released while a view uses it"
 
 
 def check_resizing(backend: DeviceBackend, reference: str) -> None:
@@ -200,7 +200,7 @@ def check_memory_statistics(backend: DeviceBackend, reference: str) -> None:
     assert during["allocated_bytes.all.peak"] >= during["allocated_bytes.all.current"], "the peak is below the current bytes"
     del handle
     after = backend.memory_stats(0)["allocated_bytes.all.current"]
-    assert after <= during["allocated_bytes.all.current"] - (1 << 20), "memory is not given back with its handle"
+    assert after <= during["allocated_bytes.all.current"] - (1 << 20), "memory is not released with its handle"
     backend.reset_peak_memory_stats(0)
     assert backend.memory_stats(0)["allocated_bytes.all.peak"] < during["allocated_bytes.all.peak"], "the peak is not reset"
 

@@ -112,6 +112,6 @@ def bincount(kit: Any, out: Any, input: Any, weights: Any, minlength: int) -> An
     if input.min() < 0:
         raise RuntimeError("bincount(): input must not have negative elements")
     if int(input.max()) == np.iinfo(np.int64).max:
-        raise RuntimeError(f"bincount(): no tensor has the {int(input.max()) + 1} elements that the input asks for")
+        raise RuntimeError(f"bincount(): the result would need {int(input.max()) + 1} elements, which is too many")
     found = xp.bincount(input.astype(np.int64), weights, minlength=minlength)
     return found.astype(np.int64 if weights is None else weights.dtype)

@@ -240,8 +240,8 @@ def argmin(kit: Any, out: Any, input: Any, dim: int | None, keepdim: bool) -> An
 def _var_of(kit: Any, out: Any, input: Any, dim: Any, correction: float, keepdim: bool, root: bool, both: bool) -> Any:
     axes = axes_of(dim, input.ndim)
     if count_of(input, axes) <= correction:
-        warnings.warn("var(), std(): there are no degrees of freedom, for the correction is not less than the number of "
-                      "elements that each variance is of", stacklevel=2)
+        warnings.warn("var(), std(): there are no degrees of freedom, because the correction is not less than the "
+                      "number of elements per result", stacklevel=2)
     var, mean = variance(kit.xp, input, axes, correction, keepdim)
     if root:
         var = kit.xp.sqrt(var)
