@@ -47,18 +47,22 @@ class DeviceBackend:
     """The DLPack device types (`metatensor.devices.dlpack.DLDeviceType`) whose memory `from_dlpack` accepts."""
 
     dtypes: frozenset[str] | None = None
-    """Names of the dtypes that the device computes with, or None for all of them. Tensors of any other dtype can be
-    stored, moved and viewed on the device, but computing with them raises NotImplementedError."""
+    """Names of the dtypes that the device computes with, or None for all of them.
+
+    Tensors of any other dtype can be stored, moved and viewed on the device, but computing with them raises
+    NotImplementedError."""
 
     fallback: str | None = None
-    """Set to ``"cpu"`` to let the cpu device compute every operator that has neither a kernel on this device nor a
-    decomposition. Arguments are copied to the host and results are copied back. The same applies to dtypes that are not
-    in `dtypes`. With None (the default) such calls raise NotImplementedError."""
+    """Set to ``"cpu"`` to let the cpu device compute operators that have no kernel here and no decomposition.
+
+    Arguments are copied to the host and results are copied back. The same applies to dtypes that are not in `dtypes`.
+    With None (the default) such calls raise NotImplementedError."""
 
     draws_parts: bool = False
-    """True if the kernels of ``rand``, ``randn``, ``uniform_`` and ``normal_`` accept a third item in their random
-    ticket: the index of the first element to generate. A part of a deferred random tensor is then generated without the
-    rest."""
+    """Whether the kernels of ``rand``, ``randn``, ``uniform_`` and ``normal_`` can generate part of a draw.
+
+    Their ticket may then have a third item, the index of the first element to generate. Parts of deferred random
+    tensors are generated this way, without the rest."""
 
     def device_count(self) -> int:
         """Return the number of usable devices of this type; 0 if the hardware or its driver is missing."""

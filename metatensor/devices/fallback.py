@@ -15,8 +15,7 @@ __all__ = ["host_kernel"]
 
 
 def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any] | None:
-    """Return the cpu's kernel of operator `name`, wrapped as a kernel of the device of `backend`; None if there is
-    none.
+    """Return the cpu's kernel of operator `name`, wrapped as a kernel of `backend`; None if there is none.
 
     `host` is the backend that computes, by default the cpu device's. All arguments are copied before anything is
     written, so results may share memory with arguments. The arguments that the schema marks as written are copied back,

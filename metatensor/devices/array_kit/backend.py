@@ -11,9 +11,11 @@ copied to this device first. Numbers, dtypes and None are passed unchanged.
 
 **Kernel results.** A kernel returns None if it filled ``out``. Otherwise it returns an array with ``out``'s shape and
 any dtype, which is converted as in a C cast, or a sequence of such arrays if there are several outputs. If the result
-shape depends on the data, ``out`` is None and the returned arrays become tensors. Their dtype is a half dtype if a half
-argument was converted and the result is floating-point; the dtype of an argument that is stored with the same array
-dtype (``half="native"`` kernels); otherwise the array's own dtype.
+shape depends on the data, ``out`` is None and the returned arrays become tensors. The dtype of such a tensor is
+
+* a half dtype, if a half argument was converted and the result is floating-point;
+* for a ``half="native"`` kernel, the dtype of an argument that is stored with the same array dtype;
+* otherwise the array's own dtype.
 """
 
 from __future__ import annotations

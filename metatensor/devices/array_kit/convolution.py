@@ -1,5 +1,4 @@
-"""Kernels of convolution: gather a tile of patches from the input, then multiply it by the weight as one matrix
-product.
+"""Kernels of convolution: gather a tile of patches from the input, then multiply it by the weight matrix.
 
 A tile holds the patches at some window positions of some images. Padding needs no memory: elements of a patch outside
 the image are set to zero in the tile. Besides the result, a convolution needs one tile and its product, which is no

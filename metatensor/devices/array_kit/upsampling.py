@@ -1,5 +1,8 @@
-"""Kernels of resampling. Interpolation is separable: along each dimension in turn, an output element is a weighted sum
-of a few input elements, with the same indices and weights for every line."""
+"""Kernels of resampling.
+
+Interpolation is separable: along each dimension in turn, an output element is a weighted sum of a few input elements,
+with the same indices and weights for every line.
+"""
 
 from __future__ import annotations
 
