@@ -1,4 +1,4 @@
-"""Datasets, samplers and the loader that turns them into batches."""
+"""Datasets, samplers, and the data loader that forms batches."""
 
 from metatensor._core.lazy import attributes
 from metatensor.data._utils.collate import default_collate, default_convert

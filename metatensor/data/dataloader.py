@@ -1,4 +1,4 @@
-"""The loader of batches. Its workers are threads of this process; batches come in the order of their indices."""
+"""The data loader. Its workers are threads of this process, and batches keep the order of their indices."""
 
 from __future__ import annotations
 
@@ -35,21 +35,70 @@ class _DatasetKind:
 
 
 class _InfiniteConstantSampler(Sampler[None]):
-    """None, again and again: the sampler of datasets that have no indices."""
+    """Yields None forever, as the sampler of datasets without indices."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
 
 
 _FIXED = frozenset({"dataset", "sampler", "batch_sampler", "batch_size", "drop_last", "persistent_workers"})
-"""Attributes of a loader that cannot be changed: others follow from them."""
+"""Attributes that cannot be changed after construction, because others are derived from them."""
 
 
 class DataLoader(Generic[_T_co]):
     """An iterable over the batches of a dataset.
 
-    With ``num_workers`` the batches are loaded ahead in as many threads, each with a shallow copy of the dataset.
-    Memory is not pinned.
+    Workers are threads, not processes. Each has a shallow copy of the dataset and loads batches ahead of time.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Provides samples by index, or in sequence if it is an `IterableDataset`.
+    batch_size : int, optional
+        Number of samples per batch. With None the loader yields single samples.
+    shuffle : bool, optional
+        Visit the samples in a new random order in each epoch. Default: False.
+    sampler : iterable, optional
+        Yields the indices of samples. Excludes ``shuffle``.
+    batch_sampler : iterable, optional
+        Yields lists of indices. Excludes ``batch_size``, ``shuffle``, ``sampler`` and ``drop_last``.
+    num_workers : int
+        Number of threads. With 0 a batch is loaded when it is requested.
+    collate_fn : callable, optional
+        Merges a list of samples into a batch. Default: `default_collate`, or without batches `default_convert`.
+    drop_last : bool
+        Drop the last batch if it is smaller than ``batch_size``.
+    timeout : float
+        Seconds to wait for a batch from a worker; 0 means no limit.
+    worker_init_fn : callable, optional
+        Called in each worker with its number before it loads anything.
+    generator : Generator, optional
+        Generates the random order and the seeds of the workers.
+    prefetch_factor : int, optional
+        Number of batches that each worker loads ahead. Default: 2.
+    persistent_workers : bool
+        Keep the workers after the last batch for the next epoch.
+    multiprocessing_context : str or context, optional
+        Validated and stored, but not used.
+    pin_memory, pin_memory_device, in_order
+        Stored, but without effect: memory is not pinned, and batches are always in order.
+
+    Raises
+    ------
+    ValueError
+        If arguments are negative or exclude each other.
+    RuntimeError
+        During iteration, if a batch takes longer than ``timeout``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> dataset = mt.data.TensorDataset(mt.ones(10, 3), mt.zeros(10))
+    >>> for x, y in mt.data.DataLoader(dataset, batch_size=4):
+    ...     print(x.shape, y.shape)
+    metatensor.Size([4, 3]) metatensor.Size([4])
+    metatensor.Size([4, 3]) metatensor.Size([4])
+    metatensor.Size([2, 3]) metatensor.Size([2])
     """
 
     __initialized = False
@@ -127,7 +176,7 @@ class DataLoader(Generic[_T_co]):
 
     @property
     def multiprocessing_context(self) -> Any:
-        """What was given: workers are threads, no context is used."""
+        """The context passed to the constructor. It is not used, because workers are threads."""
         return self.__multiprocessing_context
 
     @multiprocessing_context.setter
@@ -174,11 +223,11 @@ class DataLoader(Generic[_T_co]):
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
     def check_worker_number_rationality(self) -> None:
-        """Nothing to check: workers are threads."""
+        """Do nothing: the number of threads need not match the number of processors."""
 
 
 class _BaseDataLoaderIter:
-    """One pass over a loader's batches."""
+    """Iterator over the batches of a loader."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._dataset = loader.dataset
@@ -223,7 +272,7 @@ class _BaseDataLoaderIter:
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """Loads a batch when it is asked for."""
+    """Loads each batch when it is requested."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
@@ -236,7 +285,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Loads batches ahead in threads, each of which gets every ``num_workers``-th batch."""
+    """Loads batches ahead in threads, to which batches are assigned in turn."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
@@ -270,7 +319,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._start()
 
     def _put(self) -> None:
-        """Give the next worker the next indices, if there are both."""
+        """Assign the next indices to the next worker, if there are any left."""
         if not self._alive:
             return
         try:
@@ -289,7 +338,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 if found is EXHAUSTED:
                     self._retire(worker)
             except TimeoutError:
-                if future.done():  # the dataset's own
+                if future.done():  # the dataset itself raised TimeoutError
                     raise
                 raise RuntimeError(f"DataLoader: a batch took longer than the timeout of {self._timeout} s") from None
             finally:

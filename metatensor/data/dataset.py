@@ -1,4 +1,4 @@
-"""Datasets: what has a sample for each index, or yields samples in turn."""
+"""Datasets, which provide samples by index or in sequence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Dataset(Generic[_T_co]):
-    """What has a sample for each index: override `__getitem__`, and `__len__` for most samplers."""
+    """Base class of datasets with a sample for each index.
+
+    Subclasses override `__getitem__` and, as most samplers need it, `__len__`. The sum of two datasets is a
+    `ConcatDataset`.
+    """
 
     def __getitem__(self, index: Any) -> _T_co:
         raise NotImplementedError(f"{type(self).__name__}: a dataset must define __getitem__")
@@ -30,14 +34,30 @@ class Dataset(Generic[_T_co]):
 
 
 class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
-    """What yields samples in turn: override `__iter__`."""
+    """Base class of datasets that yield samples in sequence.
+
+    Subclasses override `__iter__`. The sum of two of them is a `ChainDataset`.
+    """
 
     def __add__(self, other: Dataset[_T_co]) -> Any:
         return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset[tuple[Any, ...]]):
-    """The rows of tensors that agree in their first size."""
+    """The rows of one or more tensors. A sample is a tuple with one row of each tensor.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        Tensors with the same size of the first dimension; anything else raises AssertionError.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> dataset = mt.data.TensorDataset(mt.ones(5, 3), mt.zeros(5))
+    >>> len(dataset), [t.shape for t in dataset[0]]
+    (5, [metatensor.Size([3]), metatensor.Size([])])
+    """
 
     def __init__(self, *tensors: Any) -> None:
         if any(tensors[0].size(0) != t.size(0) for t in tensors):
@@ -52,7 +72,20 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets side by side. A sample is a tuple of their samples, or a dict if the datasets were given by name."""
+    """Several datasets in parallel. A sample is a tuple with one sample of each dataset, or a dict of them.
+
+    Parameters
+    ----------
+    *args, **kwargs : Dataset
+        Datasets of the same length, either all by position (for tuples) or all by name (for dicts). Anything else
+        raises ValueError.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.data.StackDataset(number=[1, 2], name=["one", "two"])[1]
+    {'number': 2, 'name': 'two'}
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs or not args and not kwargs:
@@ -64,7 +97,7 @@ class StackDataset(Dataset[Any]):
             raise ValueError(f"StackDataset: the datasets differ in length: {[len(d) for d in each]}")
 
     def _each(self, get: Callable[[Any], Any]) -> Any:
-        """Return what ``get`` returns for each dataset, as a dict or a tuple like the datasets."""
+        """Return ``get(dataset)`` for each dataset, as a dict or a tuple like the datasets."""
         if isinstance(self.datasets, dict):
             return dict(zip(self.datasets, map(get, self.datasets.values()), strict=True))
         return tuple(map(get, self.datasets))
@@ -91,14 +124,27 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[_T_co]):
-    """Datasets one after the other."""
+    """Several datasets, one after the other.
+
+    Parameters
+    ----------
+    datasets : iterable of Dataset
+        At least one dataset. An empty iterable or an `IterableDataset` in it raises AssertionError.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> dataset = mt.data.ConcatDataset([["a", "b"], ["c"]])
+    >>> len(dataset), dataset[2]
+    (3, 'c')
+    """
 
     datasets: list[Any]
     cumulative_sizes: list[int]
 
     @staticmethod
     def cumsum(sequence: Iterable[Any]) -> list[int]:
-        """The running sum of the lengths."""
+        """Return the running sums of the lengths of datasets."""
         return list(itertools.accumulate(len(e) for e in sequence))
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -122,13 +168,19 @@ class ConcatDataset(Dataset[_T_co]):
 
     @property
     def cummulative_sizes(self) -> list[int]:
-        """`cumulative_sizes`."""
+        """Deprecated misspelling of `cumulative_sizes`."""
         warnings.warn("ConcatDataset: cummulative_sizes is spelled cumulative_sizes", FutureWarning, stacklevel=2)
         return self.cumulative_sizes
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Iterable datasets one after the other."""
+    """Several iterable datasets, one after the other.
+
+    Parameters
+    ----------
+    datasets : iterable of IterableDataset
+        Any other dataset raises AssertionError during iteration.
+    """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         super().__init__()
@@ -153,7 +205,22 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[_T_co]):
-    """The samples of a dataset at given indices."""
+    """The samples of a dataset at the given indices.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The dataset to select from.
+    indices : sequence of int
+        The index in ``dataset`` of each sample.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> subset = mt.data.Subset(["a", "b", "c"], [2, 0])
+    >>> [subset[i] for i in range(len(subset))]
+    ['c', 'a']
+    """
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
         self.dataset = dataset
@@ -175,9 +242,32 @@ class Subset(Dataset[_T_co]):
 
 
 def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset[Any]]:
-    """Disjoint random subsets of ``dataset`` of the given lengths, or of the given fractions of it that sum to 1.
+    """Split a dataset into disjoint random subsets.
 
-    What fractions leave over goes to the subsets in turn. ValueError where the lengths do not sum to the dataset's.
+    Parameters
+    ----------
+    dataset : Dataset
+        The dataset to split; it must have a length.
+    lengths : sequence of int or float
+        The sizes of the subsets, which must sum to the length of the dataset; or fractions that sum to 1. Fractions are
+        rounded down, and the remaining samples go to the first subsets, one each.
+    generator : Generator, optional
+        Generates the random order.
+
+    Returns
+    -------
+    list of Subset
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not sum to the length of the dataset, or a fraction is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> [len(part) for part in mt.data.random_split(range(10), [0.75, 0.25])]
+    [8, 2]
     """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

@@ -1,4 +1,4 @@
-"""The sampler that gives each of several processes its share of a dataset."""
+"""A sampler that divides a dataset between processes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,30 @@ def _group() -> Any:
 
 
 class DistributedSampler(Sampler[int]):
-    """Every ``num_replicas``-th index from ``rank`` on, of all indices, shuffled alike in all processes.
+    """Yields the indices that belong to one of several processes.
 
-    All processes get equally many: indices are repeated from the beginning to make up the number, or, with
-    ``drop_last``, left out at the end. `set_epoch` changes the order.
+    Process ``rank`` gets every ``num_replicas``-th index, beginning with index number ``rank``. All processes use the
+    same order and get the same number of indices.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The dataset; only its length is used.
+    num_replicas, rank : int, optional
+        Number of processes and number of this process. By default they come from the process group. metatensor has no
+        groups of several processes, so a default raises RuntimeError.
+    shuffle : bool
+        Use a random order, which depends on ``seed`` and on the epoch (see `set_epoch`).
+    seed : int
+        Seed of the random order.
+    drop_last : bool
+        If the indices cannot be divided equally, drop the last ones instead of repeating the first ones.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> list(mt.data.DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False))
+    [1, 3, 0]
     """
 
     def __init__(
@@ -64,5 +84,5 @@ class DistributedSampler(Sampler[int]):
         return int(self.num_samples)
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle by another order from the next pass on."""
+        """Use another random order from the next iteration on."""
         self.epoch = epoch

@@ -1,4 +1,4 @@
-"""Samplers: in which order the samples of a dataset are visited, and which go into one batch."""
+"""Samplers, which determine the order of samples and their division into batches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,26 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Sampler(Generic[_T_co]):
-    """What yields indices, or lists of them: override `__iter__`."""
+    """Base class of samplers. Subclasses override `__iter__` to yield indices or lists of indices."""
 
     def __iter__(self) -> Iterator[_T_co]:
         raise NotImplementedError(f"{type(self).__name__}: a sampler must define __iter__")
 
 
 class SequentialSampler(Sampler[int]):
-    """All indices in order."""
+    """Yields all indices in order.
+
+    Parameters
+    ----------
+    data_source : Dataset
+        Only its length is used.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> list(mt.data.SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -41,7 +53,26 @@ def _positive(name: str, value: Any) -> None:
 
 
 class RandomSampler(Sampler[int]):
-    """Indices in random order; with ``replacement``, ``num_samples`` of them, each drawn from all."""
+    """Yields indices in random order.
+
+    Parameters
+    ----------
+    data_source : Dataset
+        Only its length is used.
+    replacement : bool
+        Draw each index independently of the others, so that indices may repeat.
+    num_samples : int, optional
+        Number of indices to yield. Default: the length of ``data_source``. If it is larger and ``replacement`` is
+        false, further permutations follow the first one.
+    generator : Generator, optional
+        Generates the indices. By default each iteration uses a new generator, seeded from the default one.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> sorted(mt.data.RandomSampler("abc"))
+    [0, 1, 2]
+    """
 
     def __init__(
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Any = None
@@ -56,7 +87,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices one pass yields."""
+        """The number of indices that one iteration yields."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -79,7 +110,15 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """Given indices in random order."""
+    """Yields the given indices in random order.
+
+    Parameters
+    ----------
+    indices : sequence of int
+        The indices to yield.
+    generator : Generator, optional
+        Generates the order.
+    """
 
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
         self.indices = indices
@@ -94,7 +133,25 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """``num_samples`` indices, each drawn with the probability that its weight says."""
+    """Yields random indices with given probabilities.
+
+    Parameters
+    ----------
+    weights : sequence of float
+        Nonnegative weights, one per index. They need not sum to 1.
+    num_samples : int
+        Number of indices to yield.
+    replacement : bool
+        Draw each index independently of the others, so that indices may repeat.
+    generator : Generator, optional
+        Generates the indices.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> list(mt.data.WeightedRandomSampler([0, 1, 0], 4))
+    [1, 1, 1, 1]
+    """
 
     def __init__(
         self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None
@@ -117,7 +174,23 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """The indices of another sampler, ``batch_size`` at a time; ``drop_last`` leaves an incomplete last batch out."""
+    """Groups the indices of another sampler into lists.
+
+    Parameters
+    ----------
+    sampler : iterable of int
+        Yields the indices.
+    batch_size : int
+        Length of each list.
+    drop_last : bool
+        Drop the last list if it is shorter than ``batch_size``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> list(mt.data.BatchSampler(range(5), 2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
         _positive("BatchSampler: batch_size", batch_size)

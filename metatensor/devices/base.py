@@ -1,7 +1,7 @@
-"""What a device owes the dispatcher: memory, copies, and kernels by op name.
+"""The interface between a device and the dispatcher: memory, copies, and kernels by operator name.
 
-A backend is one object per device type. The dispatcher looks it up once (`metatensor.plugins.backend`), asks it
-once for each op's kernel, and from then on calls only `allocate`, the kernel, `copy`, `to_host` and `from_host`.
+A backend is one object per device type. The dispatcher looks it up once (`metatensor.plugins.backend`) and asks it once
+for each operator's kernel. From then on it calls only `allocate`, the kernel, `copy`, `to_host` and `from_host`.
 """
 
 from __future__ import annotations
@@ -19,111 +19,160 @@ __all__ = ["DeviceBackend", "OutOfMemoryError"]
 
 
 class OutOfMemoryError(RuntimeError):
-    """A device could not provide the memory asked of it; the message says how much, and how much is in use."""
+    """Raised when a device cannot allocate memory. The message states the size requested and the memory in use."""
 
 
 class DeviceBackend:
-    """Base class of devices; a subclass has to say its `type`, a class attribute, and to provide a few methods.
+    """Base class of all devices.
 
-    They are `allocate`, `to_host`, `from_host` and, for more than making, filling and moving tensors, `kernel`.
+    A subclass sets the class attribute `type` and implements `allocate`, `to_host` and `from_host`. With these alone it
+    can create, fill and move tensors. It implements `kernel` to compute anything else.
 
-    Sizes and strides that tensors report are in elements; handles, sizes here and memory figures are in bytes.
-    Methods may be called from any thread. ``index`` is a device's number within its type, from 0.
+    Tensors report sizes and strides in elements. Handles, the sizes passed to these methods and memory statistics are
+    in bytes. Any thread may call any method. The parameter ``index`` is always a device's number within its type,
+    counted from 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.devices import DeviceBackend
+    >>> isinstance(mt.plugins.backend("meta"), DeviceBackend)
+    True
     """
 
     type: str = ""
-    """The device type, as in ``mt.device("cpu")``: letters, digits and underscores."""
+    """The device type, as in ``mt.device("cpu")``. It consists of letters, digits and underscores."""
 
     dlpack_types: tuple[int, ...] = ()
-    """The places of memory, in DLPack's numbering (`metatensor.devices.dlpack`), that `from_dlpack` takes arrays from."""
+    """The DLPack device types (`metatensor.devices.dlpack.DLDeviceType`) whose memory `from_dlpack` accepts."""
 
     dtypes: frozenset[str] | None = None
-    """Names of the dtypes that the device computes with, or None for all. Tensors of the others can be held, moved and
-    viewed there; its kernels are not called for them, but NotImplementedError is raised."""
+    """Names of the dtypes that the device computes with, or None for all of them.
+
+    Tensors of any other dtype can be stored, moved and viewed on the device, but computing with them raises
+    NotImplementedError."""
 
     fallback: str | None = None
-    """``"cpu"`` where the operators that this device has no kernel for, and that do not decompose into others, shall be
-    computed by the cpu device: their arguments are copied to the host, and their results back. The same then holds for dtypes
-    that are not in `dtypes`. None (the default) for NotImplementedError instead."""
+    """Set to ``"cpu"`` to let the cpu device compute operators that have no kernel here and no decomposition.
+
+    Arguments are copied to the host and results are copied back. The same applies to dtypes that are not in `dtypes`.
+    With None (the default) such calls raise NotImplementedError."""
 
     draws_parts: bool = False
-    """Whether the kernels of ``rand``, ``randn``, ``uniform_`` and ``normal_`` take tickets with a third item: the number of
-    the first element, where they fill a part of a draw. Parts of deferred tensors are then made without the whole."""
+    """Whether the kernels of ``rand``, ``randn``, ``uniform_`` and ``normal_`` can generate part of a draw.
+
+    Their ticket may then have a third item, the index of the first element to generate. Parts of deferred random
+    tensors are generated this way, without the rest."""
 
     def device_count(self) -> int:
-        """How many devices of this type can be used now; 0 where the hardware or its driver is missing."""
+        """Return the number of usable devices of this type; 0 if the hardware or its driver is missing."""
         return 1
 
     def is_available(self) -> bool:
-        """Whether there is at least one device to use."""
+        """Return True if at least one device is usable."""
         return self.device_count() > 0
 
     def unavailable_reason(self) -> str:
-        """One sentence on why `is_available` is false and what would help; empty where it is true."""
+        """Return one sentence that explains why no device is available and how to fix it; "" if one is available."""
         return "" if self.is_available() else f"no {self.type} device was found"
 
     def allocate(self, nbytes: int, index: int) -> Any:
-        """A handle to ``nbytes`` (at least 0) of fresh, uninitialised memory on device ``index``.
+        """Allocate uninitialized memory on device ``index`` and return a handle to it.
 
-        The core keeps it as ``storage.data`` and drops it with the storage; what it is concerns only this class.
-        Raises `OutOfMemoryError` where there is not enough, `RuntimeError` for an index that does not exist.
+        The core stores the handle as ``storage.data`` and drops it together with the storage. Only this class
+        interprets it.
+
+        Parameters
+        ----------
+        nbytes : int
+            Size in bytes, at least 0.
+        index : int
+            Number of the device.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is not enough memory.
+        RuntimeError
+            If device ``index`` does not exist.
         """
         raise NotImplementedError(f"{self._name()} does not implement allocate()")
 
     def resize(self, handle: Any, old: int, new: int, index: int) -> Any:
-        """A handle to ``new`` bytes that begin with as many of the ``old`` ones in ``handle`` as fit.
+        """Return a handle to ``new`` bytes that begin with the contents of ``handle``, truncated if necessary.
 
-        Raises `RuntimeError` where the memory is not this backend's own, as it may be seen elsewhere.
+        Parameters
+        ----------
+        handle : Any
+            The memory to resize.
+        old, new : int
+            Its size in bytes before and after.
+        index : int
+            Number of the device.
+
+        Raises
+        ------
+        RuntimeError
+            If other objects may use the memory because this backend did not allocate it.
         """
         raise NotImplementedError(f"{self._name()} does not implement resize(): its storages cannot change size")
 
     def share(self, handle: Any, nbytes: int, index: int) -> Any:
-        """A handle to the same bytes in memory that processes forked from this one share; RuntimeError by default."""
+        """Copy ``handle`` to memory that forked processes share and return its handle; RuntimeError by default."""
         raise RuntimeError(f"share_memory_: memory of {self.type} cannot be shared with other processes")
 
     def is_shared(self, handle: Any) -> bool:
-        """Whether a handle is to memory that processes forked from this one share."""
+        """Return True if forked processes share the memory of ``handle``."""
         return False
 
     def data_ptr(self, handle: Any) -> int:
-        """The address of a handle's first byte, where there is such a thing; else 0."""
+        """Return the address of the first byte of ``handle``, or 0 if the memory has no address."""
         return 0
 
     def copy(self, dst: Tensor, src: Tensor) -> None:
-        """Write ``src`` into ``dst``: both on this type, of one shape, any strides, any two dtypes.
+        """Copy the elements of ``src`` to ``dst``, converting them to the dtype of ``dst``.
 
-        Values convert as by a C cast: fractions are cut off, complex to real drops the imaginary part, and
-        anything but zero is true. A tensor that is a lazy conjugate or negation (``is_conj``, ``is_neg``) stands for
-        the conjugated or negated values of its memory, here as in `to_host` and `from_host`.
+        Both tensors are on this device type and have the same shape. Their strides and dtypes may be anything.
 
-        The default goes by way of the host, where NumPy converts between dtypes.
+        Values convert as in a C cast: fractions are truncated, complex to real discards the imaginary part, and every
+        nonzero value becomes True. A lazily conjugated or negated tensor (``is_conj``, ``is_neg``) stands for the
+        conjugated or negated values of its memory. The same holds in `to_host` and `from_host`.
+
+        The default implementation copies through the host, where NumPy converts between dtypes.
         """
         data = self.to_host(src)
         self.from_host(dst, data if dst.dtype is src.dtype else _convert(data, src.dtype.name, dst.dtype.name))
 
     def to_host(self, tensor: Tensor) -> Any:
-        """The elements of ``tensor`` in C order, contiguous, as a bytes-like object; waits for pending work.
+        """Return the elements of ``tensor`` in C order as a contiguous bytes-like object.
 
-        It may be the tensor's own memory: read it before that changes.
+        This waits for pending work. The result may share the tensor's memory, so read it before the tensor changes.
         """
         raise NotImplementedError(f"{self._name()} does not implement to_host()")
 
     def from_host(self, tensor: Tensor, data: Any) -> None:
-        """Fill ``tensor`` (any strides) from ``data``, bytes-like: its elements, of its dtype, in C order."""
+        """Fill ``tensor`` (any strides) from the bytes-like ``data``: its elements in C order, in its dtype."""
         raise NotImplementedError(f"{self._name()} does not implement from_host()")
 
     def map_host(self, data: memoryview, index: int) -> Any:
-        """A handle to the memory of ``data`` itself, which may be written to; None (the default) where it must be copied.
+        """Return a handle that uses the memory of ``data`` directly, or None (the default) if it must be copied.
 
-        For `metatensor.load` with ``mmap``: the memory is a private map of a file, and begins at a multiple of 8 bytes.
+        `metatensor.load` calls this for ``mmap=True``. The memory is a private, writable mapping of a file, and its
+        address is a multiple of 8.
         """
         return None
 
     def host_bytes(self, tensor: Tensor, data: Any) -> Any:
-        """What `to_host` returns of the elements in memory, and `from_host` stores of those it is given, ``data``.
+        """Resolve lazy conjugation and negation for `to_host` and `from_host`.
 
-        They are conjugated or negated where the tensor is lazily so. Raises RuntimeError where they are not as many
-        bytes as the tensor has.
+        ``data`` holds the elements of ``tensor`` in C order, as they are in memory (for `to_host`) or as the caller
+        passed them (for `from_host`). It is returned conjugated or negated if the tensor is lazily so, unchanged
+        otherwise.
+
+        Raises
+        ------
+        RuntimeError
+            If the size of ``data`` differs from the size of the tensor.
         """
         given, due = memoryview(data).nbytes, tensor.numel() * tensor.itemsize
         if given != due:
@@ -133,101 +182,102 @@ class DeviceBackend:
         return _convert(data, tensor.dtype.name, tensor.dtype.name, tensor.is_conj(), tensor.is_neg())
 
     def out_of_memory(self, nbytes: int, index: int = 0) -> OutOfMemoryError:
-        """The error to raise where ``nbytes`` could not be had."""
+        """Return the exception to raise if ``nbytes`` bytes cannot be allocated."""
         used = self.memory_stats(index).get("allocated_bytes.all.current")
         text = f"{self.type}: cannot allocate {nbytes} bytes"
         return OutOfMemoryError(text if used is None else f"{text}; {used} are in use by tensors")
 
     def kernel(self, name: str) -> Callable[..., Any] | None:
-        """The callable that computes op ``name`` ("add", "max.dim", "nn.functional.conv2d"), or None.
+        """Return the function that computes operator ``name`` ("add", "max.dim", "nn.functional.conv2d"), or None.
 
-        It is called as ``kernel(out, *args)``: ``args`` has every slot of the schema in order, defaults filled
-        in; ``out`` is the tensor to fill (a tuple for several results), or None for an op whose result shape
-        depends on the data, where the kernel returns the result. The answer is kept: one call per op.
+        The dispatcher calls it as ``kernel(out, *args)``. ``args`` holds every argument of the schema in order, with
+        defaults filled in. ``out`` is the tensor to fill, or a tuple of tensors for several results. It is None for an
+        operator whose result shape depends on the data: the kernel then returns the result. The dispatcher asks once
+        per operator and caches the answer.
 
-        Where a subclass has none, this method of the base class is asked: it makes and fills tensors by the five
-        methods that every device has.
+        This base method offers kernels that create and fill tensors using only `allocate`, `copy` and `from_host`. The
+        dispatcher uses them too if a subclass returns None.
         """
         return basic_kernel(self, name)
 
     def kernel_names(self) -> set[str]:
-        """Names of the ops this device has kernels for, for reports; it need not be fast."""
+        """Return the names of all operators with a kernel on this device. Only reports call it; it may be slow."""
         return set(NAMES)
 
     def numpy(self, tensor: Tensor) -> Any:
-        """A NumPy array over the tensor's memory. TypeError (the default) where that is not the host's."""
+        """Return a NumPy array that shares the tensor's memory; the default raises TypeError (no host memory)."""
         raise TypeError(f"numpy: the data of this tensor is on {tensor.device}; copy it with tensor.cpu() first")
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
-        """A DLPack capsule of the tensor's memory; ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``."""
+        """Return a DLPack capsule of ``tensor``; ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``."""
         raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
 
     def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
-        """Device type and number of the tensor's memory, in DLPack's numbering."""
+        """Return the DLPack device type and device number of the tensor's memory."""
         raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
 
     def from_dlpack(self, producer: Any, copy: bool | None = None) -> Tensor:
-        """A tensor over the memory of a DLPack producer, or with ``copy`` true a copy of it."""
-        raise BufferError(f"{self.type} takes no arrays by DLPack")
+        """Return a tensor that shares the memory of a DLPack producer, or a copy of it if ``copy`` is true."""
+        raise BufferError(f"{self.type} does not accept arrays by DLPack")
 
     def cuda_array_interface(self, tensor: Tensor) -> dict[str, Any]:
-        """What ``__cuda_array_interface__`` says of the tensor. AttributeError (the default) where the memory is not CUDA's."""
+        """Return the value of ``__cuda_array_interface__``; the default raises AttributeError (no CUDA memory)."""
         raise AttributeError(f"__cuda_array_interface__: the data of this tensor is on {tensor.device}")
 
     def from_cuda_array(self, producer: Any) -> Tensor:
-        """A tensor over the memory of an object with ``__cuda_array_interface__``, where the memory here is CUDA's."""
-        raise BufferError(f"{self.type} takes no arrays of CUDA")
+        """Return a tensor that shares the memory of an object with ``__cuda_array_interface__``; CUDA devices only."""
+        raise BufferError(f"{self.type} does not accept CUDA arrays")
 
     def current_index(self) -> int:
-        """The index of the device that is meant where only the type is named."""
+        """Return the index of the current device, which is used if only the type is named."""
         return 0
 
     def set_current_index(self, index: int) -> None:
-        """Make device ``index`` the one that is meant where only the type is named; RuntimeError where that is fixed."""
+        """Make device ``index`` the current one; RuntimeError if this type has a fixed current device."""
         self.check_index(index)
         if index != self.current_index():
             raise RuntimeError(f"{self.type}: the current device is always {self.type}:{self.current_index()}")
 
     def properties(self, index: int | None = None) -> dict[str, Any]:
-        """What is known of a device: its "name"; where there is such a thing "total_memory" in bytes, "major", "minor", ..."""
+        """Return properties of a device: "name" and, if known, "total_memory" (bytes), "major", "minor" and others."""
         self.check_index(index or 0)
         return {"name": self.type}
 
     def empty_cache(self) -> None:
-        """Give back memory that no tensor uses and that is kept for later."""
+        """Release cached memory that no tensor uses."""
 
     def synchronize(self, index: int | None = None) -> None:
-        """Wait until everything asked of device ``index`` (None: the current one) is done."""
+        """Wait until all work submitted to device ``index`` (None: the current one) has finished."""
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
-        """Figures in bytes and counts, by name ("allocated_bytes.current", "allocated_bytes.peak", ...)."""
+        """Return memory statistics by name, in bytes or counts ("allocated_bytes.all.current", ...)."""
         return {}
 
     def reset_peak_memory_stats(self, index: int | None = None) -> None:
-        """Let the peak start again from what is in use now."""
+        """Reset the recorded peak to the memory currently in use."""
 
     def pinned(self, nbytes: int) -> Any:
-        """A handle, for the cpu device, to page-locked memory that copies to and from this device take less time with.
+        """Allocate page-locked host memory, which this device copies from faster; return a handle for the cpu device.
 
-        NotImplementedError (the default) where there is no such thing; see `metatensor.devices.pinning`.
+        The default raises NotImplementedError. See `metatensor.devices.pinning`.
         """
         raise NotImplementedError(f"{self.type} has no page-locked memory")
 
     def stream(self, index: int, priority: int = 0) -> Stream:
-        """A new stream of work for device ``index``; by default the one that there is."""
+        """Create a stream on device ``index``. The default returns an object for the device's only stream."""
         self.check_index(index)
         return Stream(self, index)
 
     def current_stream(self, index: int) -> Stream:
-        """The stream that work on device ``index`` goes into in this thread."""
+        """Return the stream that this thread's work on device ``index`` goes to."""
         return self.stream(index)
 
     def default_stream(self, index: int) -> Stream:
-        """The stream that work on device ``index`` goes into unless another is made current."""
+        """Return the stream that work on device ``index`` goes to unless another stream is current."""
         return self.stream(index)
 
     def event(self, index: int, timing: bool = False) -> Event:
-        """A new event, to record in streams of device ``index``."""
+        """Create an event that can be recorded in streams of device ``index``."""
         self.check_index(index)
         return Event(self, index, timing)
 
@@ -248,7 +298,7 @@ class DeviceBackend:
 
 
 def _convert(data: Any, source: str, target: str, conj: bool = False, neg: bool = False) -> Any:
-    """Dense elements of one dtype as those of another, conjugated or negated."""
+    """Convert dense elements from dtype ``source`` to ``target``, optionally conjugating or negating them."""
     import numpy as np
 
     from metatensor.devices.array_kit.copy import convert_into

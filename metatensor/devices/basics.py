@@ -1,6 +1,6 @@
-"""The kernels that every device has by its five methods: memory as it comes, from the host, filled with one value, or random.
+"""Kernels that every device gets without writing any: allocation, upload, filling with one value, and random numbers.
 
-A device's own kernel of the same name comes first.
+They use only the methods that a backend must implement. A device's own kernel of the same name takes precedence.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _CONSTANTS = {
     **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero"), 0),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), 1),
 }
-# Ops that fill with one of their arguments, and its place.
+# Operators that fill with one of their arguments, and the position of that argument.
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "scalar_tensor": 0}
 
-# Drawn on the host, by the counters that every device draws by, and sent: a seed means the same everywhere.
+# Generated on the host with the counter-based generator of all devices, then copied: a seed means the same everywhere.
 _RANDOM = (
     "rand", "randn", "rand_like", "randn_like", "randint", "randint.low", "randint_like", "randint_like.low", "randperm", "uniform_",
     "normal_", "normal.float_float", "random_.from", "random_.to", "bernoulli_", "exponential_", "geometric_", "cauchy_",
@@ -33,7 +33,7 @@ NAMES = frozenset({*_ALLOCATIONS, "_from_host", *_CONSTANTS, *_FILLS, *_RANDOM})
 
 
 def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
-    """The kernel of op `name` by means of the methods of `backend` alone, or None."""
+    """Return a kernel for operator `name` that uses only the required methods of `backend`, or None."""
     if name in _ALLOCATIONS:
         return lambda out, *_: None
     if name == "_from_host":
@@ -56,7 +56,7 @@ def _random(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
 
 
 def drawn_on_host(name: str, device: Any) -> Callable[..., None] | None:
-    """The host's kernel of the random operator `name`, for tensors of a device, or None."""
+    """Return the host's kernel of the random operator `name` for tensors of `device`, or None."""
     from metatensor._core.device import backend_for
     from metatensor.devices.fallback import host_kernel
 
@@ -65,7 +65,7 @@ def drawn_on_host(name: str, device: Any) -> Callable[..., None] | None:
 
 @lru_cache(maxsize=1)
 def host() -> Any:
-    """The array kit over NumPy, which need not be installed as the cpu device."""
+    """Return the array kit over NumPy. It works without the cpu device being installed."""
     import numpy as np
 
     from metatensor.devices.array_kit import ArrayBackend
@@ -74,7 +74,7 @@ def host() -> Any:
 
 
 def _fill(backend: DeviceBackend, out: Any, value: Any) -> None:
-    """One element, sent from the host, copied everywhere."""
+    """Fill `out` with `value`: send one element from the host and copy it to all places."""
     import metatensor
 
     if not isinstance(value, metatensor.Tensor):

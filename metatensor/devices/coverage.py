@@ -1,4 +1,4 @@
-"""Which operators a device computes, and how."""
+"""Report which operators a device computes, and how."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ __all__ = ["Coverage", "coverage"]
 
 
 class Coverage(NamedTuple):
-    """One schema of an operator: its qualified name and how a device computes it.
+    """How a device computes one schema of an operator.
 
-    `how` is ``"kernel"``, ``"decomposition"`` (into operators of `metatensor.rules.core`, or others that decompose),
-    ``"fallback"`` (by the cpu) or ``"missing"``. `core` says whether the operator is a core operator itself.
+    Parameters
+    ----------
+    name : str
+        Qualified name of the schema.
+    how : str
+        ``"kernel"``, ``"decomposition"`` (into the operators of `metatensor.rules.core`, possibly in several steps),
+        ``"fallback"`` (computed by the cpu device) or ``"missing"``.
+    core : bool
+        Whether the operator is one of the core operators.
     """
 
     name: str
@@ -27,9 +34,9 @@ class Coverage(NamedTuple):
 
 
 def coverage(backend: DeviceBackend) -> list[Coverage]:
-    """How a device computes each schema of each operator, by name.
+    """Return how a device computes each schema of each operator, sorted by name.
 
-    Left out is what needs no kernel: views, ops that are made of others, and those that metadata answer.
+    The list omits schemas that need no kernel: views, composites of other operators, and those computed from metadata.
     """
     found = {}
     table = decompositions()

@@ -1,8 +1,8 @@
-"""DLPack: where memory can be, and what a capsule says about it.
+"""DLPack structures: device types, and the tensor inside a capsule.
 
-A capsule holds a `DLManagedTensor`, or, of version 1 on, a `DLManagedTensorVersioned`. Both hold a `DLTensor`, which is read,
-and relabelled, in place: the names here are those of the DLPack standard's header. Which places of memory a device takes
-arrays from is `DeviceBackend.dlpack_types`.
+A capsule holds a `DLManagedTensor` or, since version 1, a `DLManagedTensorVersioned`. Both contain a `DLTensor`, which
+is read and modified in place. The names are those of the DLPack standard's header. `DeviceBackend.dlpack_types` lists
+the device types whose memory a backend accepts.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class DLDeviceType(enum.IntEnum):
 
 
 class DLDataType(ctypes.Structure):
-    """A type code, a number of bits, and how many make an element."""
+    """An element type: type code, number of bits, and number of lanes (vector length)."""
 
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 
 
 class DLTensor(ctypes.Structure):
-    """Memory and its layout; strides are in elements, or NULL for row-major order."""
+    """A data pointer and its layout. Strides are in elements; NULL means row-major order."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -70,12 +70,12 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 
 
 def _pointer(capsule: Any, name: bytes) -> int | None:
-    """What an unused capsule of this name holds, or None."""
+    """Return the pointer in an unused capsule called `name`, or None for anything else."""
     return _get_pointer(capsule, name) if _is_valid(capsule, name) else None
 
 
 def tensor_in(capsule: Any) -> DLTensor:
-    """The tensor in a capsule, in place. BufferError for what is no DLPack capsule, or a used one."""
+    """Return the tensor in a capsule, in place. Raise BufferError unless it is an unused DLPack capsule."""
     found = _pointer(capsule, b"dltensor_versioned")
     if found is not None:
         return _Versioned.from_address(found).dl_tensor
@@ -86,14 +86,14 @@ def tensor_in(capsule: Any) -> DLTensor:
 
 
 def mark_copied(capsule: Any) -> None:
-    """Say in a capsule that its memory is a copy; those before version 1 have no place for that."""
+    """Set the capsule's flag for copied memory. Capsules before version 1 have no such flag and stay unchanged."""
     found = _pointer(capsule, b"dltensor_versioned")
     if found is not None:
         _Versioned.from_address(found).flags |= _IS_COPIED
 
 
 class Capsule:
-    """A producer of one capsule, for consumers that want a producer. BufferError for what is no unused capsule."""
+    """A DLPack producer that wraps an existing capsule. Raises BufferError unless the capsule is unused."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule

@@ -1,4 +1,4 @@
-"""Kernels of the cpu for other devices: values are copied to the host, computed there, and copied back."""
+"""Run the cpu's kernels for other devices: copy the arguments to the host, compute, and copy the results back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["host_kernel"]
 
 
 def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any] | None:
-    """The kernel that the cpu has for the operator `name`, as a kernel of the device of `backend`, or None where it has none.
+    """Return the cpu's kernel of operator `name`, wrapped as a kernel of `backend`; None if there is none.
 
-    `host` is the backend to compute with; by default that of the cpu device. Arguments are copied before anything is
-    written, so results and arguments may share memory. What the schema marks as written is copied back, like the results.
+    `host` is the backend that computes, by default the cpu device's. All arguments are copied before anything is
+    written, so results may share memory with arguments. The arguments that the schema marks as written are copied back,
+    too.
     """
     from metatensor.library import find_kernel
 
@@ -33,7 +34,7 @@ def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any]
         outs = _like(out, host)
         result = found(outs, *brought)
         if out is None:
-            # Of an operator whose results' shapes depend on the data, or of one that writes to its arguments alone.
+            # The result shapes depend on the data, or the operator writes only to its arguments.
             result = _send(result, backend, _index(args))
         else:
             for target, source in zip(_tensors(out), _tensors(outs if result is None else result), strict=True):
@@ -49,7 +50,7 @@ def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any]
 
 
 def _written(name: str) -> list[int]:
-    """The places of the arguments that the operator's schema marks as written."""
+    """Return the positions of the arguments that the operator's schema marks as written."""
     from metatensor._core.schema import parse
 
     op = registry.get(name) or registry[name.rpartition(".")[0]]
@@ -58,19 +59,19 @@ def _written(name: str) -> list[int]:
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    """The tensors in a tensor, a list of tensors or anything else."""
+    """Return `value` as a list of tensors if it is a tensor or a sequence; items that are no tensors are dropped."""
     if isinstance(value, Tensor):
         return [value]
     return [item for item in value if isinstance(item, Tensor)] if isinstance(value, (tuple, list)) else []
 
 
 def _index(args: Any) -> int:
-    """The number of the device that the arguments are on."""
+    """Return the index of the device that holds the arguments."""
     return next((t.device.index or 0 for value in args for t in _tensors(value)), 0)
 
 
 def _fresh(like: Tensor, backend: Any, device: str, index: int = 0) -> Tensor:
-    """A tensor of the layout of `like`, with memory of its own on `device`."""
+    """Return an uninitialized tensor on `device` with the shape, strides and dtype of `like`."""
     reach = sum((extent - 1) * step for extent, step in zip(like.shape, like.stride(), strict=True)) + 1
     nbytes = reach * like.itemsize if like.numel() else 0
     return tensor_from_storage(make_storage(device, nbytes, backend.allocate(nbytes, index)), like.dtype, like.shape, like.stride(), 0)

@@ -1,4 +1,4 @@
-"""The meta device: shapes and dtypes without data. The one backend that needs no plugin."""
+"""The meta device: tensors with shapes and dtypes but without data. It is built in; all other devices are plugins."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["MetaBackend"]
 
 
 class MetaBackend(DeviceBackend):
-    """Allocates nothing and computes nothing: the dispatcher is done when the meta kernel is."""
+    """The meta device. It allocates and computes nothing: a call is complete once the meta kernel has run."""
 
     type = "meta"
 
     def allocate(self, nbytes: int, index: int) -> None:
-        """No memory: the storage knows its size and holds no data."""
+        """Return None: a storage on this device has a size but no data."""
 
     def copy(self, dst: Tensor, src: Tensor) -> None:
-        """Nothing to copy: both have no data."""
+        """Do nothing: neither tensor has data."""
 
     def from_host(self, tensor: Tensor, data: Any) -> None:
-        """Forget the data."""
+        """Discard the data."""
 
     def to_host(self, tensor: Tensor) -> NoReturn:
-        """Raise `NotImplementedError`: there is nothing to read."""
+        """Raise `NotImplementedError`: the tensor has no data."""
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")

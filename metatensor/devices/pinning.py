@@ -1,4 +1,4 @@
-"""Page-locked memory of the host, from and to which a device copies directly."""
+"""Page-locked host memory, which a device can copy to and from directly."""
 
 from __future__ import annotations
 
@@ -16,15 +16,25 @@ __all__ = ["PinnedBlock", "pin"]
 
 
 class PinnedBlock(np.ndarray):
-    """Bytes that are page-locked: a handle for storages of the cpu."""
+    """An array of page-locked bytes, used as a handle for storages of the cpu device."""
 
     is_pinned = True
 
 
 def pin(tensor: Tensor, device: Any = None) -> Tensor:
-    """A copy of a cpu tensor, strides included, in memory that ``device`` has page-locked; itself where it is there already.
+    """Copy a cpu tensor, with its strides, to page-locked memory. Return the tensor itself if it is pinned already.
 
-    Without ``device`` it is the first type that has such memory. RuntimeError where none does, or for other tensors.
+    Parameters
+    ----------
+    tensor : Tensor
+        A tensor on the cpu device.
+    device : device, optional
+        The device that locks the memory. By default the first available device type that can.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor is on another device, or if no device can lock memory.
     """
     if tensor.is_pinned():
         return tensor
@@ -51,6 +61,6 @@ def _memory(nbytes: int, device: Any) -> Any:
                 return backend.pinned(nbytes)
         except NotImplementedError as error:
             why = why or str(error)
-        except RuntimeError as error:  # its plugin is broken, or the memory is used up
+        except RuntimeError as error:  # the plugin is broken or the memory is exhausted
             why = str(error)
     raise RuntimeError(f"pin_memory(): no device that page-locks memory is available{why and f': {why}'}")

@@ -1,7 +1,7 @@
-"""Streams of work and events in them: what every device has.
+"""Default streams and events, for devices that execute all work in order.
 
-These are of a device that does its work in order, one thing after another: all its streams are the same one. A backend of
-a device with more has subclasses of both (`DeviceBackend.stream`, `DeviceBackend.event`).
+On such a device all streams are the same stream. A backend with real streams returns subclasses of both classes from
+`DeviceBackend.stream` and `DeviceBackend.event`.
 """
 
 from __future__ import annotations
@@ -16,52 +16,52 @@ __all__ = ["Event", "Stream"]
 
 
 class Stream:
-    """The one stream of device ``index``."""
+    """The only stream of device ``index``."""
 
     handle: int = 0
-    """What the device's own library knows the stream by."""
+    """The stream's identifier in the device's own library."""
 
     def __init__(self, backend: DeviceBackend, index: int) -> None:
         self.backend, self.index = backend, index
 
     def synchronize(self) -> None:
-        """Wait until all that was put into the stream is done."""
+        """Wait until all work in the stream has finished."""
         self.backend.synchronize(self.index)
 
     def query(self) -> bool:
-        """Whether all that was put into the stream is done; it may wait for that."""
+        """Return True if all work in the stream has finished. This implementation waits for it first."""
         self.synchronize()
         return True
 
     def wait_event(self, event: Event) -> None:
-        """Let what is put into the stream from now on wait for an event in another one."""
+        """Make all later work in this stream wait for ``event``. There is nothing to do with only one stream."""
 
     def make_current(self) -> None:
-        """Let this thread's work on the device go here."""
+        """Direct this thread's work on the device to this stream."""
 
 
 class Event:
-    """An event in a stream of device ``index``; with ``timing`` the time at which it was reached is kept."""
+    """A marker in a stream of device ``index``. With ``timing`` it stores the time at which it was reached."""
 
     def __init__(self, backend: DeviceBackend, index: int, timing: bool = False) -> None:
         self.backend, self.index, self.timing = backend, index, timing
         self.at: Any = None
 
     def record(self, stream: Stream) -> None:
-        """Put the event at the end of a stream."""
+        """Append the event to ``stream``."""
         if self.timing:
             stream.synchronize()
         self.at = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Wait until the event is reached."""
+        """Wait until the event has been reached."""
         self.backend.synchronize(self.index)
 
     def query(self) -> bool:
-        """Whether the event is reached; it may wait for that."""
+        """Return True if the event has been reached. This implementation waits for it first."""
         self.synchronize()
         return True
 
     def elapsed_time(self, later: Event) -> float:
-        """The time from this event to another one; both were recorded, with ``timing``."""
+        """Return the milliseconds from this event to ``later``. Both must have been recorded with ``timing``."""
         return float(later.at - self.at) * 1000

@@ -1,7 +1,7 @@
-"""Groups of processes that work together: here only the group of one, this process.
+"""`torch.distributed` for a single process. metatensor has no communication between processes.
 
-`is_available` says False, so that libraries do not try. Who calls `init_process_group` with a world of one gets one
-whose collectives do what they do there; larger worlds are a NotImplementedError.
+`is_available` returns False, so libraries do not try to use it. Still, `init_process_group` creates a world of one
+process, whose collectives behave like those of any other world of that size. Larger worlds raise NotImplementedError.
 """
 
 from __future__ import annotations
@@ -106,42 +106,42 @@ def __getattr__(name: str) -> object:
 
 
 def is_available() -> bool:
-    """False: metatensor has no communication between processes."""
+    """Return False: metatensor has no communication between processes."""
     return False
 
 
 def is_backend_available(backend: str) -> bool:
-    """False for every name."""
+    """Return False for every name."""
     return False
 
 
 def is_gloo_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_mpi_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_nccl_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_ucc_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_xccl_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether torchrun started this process."""
+    """Return True if torchrun started this process."""
     import os
 
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None

@@ -1,6 +1,6 @@
-"""What a group of one process does together: it copies, or leaves as it is, and checks what can be wrong.
+"""Collectives in a group of one process. They copy data or leave it unchanged, and validate their arguments.
 
-The arguments named like PyTorch's tell what is read and what is written; ``async_op`` gives a `Work` that is done.
+The arguments have PyTorch's names. With ``async_op`` a collective returns a `Work`, which is already complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _tensors(name: str, *values: Any) -> None:
 
 
 def _reducible(name: str, op: Any, *tensors: Any) -> None:
-    """Raise where tensors of these dtypes cannot be reduced with ``op``, as they could not in a larger group."""
+    """Raise if ``op`` cannot reduce tensors of these dtypes, as in larger groups."""
     _tensors(name, *tensors)
     for tensor in tensors:
         if tensor.is_complex() and not supports_complex(op):
@@ -45,21 +45,21 @@ def _reducible(name: str, op: Any, *tensors: Any) -> None:
 
 
 def _root(name: str, rank: int | None, group_rank: int | None = None) -> None:
-    """The one rank that can be a root is 0."""
+    """Raise RuntimeError unless the root is rank 0."""
     if (rank or 0) != 0 or (group_rank or 0) != 0:
         raise RuntimeError(f"torch.distributed.{name}: the group has the rank 0 only, got {rank or group_rank}")
 
 
 def _one(name: str, values: Sequence[Any] | None) -> Any:
-    """The element of a list that must have one for each process."""
+    """Return the only element of a list with one element per process."""
     if values is None or len(values) != 1:
         got = "None" if values is None else str(len(values))
-        raise ValueError(f"torch.distributed.{name}: the list must have one element for each process, so one, got {got}")
+        raise ValueError(f"torch.distributed.{name}: the list must have exactly one element (one per process), got {got}")
     return values[0]
 
 
 def _copy(name: str, target: Any, source: Any) -> None:
-    """Write a tensor into one with as many elements."""
+    """Copy ``source`` to ``target``, which must have the same dtype and number of elements."""
     _tensors(name, target, source)
     if target.numel() != source.numel():
         raise ValueError(f"torch.distributed.{name}: the output has {target.numel()} elements, the input {source.numel()}")
@@ -70,18 +70,18 @@ def _copy(name: str, target: Any, source: Any) -> None:
             target.copy_(source.reshape(target.shape))
 
 
-# On tensors -----------------------------------------------------------------------------------------------------------
+# Collectives on tensors -----------------------------------------------------------------------------------------------
 
 
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Leave ``tensor`` as it is."""
+    """Reduce ``tensor`` over the group, which leaves it unchanged."""
     _reducible("all_reduce", op, tensor)
     member(group)
     return _done(async_op, tensor)
 
 
 def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Leave ``tensors`` as they are."""
+    """Reduce ``tensors`` over the group, which leaves them unchanged."""
     _reducible("all_reduce_coalesced", op, *tensors)
     member(group)
     return _done(async_op, *tensors)
@@ -91,7 +91,7 @@ def reduce(
     tensor: Any, dst: int | None = None, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Leave ``tensor`` as it is; ``dst`` must be 0."""
+    """Reduce ``tensor`` to rank ``dst``, which must be 0. The tensor is unchanged."""
     _reducible("reduce", op, tensor)
     member(group)
     _root("reduce", dst, group_dst)
@@ -101,7 +101,7 @@ def reduce(
 def broadcast(
     tensor: Any, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
-    """Leave ``tensor`` as it is; ``src`` must be 0."""
+    """Broadcast ``tensor`` from rank ``src``, which must be 0. The tensor is unchanged."""
     _tensors("broadcast", tensor)
     member(group)
     _root("broadcast", src, group_src)
@@ -109,7 +109,7 @@ def broadcast(
 
 
 def all_gather(tensor_list: list[Any], tensor: Any, group: Any = None, async_op: bool = False) -> Work | None:
-    """Write ``tensor`` into the one tensor of the list."""
+    """Copy ``tensor`` to the only tensor of ``tensor_list``."""
     _tensors("all_gather", tensor_list, tensor)
     if member(group):
         _copy("all_gather", _one("all_gather", tensor_list), tensor)
@@ -119,7 +119,7 @@ def all_gather(tensor_list: list[Any], tensor: Any, group: Any = None, async_op:
 def all_gather_coalesced(
     output_tensor_lists: list[list[Any]], input_tensor_list: list[Any], group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Write each input into the one tensor of the output list at its place."""
+    """Copy each input to the only tensor of the corresponding output list."""
     for outputs, given in zip(_for_each("all_gather_coalesced", output_tensor_lists, input_tensor_list), input_tensor_list):
         all_gather(outputs, given, group)
     return _done(async_op, output_tensor_lists)
@@ -132,7 +132,7 @@ def _for_each(name: str, lists: Sequence[Any], values: Sequence[Any]) -> Sequenc
 
 
 def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False) -> Work | None:
-    """Write ``input_tensor`` into ``output_tensor``."""
+    """Copy ``input_tensor`` to ``output_tensor``."""
     if member(group):
         _copy("all_gather_into_tensor", output_tensor, input_tensor)
     return _done(async_op, output_tensor)
@@ -142,7 +142,7 @@ def gather(
     tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None, async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Write ``tensor`` into the one tensor of the list."""
+    """Copy ``tensor`` to the only tensor of ``gather_list``."""
     if member(group):
         _root("gather", dst, group_dst)
         _copy("gather", _one("gather", gather_list), tensor)
@@ -153,7 +153,7 @@ def scatter(
     tensor: Any, scatter_list: list[Any] | None = None, src: int | None = None, group: Any = None, async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """Write the one tensor of the list into ``tensor``."""
+    """Copy the only tensor of ``scatter_list`` to ``tensor``."""
     if member(group):
         _root("scatter", src, group_src)
         _copy("scatter", tensor, _one("scatter", scatter_list))
@@ -163,7 +163,7 @@ def scatter(
 def reduce_scatter(
     output: Any, input_list: list[Any], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Write the one tensor of the list into ``output``."""
+    """Copy the only tensor of ``input_list`` to ``output``."""
     if member(group):
         _reducible("reduce_scatter", op, output)
         _copy("reduce_scatter", output, _one("reduce_scatter", input_list))
@@ -171,7 +171,7 @@ def reduce_scatter(
 
 
 def reduce_scatter_tensor(output: Any, input: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Write ``input`` into ``output``."""
+    """Copy ``input`` to ``output``."""
     if member(group):
         _reducible("reduce_scatter_tensor", op, output)
         _copy("reduce_scatter_tensor", output, input)
@@ -179,7 +179,7 @@ def reduce_scatter_tensor(output: Any, input: Any, op: Any = ReduceOp.SUM, group
 
 
 def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Any = None, async_op: bool = False) -> Work | None:
-    """Write the one tensor of a list into that of the other."""
+    """Copy the only tensor of the input list to the only tensor of the output list."""
     if member(group):
         _copy("all_to_all", _one("all_to_all", output_tensor_list), _one("all_to_all", input_tensor_list))
     return _done(async_op, output_tensor_list)
@@ -189,7 +189,7 @@ def all_to_all_single(
     output: Any, input: Any, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None,
     group: Any = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Write ``input`` into ``output``; split sizes have one element, the size of the first dimension."""
+    """Copy ``input`` to ``output``. Split sizes, if given, contain just the size of the first dimension."""
     if member(group):
         for sizes, tensor in ((output_split_sizes, output), (input_split_sizes, input)):
             if sizes and _one("all_to_all_single", sizes) != tensor.shape[0]:
@@ -199,21 +199,21 @@ def all_to_all_single(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Nobody to wait for."""
+    """Return at once: there is no other process to wait for."""
     member(group)
     return _done(async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """Nobody to wait for."""
+    """Return at once: there is no other process to wait for."""
     member(group)
 
 
-# On objects -----------------------------------------------------------------------------------------------------------
+# Collectives on objects -----------------------------------------------------------------------------------------------
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Put a copy of ``obj`` into the list of one."""
+    """Store a deep copy of ``obj`` in ``object_list``, which must have one element."""
     if member(group):
         _one("all_gather_object", object_list)
         object_list[0] = copy.deepcopy(obj)
@@ -222,7 +222,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 def gather_object(
     obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None, group_dst: int | None = None
 ) -> None:
-    """Put a copy of ``obj`` into the list of one."""
+    """Store a deep copy of ``obj`` in ``object_gather_list``, which must have one element."""
     if member(group):
         _root("gather_object", dst, group_dst)
         _one("gather_object", object_gather_list)
@@ -233,7 +233,7 @@ def gather_object(
 def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
-    """Leave the list as it is."""
+    """Broadcast a list of objects from rank ``src``, which must be 0. The list is unchanged."""
     member(group)
     _root("broadcast_object_list", src, group_src)
 
@@ -242,13 +242,13 @@ def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None, src: int | None = None,
     group: Any = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
-    """Put a copy of the one object into the first place of the output list."""
+    """Store a deep copy of the only input object as the first element of the output list."""
     if member(group):
         _root("scatter_object_list", src, group_src)
         scatter_object_output_list[0] = copy.deepcopy(_one("scatter_object_list", scatter_object_input_list))
 
 
-# From one process to another ------------------------------------------------------------------------------------------
+# Point-to-point communication -----------------------------------------------------------------------------------------
 
 
 def _nobody(name: str) -> Callable[..., Any]:
@@ -257,7 +257,7 @@ def _nobody(name: str) -> Callable[..., Any]:
         raise ValueError(f"torch.distributed.{name}: this process is alone in its world, and cannot send to itself")
 
     refused.__name__ = refused.__qualname__ = name
-    refused.__doc__ = "ValueError: there is no other process."
+    refused.__doc__ = "Raise ValueError: there is no other process."
     return refused
 
 
@@ -277,5 +277,5 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Start all of a batch, which here has to be empty."""
+    """Start a batch of operations. It must be empty, as each operation raises ValueError."""
     return [one.op(one.tensor, one.peer, one.group, one.tag) for one in p2p_op_list]

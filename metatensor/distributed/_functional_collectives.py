@@ -1,4 +1,4 @@
-"""Collectives that return new tensors; in a group of one process, copies."""
+"""Collectives that return new tensors. In a group of one process these are copies."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ AsyncCollectiveTensor = kind(
 
 
 def _alone(name: str, group: Any) -> None:
-    """Check that there is a group, given as itself, as ranks, as a mesh or as a mesh and a dimension, and that it has one process."""
+    """Raise unless the default group exists and `group`, if it is a list of ranks, has one process."""
     member(None)
     if isinstance(group, (list, tuple)) and group and all(isinstance(rank, int) for rank in group):
         only_this_process(name, len(group))
 
 
 def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
-    """A copy of the tensor."""
+    """Return a copy of the tensor."""
     _alone("_functional_collectives.all_reduce", group)
     return self.clone()
 
 
 def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
-    """A copy of the tensor."""
+    """Return a copy of the tensor."""
     _alone("_functional_collectives.broadcast", group)
     return self.clone()
 
 
 def all_gather_tensor(self: Any, gather_dim: int, group: Any, tag: str = "") -> Any:
-    """A contiguous copy of the tensor."""
+    """Return a contiguous copy of the tensor."""
     _alone("_functional_collectives.all_gather_tensor", group)
     return self.clone(memory_format=mt.contiguous_format)
 
 
 def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Any:
-    """A contiguous copy of the tensor."""
+    """Return a contiguous copy of the tensor."""
     _alone("_functional_collectives.reduce_scatter_tensor", group)
     return self.clone(memory_format=mt.contiguous_format)
 
@@ -51,7 +51,7 @@ def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any
 def all_to_all_single(
     self: Any, output_split_sizes: Sequence[int] | None, input_split_sizes: Sequence[int] | None, group: Any, tag: str = ""
 ) -> Any:
-    """A contiguous copy of the tensor."""
+    """Return a contiguous copy of the tensor."""
     _alone("_functional_collectives.all_to_all_single", group)
     return self.clone(memory_format=mt.contiguous_format)
 
@@ -60,7 +60,7 @@ all_to_all_single_autograd = all_to_all_single
 
 
 def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "") -> Any:
-    """A copy of the tensor; ``src_dst`` is ``[0]``."""
+    """Return a contiguous copy of the tensor. ``src_dst`` must be ``[0]``."""
     _alone("_functional_collectives.permute_tensor", group)
     if list(src_dst) != [0]:
         raise ValueError(f"permute_tensor: the group has the rank 0 only, got {list(src_dst)}")
@@ -68,5 +68,5 @@ def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "")
 
 
 def wait_tensor(tensor: Any) -> Any:
-    """The tensor itself."""
+    """Return the tensor itself."""
     return tensor

@@ -1,4 +1,4 @@
-"""The group of one process: what it is, and who asks for it."""
+"""Process groups of a single process, and queries about them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ default_pg_timeout = timedelta(minutes=30)
 
 
 class DistError(RuntimeError):
-    """An error of the distributed library."""
+    """Base class of errors of the distributed library."""
 
 
 class DistBackendError(DistError):
@@ -36,7 +36,7 @@ class DistStoreError(DistError):
 
 
 class ReduceOp(enum.Enum):
-    """How the tensors of several processes become one. Of one tensor, each gives that tensor."""
+    """Reduction operations. Reducing a single tensor returns that tensor."""
 
     SUM = 0
     AVG = 1
@@ -55,7 +55,7 @@ ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
 
 
 class Backend(str):
-    """The name of a backend in lower case. Any will do: one process needs none."""
+    """The name of a backend, in lower case. Any name is accepted, as a single process needs no backend."""
 
     UNDEFINED = "undefined"
     GLOO = "gloo"
@@ -74,7 +74,7 @@ class Backend(str):
 
 
 class ProcessGroup:
-    """A group whose one member is this process."""
+    """A group that consists of this process."""
 
     def __init__(self, *args: Any, backend: str = Backend.UNDEFINED, name: str = "", desc: str = "undefined") -> None:
         size = args[-1] if args else 1
@@ -83,15 +83,15 @@ class ProcessGroup:
         self._backend, self.group_name, self.group_desc = backend, name, desc
 
     def rank(self) -> int:
-        """0."""
+        """Return 0."""
         return 0
 
     def size(self) -> int:
-        """1."""
+        """Return 1."""
         return 1
 
     def name(self) -> str:
-        """The name of the backend that was asked for."""
+        """Return the name of the backend that was requested."""
         return str(self._backend)
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """The default group, and the mark of a group that this process is no member of."""
+    """The default group, and the placeholder for a group that this process does not belong to."""
 
     WORLD: ClassVar[ProcessGroup | None] = None
     NON_GROUP_MEMBER: ClassVar[Any] = object()
@@ -116,36 +116,36 @@ class _WorldOf(type):
 
 
 class group(metaclass=_WorldOf):
-    """``group.WORLD`` is the default group."""
+    """A namespace: ``group.WORLD`` is the default group."""
 
 
 class Work:
-    """A collective that is done."""
+    """A collective operation that has completed."""
 
     def __init__(self, result: Any = None) -> None:
         self._result = result
 
     def wait(self, timeout: Any = None) -> bool:
-        """True at once."""
+        """Return True at once."""
         return True
 
     def is_completed(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def is_success(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def exception(self) -> None:
-        """None: nothing went wrong."""
+        """Return None: completed operations have no error."""
 
     def result(self) -> Any:
-        """The tensors of the collective."""
+        """Return the tensors of the collective."""
         return self._result
 
     def get_future(self) -> Any:
-        """A future with these tensors."""
+        """Return a completed future that holds the tensors."""
         from metatensor.distributed.futures import Future
 
         future: Any = Future()
@@ -153,28 +153,28 @@ class Work:
         return future
 
 
-# Who is in it ---------------------------------------------------------------------------------------------------------
+# Creating groups ------------------------------------------------------------------------------------------------------
 
 _names: dict[ProcessGroup, str] = {}
 
 
 def is_initialized() -> bool:
-    """Whether `init_process_group` has made the default group."""
+    """Return True if the default group exists."""
     return GroupMember.WORLD is not None
 
 
 def member(given: Any) -> bool:
-    """Whether this process is in a group; None is the default one. ValueError where there is none."""
+    """Return True if this process belongs to the group; None is the default one. ValueError if that does not exist."""
     if GroupMember.WORLD is None:
         raise ValueError("torch.distributed: there is no default process group; call init_process_group first")
     return given is not GroupMember.NON_GROUP_MEMBER
 
 
 def only_this_process(name: str, size: int) -> None:
-    """NotImplementedError unless a world has one process."""
+    """Raise NotImplementedError unless a world has one process."""
     if size != 1:
         raise NotImplementedError(
-            f"torch.distributed.{name}: metatensor has no communication between processes; the one world there is has size 1, "
+            f"torch.distributed.{name}: metatensor has no communication between processes; the world size must be 1, "
             f"got {size}"
         )
 
@@ -183,7 +183,36 @@ def init_process_group(
     backend: str | None = None, init_method: str | None = None, timeout: timedelta | None = None, world_size: int = -1,
     rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None, device_id: Any = None,
 ) -> None:  # fmt: skip
-    """Make this process a world of its own. Without ``world_size`` and ``rank``, the URL or the environment must say them."""
+    """Create the default group, which consists of this process.
+
+    Parameters
+    ----------
+    backend : str, optional
+        Any name. It is stored but has no effect.
+    init_method : str, optional
+        A URL whose query may contain ``world_size`` and ``rank``.
+    world_size, rank : int
+        Must be 1 and 0. Default: taken from the URL, else from the environment variables WORLD_SIZE and RANK.
+    group_name : str
+        Name of the group.
+    timeout, store, pg_options, device_id
+        Ignored.
+
+    Raises
+    ------
+    NotImplementedError
+        If the world has more than one process.
+    ValueError
+        If there already is a default group, if the rank is not 0, or if world size or rank are missing.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.distributed.init_process_group("gloo", world_size=1, rank=0)
+    >>> mt.distributed.get_world_size()
+    1
+    >>> mt.distributed.destroy_process_group()
+    """
     if is_initialized():
         raise ValueError("torch.distributed.init_process_group: there is a default process group already")
     from urllib.parse import parse_qs, urlparse
@@ -213,7 +242,7 @@ def _make(backend: str | None, name: str, desc: str) -> ProcessGroup:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Forget a group; the default one with all others. AssertionError where there is none."""
+    """Remove a group. Removing the default group (None) removes all groups. AssertionError if there is none."""
     if group is None or group is GroupMember.WORLD:
         assert GroupMember.WORLD is not None, "torch.distributed.destroy_process_group: there is no process group"
         GroupMember.WORLD = None
@@ -228,7 +257,7 @@ def new_group(
     ranks: Iterable[int] | None = None, timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
     use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None,
 ) -> Any:  # fmt: skip
-    """A further group of this process, or, where ``ranks`` is empty, the mark of one that it is not in."""
+    """Create a further group of this process. Empty ``ranks`` give the placeholder ``NON_GROUP_MEMBER``."""
     member(None)
     chosen = [0] if ranks is None else sorted(ranks)
     if chosen not in ([], [0]):
@@ -239,7 +268,7 @@ def new_group(
 
 
 def new_subgroups(group_size: int | None = None, group: Any = None, **options: Any) -> tuple[Any, list[Any]]:
-    """The one subgroup of one, and the list of it."""
+    """Create one subgroup of one process. Return it and the list of all subgroups."""
     member(group)
     if group_size not in (None, 1):
         raise ValueError(f"torch.distributed.new_subgroups: the world has size 1, got group_size={group_size}")
@@ -248,26 +277,26 @@ def new_subgroups(group_size: int | None = None, group: Any = None, **options: A
 
 
 def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], **options: Any) -> tuple[Any, list[Any]]:
-    """A group for each list of ranks, and the one that this process is in."""
+    """Create a group for each list of ranks. Return the group of this process and the list of all groups."""
     made = [new_group(ranks) for ranks in ranks_per_subgroup_list]
     return next((one for one in made if isinstance(one, ProcessGroup)), None), made
 
 
-# Questions ------------------------------------------------------------------------------------------------------------
+# Queries --------------------------------------------------------------------------------------------------------------
 
 
 def get_rank(group: Any = None) -> int:
-    """0, or -1 for a group that this process is not in. ValueError where there is no group."""
+    """Return 0, or -1 if this process is not in the group. Raise ValueError if there is no default group."""
     return 0 if member(group) else -1
 
 
 def get_world_size(group: Any = None) -> int:
-    """1, or -1 for a group that this process is not in. ValueError where there is no group."""
+    """Return 1, or -1 if this process is not in the group. Raise ValueError if there is no default group."""
     return 1 if member(group) else -1
 
 
 def get_backend(group: Any = None) -> Backend:
-    """The name of the backend that was asked for."""
+    """Return the name of the backend that was requested for the group."""
     if not member(group):
         raise ValueError("torch.distributed.get_backend: this process is not in that group")
     found: Any = GroupMember.WORLD if group is None else group
@@ -275,13 +304,13 @@ def get_backend(group: Any = None) -> Backend:
 
 
 def get_backend_config(group: Any = None) -> str:
-    """The backend for each type of device: ``"cpu:gloo,cuda:gloo"``."""
+    """Return the backend of each device type, as in ``"cpu:gloo,cuda:gloo"``."""
     name = get_backend(group)
     return name if ":" in name else f"cpu:{name},cuda:{name}"
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend that PyTorch would choose for a device. ValueError where it knows none."""
+    """Return the backend that PyTorch chooses for a device. Raise ValueError for unknown device types."""
     kind = str(device).partition(":")[0]
     if kind not in Backend.default_device_backend_map:
         raise ValueError(f"torch.distributed.get_default_backend_for_device: no backend for {kind}")
@@ -289,7 +318,7 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """What ``LOCAL_RANK`` in the environment says, else ``fallback_rank``. RuntimeError where neither does."""
+    """Return the environment variable ``LOCAL_RANK`` or else ``fallback_rank``; RuntimeError if both are missing."""
     found = os.environ.get("LOCAL_RANK", fallback_rank)
     if found is None:
         raise RuntimeError("torch.distributed.get_node_local_rank: the environment has no LOCAL_RANK, and there is no fallback_rank")
@@ -297,29 +326,29 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
-    """``[0]``."""
+    """Return the ranks in the group: ``[0]``, or ``[]`` if this process is not in it."""
     return [0] if member(group) else []
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
-    """The rank in the world of a rank in a group: the same. ValueError for one that is not in it."""
+    """Return the rank in the world of a rank in a group, which is 0. Raise ValueError for other ranks."""
     if group_rank != 0:
         raise ValueError(f"torch.distributed.get_global_rank: the group has the rank 0 only, got {group_rank}")
     return 0
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
-    """The rank in a group of a rank in the world: the same. ValueError for one that is not in it."""
+    """Return the rank in a group of a rank in the world, which is 0. Raise ValueError for other ranks."""
     if global_rank != 0:
         raise ValueError(f"torch.distributed.get_group_rank: the group has the rank 0 only, got {global_rank}")
     return 0
 
 
 def get_pg_count() -> int:
-    """How many groups there are."""
+    """Return the number of groups."""
     return len(_names)
 
 
 def supports_complex(reduceOp: ReduceOp) -> bool:
-    """Whether complex tensors can be reduced like this."""
+    """Return True if complex tensors can be reduced with this operation."""
     return reduceOp in (ReduceOp.SUM, ReduceOp.AVG)

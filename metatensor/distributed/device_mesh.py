@@ -1,4 +1,4 @@
-"""Meshes of processes: shapes and names over the one process there is."""
+"""Device meshes over a single process: they only have a shape and dimension names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,27 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 
 
 class DeviceMesh:
-    """An array of processes with a name for each of its dimensions; each dimension has size 1."""
+    """An array of process ranks with optional dimension names. Every dimension has size 1.
+
+    If there is no default process group, creating a mesh initializes it. World size and rank must then be in the
+    environment variables WORLD_SIZE and RANK.
+
+    Parameters
+    ----------
+    device_type : str
+        Device type of the mesh, such as ``"cpu"``.
+    mesh : array_like, optional
+        Ranks: an array of any number of dimensions whose only element is 0. Default: ``[0]``.
+    mesh_dim_names : tuple of str, optional
+        One name per dimension.
+
+    Raises
+    ------
+    NotImplementedError
+        If the mesh has more than one rank.
+    RuntimeError
+        If the number of names differs from the number of dimensions.
+    """
 
     def __init__(
         self, device_type: str, mesh: Any = None, *, mesh_dim_names: tuple[str, ...] | None = None, **options: Any
@@ -40,11 +60,11 @@ class DeviceMesh:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The size of each dimension: 1."""
+        """The sizes of the dimensions, all 1."""
         return tuple(self.mesh.shape)
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """The number of processes, or the size of a dimension: 1."""
+        """Return the number of processes or the size of one dimension; both are 1."""
         return int(self.mesh.numel()) if mesh_dim is None else self.shape[mesh_dim]
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
@@ -69,7 +89,7 @@ class DeviceMesh:
     def _dim(self, mesh_dim: int | str | None) -> int:
         if mesh_dim is None:
             if self.ndim != 1:
-                raise RuntimeError(f"torch.distributed.DeviceMesh: say which of the {self.ndim} dimensions is meant (mesh_dim)")
+                raise RuntimeError(f"torch.distributed.DeviceMesh: mesh_dim is required for a mesh of {self.ndim} dimensions")
             return 0
         if isinstance(mesh_dim, str):
             if mesh_dim not in (self.mesh_dim_names or ()):
@@ -79,30 +99,30 @@ class DeviceMesh:
         return range(self.ndim)[mesh_dim]
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
-        """The group of the processes along a dimension."""
+        """Return the group of the processes along a dimension."""
         self._dim(mesh_dim)
         return _group.GroupMember.WORLD
 
     def get_all_groups(self) -> list[Any]:
-        """The group of each dimension."""
+        """Return the group of each dimension."""
         return [_group.GroupMember.WORLD] * self.ndim
 
     def get_rank(self) -> int:
-        """This process's rank in the world."""
+        """Return the rank of this process in the world."""
         return _group.get_rank()
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """This process's place along a dimension."""
+        """Return the index of this process along a dimension."""
         self._dim(mesh_dim)
         return 0
 
     def get_coordinate(self) -> tuple[int, ...]:
-        """This process's place along each dimension."""
+        """Return the index of this process along each dimension."""
         return (0,) * self.ndim
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: tuple[str, ...] | None = None) -> DeviceMesh:
-        """A mesh for a group, or for several, one for each dimension."""
+        """Return a mesh for a group, or a mesh with one dimension per group of a list."""
         dims = len(group) if isinstance(group, (list, tuple)) else 1
         return DeviceMesh(device_type, mt.zeros([1] * dims, dtype=mt.int32), mesh_dim_names=mesh_dim_names)
 
@@ -121,7 +141,7 @@ class DeviceMesh:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Nothing is changed within."""
+        """Do nothing: entering and leaving a mesh has no effect."""
 
     def __repr__(self) -> str:
         sizes = map(str, self.shape) if self.mesh_dim_names is None else (f"{name}=1" for name in self.mesh_dim_names)
@@ -131,7 +151,24 @@ class DeviceMesh:
 def init_device_mesh(
     device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: tuple[str, ...] | None = None, backend_override: Any = None
 ) -> DeviceMesh:
-    """A mesh of that shape; NotImplementedError where it has more than one process."""
+    """Create a mesh with the given shape and dimension names.
+
+    Parameters
+    ----------
+    device_type : str
+        Device type without an index.
+    mesh_shape : sequence of int
+        Size of each dimension; all must be 1.
+    mesh_dim_names : tuple of str, optional
+        One distinct name per dimension.
+
+    Raises
+    ------
+    NotImplementedError
+        If the mesh has more than one process.
+    RuntimeError
+        If the names do not match the shape or repeat, or if ``device_type`` has an index.
+    """
     shape = tuple(mesh_shape)
     if mesh_dim_names is not None and len(set(mesh_dim_names)) != len(mesh_dim_names):
         raise RuntimeError(f"torch.distributed.init_device_mesh: two dimensions share a name in {mesh_dim_names}")

@@ -1,4 +1,4 @@
-"""Where libraries also look for the groups and their collectives."""
+"""An alternative import path of groups and collectives, which some libraries use."""
 
 from metatensor.distributed._collectives import *  # noqa: F403
 from metatensor.distributed._group import *  # noqa: F403
@@ -8,7 +8,7 @@ _ = (GroupMember, ProcessGroup)
 
 
 def _get_default_group() -> ProcessGroup:
-    """The default group. ValueError where there is none."""
+    """Return the default group. Raise ValueError if there is none."""
     from metatensor.distributed._group import member
 
     member(None)

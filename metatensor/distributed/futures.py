@@ -1,4 +1,4 @@
-"""Values that come later."""
+"""Futures: values that become available later."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ T = TypeVar("T")
 
 
 class Future(Generic[T]):
-    """A value that someone sets later. Callbacks run in the thread that sets it, or at once where it is there."""
+    """A value that is set later, possibly by another thread.
+
+    Callbacks run in the thread that sets the value, or immediately if it is set already.
+    """
 
     def __init__(self, *, devices: Any = None) -> None:
         self._inner: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def done(self) -> bool:
-        """Whether a value or an exception was set."""
+        """Return True if a value or an exception has been set."""
         return self._inner.done()
 
     def wait(self) -> T:
-        """The value, once it is there; raises the exception if one was set."""
+        """Wait for the value and return it, or raise the exception that was set."""
         found: T = self._inner.result()
         return found
 
     def value(self) -> T:
-        """The value. RuntimeError where there is none yet."""
+        """Return the value. Raise RuntimeError if it is not set yet."""
         if not self.done():
             raise RuntimeError("Future.value: not completed yet; use wait()")
         return self.wait()
 
     def set_result(self, result: T) -> None:
-        """Set the value. RuntimeError where one was set."""
+        """Set the value. Raise RuntimeError if the future is completed already."""
         self._set(self._inner.set_result, result)
 
     def set_exception(self, result: BaseException) -> None:
@@ -50,11 +53,11 @@ class Future(Generic[T]):
             raise RuntimeError("Future: completed already; a future can be completed once") from None
 
     def add_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
-        """Call ``callback(self)`` once the value is there."""
+        """Call ``callback(self)`` once the future is completed."""
         self._inner.add_done_callback(lambda _: callback(self))
 
     def then(self, callback: Callable[[Future[T]], Any]) -> Future[Any]:
-        """A future of what ``callback(self)`` returns, once the value is there."""
+        """Return a future for the result of ``callback(self)``, which is called once this future is completed."""
         result: Future[Any] = Future()
 
         def run(_: Any) -> None:
@@ -70,7 +73,7 @@ class Future(Generic[T]):
 
 
 def collect_all(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
-    """A future of the list of futures, done when all of them are."""
+    """Return a future that is completed with the list of all futures once each of them is completed."""
     given = list(futures)
     result: Future[list[Future[Any]]] = Future()
     left = {"count": len(given)}
@@ -91,5 +94,5 @@ def collect_all(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
 
 
 def wait_all(futures: Iterable[Future[Any]]) -> list[Any]:
-    """The values of all, once they are there."""
+    """Wait for all futures and return their values."""
     return [one.wait() for one in collect_all(futures).wait()]

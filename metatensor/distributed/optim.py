@@ -1,4 +1,4 @@
-"""Optimizers whose state is cut over processes."""
+"""Optimizers whose state is sharded over processes."""
 
 from metatensor._core.absent import kind
 

@@ -1,4 +1,4 @@
-"""A device of another process, as a value."""
+"""Descriptions of devices in other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["_remote_device"]
 
 
 class _remote_device:
-    """``"rank:0/cuda:0"``, ``"worker/cpu"`` or ``"cpu"``. ValueError for other forms."""
+    """A device and its owner: ``"rank:0/cuda:0"``, ``"worker/cpu"`` or ``"cpu"``. Other forms raise ValueError."""
 
     def __init__(self, remote_device: Any) -> None:
         self._rank: int | None = None
@@ -30,15 +30,15 @@ class _remote_device:
         self._device = mt.device(place)
 
     def worker_name(self) -> str | None:
-        """The name of the process, where it was given."""
+        """Return the name of the process, or None."""
         return self._worker
 
     def rank(self) -> int | None:
-        """The rank of the process, where it was given."""
+        """Return the rank of the process, or None."""
         return self._rank
 
     def device(self) -> Any:
-        """The device there."""
+        """Return the device."""
         return self._device
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class _remote_device:
 
 
 def _is_owner(text: str) -> bool:
-    """Whether a text without a slash names a process, not a device."""
+    """Return True if a text without a slash names a process rather than a device."""
     if text.startswith("rank:"):
         return True
     try:

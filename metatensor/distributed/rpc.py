@@ -1,4 +1,4 @@
-"""Calls to other processes, of which there are none."""
+"""Remote procedure calls, which raise: there are no other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHY = "metatensor has no communication between processes"
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Helpers of the distributed library."""
+"""Utilities of the distributed library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["_apply_to_tensors", "_p_assert", "_sync_module_states", "_verify_par
 
 
 def _apply_to_tensors(fn: Any, container: Any) -> Any:
-    """``container`` with ``fn`` of each tensor in its dicts, lists, tuples and sets."""
+    """Return ``container`` with ``fn`` applied to each tensor in its dicts, lists, tuples and sets."""
     if isinstance(container, mt.Tensor):
         return fn(container)
     if isinstance(container, dict):
@@ -23,14 +23,14 @@ def _apply_to_tensors(fn: Any, container: Any) -> Any:
 
 
 def _p_assert(cond: Any, s: str, raise_assertion_error: bool = True) -> None:
-    """AssertionError with that message where ``cond`` is false."""
+    """Raise AssertionError with message ``s`` if ``cond`` is false."""
     if not cond and raise_assertion_error:
         raise AssertionError(s)
 
 
 def _verify_param_shape_across_processes(process_group: Any, tensors: Any, logger: Any = None) -> None:
-    """Nothing to compare with."""
+    """Do nothing: there is no other process to compare with."""
 
 
 def _sync_module_states(module: Any, process_group: Any, *args: Any, **options: Any) -> None:
-    """Nothing to compare with."""
+    """Do nothing: there is no other process to synchronize with."""

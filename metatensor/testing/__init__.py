@@ -1,6 +1,6 @@
-"""Checks for those who extend metatensor (`check_device`, `check_op`), and for those who build models with it.
+"""Tests for extensions of metatensor (`check_device`, `check_op`) and for models (`check_meta_matches`, ...).
 
-All need the cpu device (``metatensor-cpu``) to compare with.
+All of them need the cpu device (``metatensor-cpu``) as a reference.
 """
 
 from typing import TYPE_CHECKING, Any

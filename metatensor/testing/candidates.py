@@ -1,4 +1,4 @@
-"""Values worth trying for an argument, by its type, its name and the other arguments: the meta kernel says which are valid."""
+"""Candidate values for an argument, chosen by its type and name. The meta kernel decides which of them are valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from metatensor.testing.samples import Sample, Spec
 
 __all__ = ["NOT_VARIED", "required_values", "optional_values"]
 
-# What leaves the values as they are: where a result goes, how it is laid out, and what PyTorch keeps for older callers.
+# Arguments that do not change the values: placement and layout of the result, and legacy arguments kept for
+# compatibility.
 NOT_VARIED = {"device", "pin_memory", "layout", "requires_grad", "inplace", "non_blocking", "copy", "sparse", "generator",
               "memory_format", "check_errors", "_stacklevel", "size_average", "reduce", "sparse_grad", "use_fast_accum",
               "compute_mode", "driver", "scale_grad_by_freq", "return_indices", "recompute_scale_factor", "assume_unique",
@@ -31,7 +32,7 @@ LISTS = [(1,), (0,), (-1,), (2,), (0, 1), (1, 0), (-2, -1), (2, 1), (1, 2), (2, 
 
 
 def required_values(argument: Any) -> list[Any]:
-    """Values for an argument without a default that is no tensor."""
+    """Return candidate values for a required argument that is no tensor."""
     base = argument.type.rstrip("?").partition("[")[0]
     name = argument.name
     if "[" in argument.type:
@@ -43,14 +44,14 @@ def required_values(argument: Any) -> list[Any]:
     by_type: dict[str, list[Any]] = {
         "int": [1, 0, 2, 3] + [-1, -2] * name.startswith("dim"), "float": [0.5, 2.0], "Scalar": [2, 0.5], "bool": [False, True],
         "dtype": [dtype_by_name("float32")],
-        # Only the kernel knows what it takes; sizes go by their name.
+        # Only the kernel knows what it accepts. Arguments for sizes are recognized by name.
         "any": [2, (2, 2), (3, 3, 3)] if name.endswith("size") else [],
     }
     return by_type.get(base, [])
 
 
 def optional_values(argument: Any, sample: Sample) -> Iterator[Any]:
-    """Values for an argument, other than the one that it has in `sample`; the likelier ones first."""
+    """Yield values for an argument that differ from its value in `sample`, the most promising ones first."""
     current = sample.arguments.get(argument.name, None if argument.required else argument.default)
     for value in _values(argument, sample):
         if type(value) is not type(current) or value != current:
@@ -102,7 +103,7 @@ def _numbers(name: str, default: Any, kind: str) -> Iterator[float]:
 
 
 def _lists(argument: Any, default: Any) -> Iterator[Any]:
-    if isinstance(default, int):  # one number for each dimension of an image
+    if isinstance(default, int):  # one number per spatial dimension
         count = int(argument.type.rstrip("?").partition("[")[2][:-1] or 1)
         yield tuple(range(default + 1, default + 1 + count))
         yield default + 1

@@ -1,4 +1,4 @@
-"""Whether a model that is built deferred, and then materialised, is what it would have been."""
+"""Check that a model built under `deferred_init` and materialized equals the same model built directly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,37 @@ _UNWRITTEN = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted"
 
 
 def check_deferred_matches(build: Callable[[], Any], *, seed: int = 0, device: Any = "cpu") -> Any:
-    """Call ``build`` as it is and under `deferred_init`, from the same seed, materialise, and compare everything.
+    """Build an object directly and under `deferred_init`, from the same seed, and compare the results.
 
-    Values, sizes, strides, offsets, dtypes, devices, classes, ``requires_grad``, Python attributes, and which tensors are
-    one, or share a storage. Raises AssertionError with what differs; returns the materialised object. Tensors that were
-    never written to hold arbitrary values either way, and these are not compared.
+    Tensors are compared by values, shape, strides, offset, dtype, device, class, ``requires_grad`` and Python
+    attributes. It is also compared which names refer to the same tensor and which tensors share a storage. Values of
+    tensors that were never written to are arbitrary and are not compared.
+
+    Parameters
+    ----------
+    build : callable
+        Creates and returns the object: a tensor, a module, or a nest of containers of them. It is called twice.
+    seed : int
+        Seeds metatensor, `random` and, if it is imported, NumPy before each call.
+    device : device
+        The default device during both calls.
+
+    Returns
+    -------
+    object
+        The result of the deferred call, materialized.
+
+    Raises
+    ------
+    AssertionError
+        If anything differs. The message lists the differences.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> model = mt.testing.check_deferred_matches(lambda: mt.nn.Linear(3, 2))
+    >>> model.weight.shape
+    metatensor.Size([2, 3])
     """
     with mt.device(device):
         _seed(seed)
@@ -30,7 +56,7 @@ def check_deferred_matches(build: Callable[[], Any], *, seed: int = 0, device: A
         with mt.deferred_init():
             deferred = build()
     if repr(after) != repr(mt.default_generator):
-        raise AssertionError(f"check_deferred_matches: random numbers were drawn otherwise: {after}, {mt.default_generator}")
+        raise AssertionError(f"check_deferred_matches: the generators differ afterwards: {after}, {mt.default_generator}")
     mt.materialize(deferred)
     found = differences(eager, deferred)
     if found:
@@ -46,7 +72,7 @@ def _seed(seed: int) -> None:
 
 
 def places(obj: Any, path: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Each place where a tensor stands in a module or a nest of containers, and the tensor."""
+    """Yield the path and the tensor for each tensor in a module or a nest of containers."""
     seen = set() if seen is None else seen
     if isinstance(obj, mt.Tensor):
         yield path, obj
@@ -70,21 +96,21 @@ def places(obj: Any, path: str = "", seen: set[int] | None = None) -> Iterator[t
 
 
 def differences(one: Any, other: Any) -> list[str]:
-    """What differs between two models, or nests of tensors, that hold data; empty where nothing does."""
+    """Return the differences between two models or nests of tensors that hold data; [] if there are none."""
     first, second = list(places(one)), list(places(other))
     names, others = [name for name, _ in first], [name for name, _ in second]
     if names != others:
-        return [f"tensors stand in other places: {sorted(set(names) ^ set(others)) or 'in another order'}"]
+        return [f"tensors are in different places: {sorted(set(names) ^ set(others)) or 'their order differs'}"]
     found: list[str] = []
     for (name, a), (_, b) in zip(first, second, strict=True):
         for what, one_has, other_has in zip(_WHAT, _facts(a), _facts(b), strict=True):
             if one_has != other_has:
                 found.append(f"{name}: {what} is {other_has}, was {one_has}")
         if a.shape == b.shape and a.dtype is b.dtype and _bytes(a) != _bytes(b) and not never_written(b):
-            found.append(f"{name}: other values")
+            found.append(f"{name}: the values differ")
     for what, key in (("are one tensor", id), ("share a storage", lambda t: t.untyped_storage()._cdata)):
         if _groups([t for _, t in first], key) != _groups([t for _, t in second], key):
-            found.append(f"other tensors {what}")
+            found.append(f"different tensors {what}")
     return found
 
 
@@ -109,7 +135,7 @@ def _groups(tensors: list[Any], key: Callable[[Any], Any]) -> list[int]:
 
 
 def never_written(tensor: Any) -> bool:
-    """Whether values of a tensor that is or was deferred come, by its recipe, from memory that nothing was written to."""
+    """Return True if values of a (formerly) deferred tensor come from memory that no recorded step wrote to."""
     from metatensor.deferred import overwrites, read, steps_for, written
 
     ghost = recipe_of(tensor.untyped_storage())

@@ -1,4 +1,4 @@
-"""The conformance suite of devices: what every backend must do, checked from outside."""
+"""The conformance suite for devices."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["DeviceReport", "check_device"]
 
 @dataclass
 class DeviceReport:
-    """What `check_device` found. ``str()`` of it is a summary for people."""
+    """The result of `check_device`. ``str()`` gives a readable summary."""
 
     device: str
     passed: list[str] = field(default_factory=list)
     """Names of the checks that passed."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Check to what went wrong."""
+    """Maps the names of failed checks to error messages."""
     kernels: list[str] = field(default_factory=list)
-    """Ops whose kernels were run and compared with the reference."""
+    """Operators whose kernels were run and compared with the reference."""
     not_sampled: list[str] = field(default_factory=list)
-    """Ops with a kernel for which no arguments were found: they were not run."""
+    """Operators with a kernel that was not run because no arguments were found for it."""
     missing: list[str] = field(default_factory=list)
-    """Ops of the registry without a kernel on this device (a decomposition may do)."""
+    """Registered operators without a kernel on this device. They may still work by decomposition."""
 
     @property
     def ok(self) -> bool:
@@ -42,15 +42,42 @@ class DeviceReport:
 
 def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (), only: Iterable[str] | None = None,
                  kernels: bool = True) -> DeviceReport:  # fmt: skip
-    """Run the conformance suite on the device type ``name`` and return a `DeviceReport`.
+    """Run the conformance suite on device type ``name``.
 
-    It covers allocation, copies to, from and within the device, views, conversions between all dtypes, memory
-    statistics, every kernel against the ``reference`` device on strided inputs, random streams, errors, and use from
-    several threads. ``skip`` holds names of checks and of ops (``kernel add``, or just ``add``) to leave out;
-    ``kernels=False`` leaves out all kernels.
+    The suite covers allocation, copies to, from and within the device, views, conversions between all dtypes, memory
+    statistics, random numbers, error handling, and use from several threads. It runs every kernel on strided inputs and
+    compares the results with those of the ``reference`` device.
 
-    Raises AssertionError, naming each failed check and what went wrong, unless all pass; RuntimeError where the device
-    or the reference is not available.
+    Parameters
+    ----------
+    name : str
+        The device type to check.
+    reference : str
+        The device type to compare kernels with.
+    skip : iterable of str
+        Names of checks or operators to leave out (``"kernel add"``, or just ``"add"``).
+    only : iterable of str, optional
+        Names of the only checks and operators to run. Default: all.
+    kernels : bool
+        Whether to check kernels at all.
+
+    Returns
+    -------
+    DeviceReport
+
+    Raises
+    ------
+    AssertionError
+        If any check fails. The message names each failed check and the reason.
+    RuntimeError
+        If the device or the reference is not available.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> report = mt.testing.check_device("cpu", only=["views share memory"])
+    >>> report.passed
+    ['views share memory']
     """
     from metatensor.testing import device_basics, device_kernels
 
@@ -79,7 +106,7 @@ def _kernels(report: DeviceReport, cases: Iterator[tuple[str, Callable[[], None]
         try:
             case()
         except NotImplementedError:
-            report.missing.append(qualname)  # the kernel says that it cannot, here: the same as none
+            report.missing.append(qualname)  # a kernel that raises this counts as missing
             continue
         except Exception as error:
             report.failures[title] = _text(error)

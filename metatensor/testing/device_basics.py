@@ -1,4 +1,4 @@
-"""The checks of memory, copies, dtypes and threads: those that need no operator."""
+"""The checks of `check_device` that need no operators: memory, copies, dtypes and threads."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CONVERTIBLE = [name for name, fmt in FORMATS.items() if not fmt.opaque]
 
 
 def checks() -> Iterator[tuple[str, Any]]:
-    """Title and function of each check; the functions take the backend and the reference device's name."""
+    """Yield the title and function of each check. The functions take the backend and the reference's name."""
     for name, function in sorted(globals().items()):
         if name.startswith("check_"):
             yield name.removeprefix("check_").replace("_", " "), function
 
 
 def random_bytes(dtype: str, count: int) -> bytes:
-    """Bits for ``count`` elements; bools are 0 or 1."""
+    """Return random bytes for ``count`` elements. Bools are 0 or 1."""
     high = 2 if dtype == "bool" else 256
     return np.random.default_rng(count).integers(0, high, count * FORMATS[dtype].raw.itemsize, np.uint8).tobytes()
 
@@ -41,7 +41,7 @@ def random_bytes(dtype: str, count: int) -> bytes:
 def check_identity(backend: DeviceBackend, reference: str) -> None:
     assert isinstance(backend, DeviceBackend), f"{type(backend).__name__} is no DeviceBackend"
     assert backend.type.isidentifier() and backend.type == backend.type.lower(), f"odd device type {backend.type!r}"
-    assert backend_for(backend.type) is backend, "the backend is made anew each time"
+    assert backend_for(backend.type) is backend, "backend_for() returns a new backend each time"
     count = backend.device_count()
     assert isinstance(count, int) and count > 0, f"device_count() is {count!r}"
     assert backend.is_available(), "is_available() is false although there is a device"
@@ -123,7 +123,7 @@ def check_views_share_memory(backend: DeviceBackend, reference: str) -> None:
     backend.copy(column, from_values(backend.type, np.array([-1, -2, -3])))
     expected = np.arange(12).reshape(3, 4)
     expected[:, 1] = [-1, -2, -3]
-    assert to_values(base).tolist() == expected.tolist(), "writing to a view does not change its base, or more than it"
+    assert to_values(base).tolist() == expected.tolist(), "writing to a view does not change its base, or changes too many elements of it"
     repeated = tensor_from_storage(storage, base.dtype, (2, 4), (0, 1), 4)
     assert to_values(repeated).tolist() == [expected[1].tolist()] * 2, "strides of 0 do not repeat"
 
@@ -133,14 +133,14 @@ def check_storages_outlive_tensors(backend: DeviceBackend, reference: str) -> No
     view = tensor_from_storage(base.untyped_storage(), base.dtype, (10,), (100,), 0)
     del base
     _ = [from_values(backend.type, np.zeros(1000)) for _ in range(10)]
-    assert to_values(view).tolist() == list(range(0, 1000, 100)), "memory is gone while a view uses it"
+    assert to_values(view).tolist() == list(range(0, 1000, 100)), "memory was released while a view uses it"
 
 
 def check_resizing(backend: DeviceBackend, reference: str) -> None:
     try:
         handle = backend.resize(backend.allocate(4, 0), 4, 8, 0)
     except NotImplementedError:
-        return  # devices may do without
+        return  # optional for devices
     assert handle is not None
     tensor = from_values(backend.type, np.arange(4, dtype=np.uint8))
     for old, new in ((4, 8), (4, 2), (4, 0)):
@@ -192,7 +192,7 @@ def check_lazy_conjugates(backend: DeviceBackend, reference: str) -> None:
 def check_memory_statistics(backend: DeviceBackend, reference: str) -> None:
     before = backend.memory_stats(0)
     if "allocated_bytes.all.current" not in before:
-        return  # devices may do without
+        return  # optional for devices
     handle = backend.allocate(1 << 20, 0)
     during = backend.memory_stats(0)
     grown = during["allocated_bytes.all.current"] - before["allocated_bytes.all.current"]
@@ -200,7 +200,7 @@ def check_memory_statistics(backend: DeviceBackend, reference: str) -> None:
     assert during["allocated_bytes.all.peak"] >= during["allocated_bytes.all.current"], "the peak is below the current bytes"
     del handle
     after = backend.memory_stats(0)["allocated_bytes.all.current"]
-    assert after <= during["allocated_bytes.all.current"] - (1 << 20), "memory is not given back with its handle"
+    assert after <= during["allocated_bytes.all.current"] - (1 << 20), "memory is not released with its handle"
     backend.reset_peak_memory_stats(0)
     assert backend.memory_stats(0)["allocated_bytes.all.peak"] < during["allocated_bytes.all.peak"], "the peak is not reset"
 
@@ -221,7 +221,7 @@ def check_kernel_names(backend: DeviceBackend, reference: str) -> None:
 
 
 def _comes_later(name: str) -> bool:
-    """Whether an op belongs to a namespace of which nothing is there: its package is not imported."""
+    """Return True if no operator of the name's namespace exists: its package has not been imported."""
     namespace, own, _ = name.partition("::")
     return bool(own) and not any(op.startswith(namespace + "::") for op in registry)
 

@@ -1,4 +1,4 @@
-"""Every kernel of a device against the reference device, on the same values laid out in another order."""
+"""Comparison of a device's kernels with the reference device, on equal values in different memory layouts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ FLOATS = ("float64", "bfloat16", "float16")
 DTYPES = (*FLOATS, "int64", "int32", "uint8", "bool", "complex64")
 SHOWN = 3
 HALVES = ("bfloat16", "float16")
-# They move values and change none.
+# Operators that only move values.
 MOVES = frozenset("cat stack flip roll repeat gather index_select clone _index where take diag_embed".split())
-# A zero that they give has a sign by IEEE 754.
+# Operators whose zeros have a sign defined by IEEE 754.
 SIGNED = frozenset("copysign atan2 neg sqrt sin tan tanh asin atan sinh asinh trunc ceil floor expm1 log1p erf".split())
-# Their results are memory as it was found.
+# Operators that return uninitialized memory.
 UNINITIALISED = ("empty", "new_empty")
-# The meta kernel has taken the arguments, so a kernel may mind their values, but not their kinds.
+# The meta kernel has accepted the arguments. A kernel may still reject their values, but not their types.
 NOT_OF_VALUES = (TypeError, AttributeError, KeyError, NameError, AssertionError)
 
 
@@ -44,9 +44,9 @@ def _samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str) ->
 def cases(
     backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Qualified name and check of every op that the device has a kernel for and samples were found for.
+    """Yield the qualified name and the check of every operator with a kernel on the device and with samples.
 
-    Those without samples, and ops without a kernel, go into the report.
+    Operators without samples and operators without a kernel are added to the report.
     """
     seen = set()
     for op in list(registry.values()):
@@ -60,13 +60,13 @@ def cases(
             if only is not None and name not in only:
                 continue
             if not overload.text.rpartition("->")[2].count("Tensor"):
-                continue  # what returns no tensor is answered from metadata, or by to_host
+                continue  # operators that return no tensor use metadata or to_host
             if backend.kernel(name) is None:
                 report.missing.append(name)
             elif name.startswith(UNINITIALISED):
                 report.not_sampled.append(name)
             else:
-                # Private ops rely on the public ones in front of them to refuse odd dtypes.
+                # Private operators rely on the public ones that call them to reject unsupported dtypes.
                 private = name.rpartition(".")[2].startswith("_")
                 samples = _samples(op, overload, FLOATS if private else DTYPES, reference)
                 if samples:
@@ -85,19 +85,19 @@ def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> Non
             if not _computable(sample, expected, device):
                 continue
         if isinstance(expected, RuntimeError) and str(expected).endswith(f"not supported on {reference}"):
-            continue  # a refusal of that device alone, as PyTorch's cpu refuses to transform half precision
+            continue  # only the reference refuses, such as PyTorch's cpu refusing FFTs in half precision
         problem = _problem(got, expected, device) or _rounding(op, sample, got, expected)
         if problem:
             problems.append(f"({sample}): {problem}")
             if len(problems) == SHOWN:
-                break  # the other samples would not be told
+                break  # further problems would not be shown
     if len(refused) == len(samples):
         raise refused[0]
     assert not problems, "; ".join(problems)
 
 
 def _computable(sample: Sample, expected: Any, device: str) -> bool:
-    """Whether the dtypes of arguments and results are among those that the device says it computes with."""
+    """Return True if the device claims to support the dtypes of all arguments and results."""
     dtypes = backend_for(device).dtypes
     if dtypes is None:
         return True
@@ -109,7 +109,7 @@ def _computable(sample: Sample, expected: Any, device: str) -> bool:
 
 
 def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
-    """The results, or the exception; random ops draw the same ticket each time."""
+    """Return the results and the changed arguments, or the exception. Random operators always use one ticket."""
     import metatensor
 
     arguments = sample.on(device, strided)
@@ -135,7 +135,7 @@ def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
 
 
 def _invoke(op: Any, sample: Sample, arguments: dict[str, Any]) -> Any:
-    """The call, by position where there are several schemas and the names alone would mean another one."""
+    """Call the operator, with positional arguments where names alone would select another schema."""
     if sample.positional:
         first = [arguments[name] for name in sample.positional]
         return op(*first, **{name: value for name, value in arguments.items() if name not in sample.positional})
@@ -143,7 +143,7 @@ def _invoke(op: Any, sample: Sample, arguments: dict[str, Any]) -> Any:
 
 
 def _with_out(op: Any, sample: Sample, arguments: dict[str, Any], device: str, strided: bool) -> Any:
-    """The call with ``out=`` tensors that hold something else before, and lie in another order in memory if ``strided``."""
+    """Call the operator with prefilled ``out=`` tensors, which have another memory layout if ``strided``."""
     due = op(**(sample.on("meta") | ({"generator": arguments["generator"]} if "generator" in arguments else {})))
     outs = [from_values(device, np.ones(tuple(item.shape)), item.dtype.name, strided=strided)
             for item in (due if isinstance(due, (tuple, list)) else [due])]  # fmt: skip
@@ -162,7 +162,7 @@ def _problem(got: Any, expected: Any, device: str) -> str:
         if isinstance(got, Exception) or isinstance(expected, NotImplementedError):
             return ""
         if "ZeroDivisionError" in str(expected):
-            return ""  # integers divided by zero: an error on the cpu, a value on other devices, as in PyTorch
+            return ""  # division of integers by zero: an error on the cpu, a value on other devices, as in PyTorch
         return f"no error, but the reference raises {type(expected).__name__}: {expected}"
     if isinstance(got, Exception):
         return f"{type(got).__name__}: {got}"
@@ -175,7 +175,7 @@ def _problem(got: Any, expected: Any, device: str) -> str:
 
 
 def _rounding(op: Any, sample: Sample, got: Any, expected: Any) -> str:
-    """What is wrong about the last digit of an element-wise operator: half precision cut off, a zero's sign lost."""
+    """Return a message if an element-wise operator truncates half precision or loses the sign of zero, else ""."""
     if isinstance(expected, Exception) or not (op.flags & operator_flags.ELEMENTWISE or op.name in MOVES):
         return ""
     if not isinstance(expected[0], Tensor) or got[0].dtype is not expected[0].dtype:
@@ -210,7 +210,7 @@ def _results_differ(got: Any, expected: Any, device: str) -> str:
         return f"{type(got).__name__} instead of a tensor"
     if got.device.type != device:
         return f"the result is on {got.device}"
-    # A few results have another dtype on the cpu than elsewhere: the meta kernel has settled that for each device.
+    # A few results have a device-dependent dtype, which the meta kernel has already checked.
     coarser = max((got.dtype.name, expected.dtype.name), key=lambda name: TOLERANCES.get(name, (0, 0)))
     return difference(_values(got), _values(expected), coarser)
 

@@ -1,4 +1,4 @@
-"""What samples begin with: shapes to try together, and calls of the operators whose arguments the schema alone does not tell."""
+"""Starting points for samples: shapes to combine, and calls for operators whose schema does not suffice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.testing.samples import Sample, Spec
 
 __all__ = ["BASES", "SHAPES", "TENSOR_LISTS"]
 
-# Shapes to try together, by the number of tensors: alike, broadcasting, matrix products, convolutions.
+# Shapes to combine, by number of tensors: equal, broadcasting, for matrix products, for convolutions.
 SHAPES: dict[int, list[tuple[tuple[int, ...], ...]]] = {
     0: [()],
     1: [((2, 3),), ((4,),), ((),), ((3, 3),), ((2, 3, 4),), ((1, 2, 6, 6),), ((1, 2, 4, 4, 4),), ((0, 3),), ((3, 2),), ((1, 2, 3),)],
@@ -44,7 +44,7 @@ def _factories(*calls: dict[str, Any]) -> list[Sample]:
 
 
 def _pools() -> dict[str, list[Sample]]:
-    """Pooling over images large enough for strides, dilations and a last window that does not fit."""
+    """Return pooling calls on images large enough for strides, dilations, and a last window that does not fit."""
     found = {}
     for d in (1, 2, 3):
         image = _t(1, 2, *(7, 6, 5)[:d])
@@ -143,7 +143,7 @@ def _losses() -> dict[str, list[Sample]]:
 
 
 def _moments() -> dict[str, list[Sample]]:
-    """What only an argument by position, or one more than is needed, tells from the other schemas of the operator."""
+    """Return calls that select a schema by a positional argument, or by an optional one."""
     found = {}
     for name in ("var", "std", "var_mean", "std_mean"):
         found[f"{name}.dim"] = _calls({"input": _t(2, 3), "dim": (1,), "unbiased": True},

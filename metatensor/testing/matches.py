@@ -1,4 +1,4 @@
-"""Whether a function says on meta what it does on a device."""
+"""Check that a function computes the same metadata on the meta device as on a real device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_meta_matches"]
 
 
 class _Trace(DispatchMode):
-    """Writes down each operator with its results' metadata."""
+    """Records each operator and the metadata of its results."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -34,11 +34,27 @@ def _metadata(value: Any) -> Any:
 
 
 def check_meta_matches(fn: Callable[..., Any], *inputs: Any, device: str = "cpu", **kwargs: Any) -> None:
-    """Run ``fn(*inputs, **kwargs)`` on ``device`` and on meta, and compare the metadata of every operator's results.
+    """Run a function on ``device`` and on meta, and compare the metadata of every operator's results.
 
-    A module, or a method of one, is run as it is, and as its copy on meta. Other tensors that ``fn`` uses have to be among
-    the inputs. Raises AssertionError for the first operator that differs, with both; whatever ``fn`` raises on the device is
-    raised, and what it raises on meta alone is an AssertionError.
+    Parameters
+    ----------
+    fn : callable
+        A function, a module, or a method of a module. A module is copied to meta for the meta run.
+    *inputs, **kwargs
+        Arguments of ``fn``. They must include all tensors that it uses, except the parameters and buffers of a module.
+    device : str
+        The device to compare with.
+
+    Raises
+    ------
+    AssertionError
+        For the first operator whose results differ in shape, strides, offset or dtype, if ``fn`` raises on meta only,
+        or if its return value differs. Exceptions that ``fn`` raises on ``device`` are passed on.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.testing.check_meta_matches(lambda x: (x @ x.T).sum(0), mt.ones(2, 3))
     """
     real, meta = _Trace(), _Trace()
     moved = [_moved(value, device) for value in inputs], {name: _moved(value, device) for name, value in kwargs.items()}

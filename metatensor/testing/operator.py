@@ -1,4 +1,4 @@
-"""Checks of one operator: that its schema tells the truth, and its meta kernel and every device agree with a reference."""
+"""Check an operator: the claims of its schema, its meta kernel, and its values on every device."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from metatensor.testing.samples import Sample
 
 __all__ = ["OpReport", "check_op"]
 
-VARIED = 3  # samples whose options are varied
+VARIED = 3  # number of samples whose options are varied
 
 
 @dataclass
 class OpReport:
-    """What `check_op` found. ``str()`` of it is a summary for people."""
+    """The result of `check_op`. ``str()`` gives a readable summary."""
 
     op: str
     samples: int = 0
@@ -47,26 +47,58 @@ def check_op(
     strides: bool = True,
     pytorch: bool | None = None,
 ) -> OpReport:
-    """Hold an op's schema, meta kernel and kernels against each other and against ``reference``; return an `OpReport`.
+    """Compare the schema, the meta kernel and the kernels of an operator with each other and with a reference.
 
-    Each sample is a tuple of positional arguments (with a dict of keyword arguments as its last item, if there are
-    any), a dict of keyword arguments, or a `Sample`; its tensors hold data. ``reference`` computes the right result,
-    fresh, from copies of the same arguments, and writes to those that the op writes to: a plain function, or one of
-    PyTorch's, which is then given PyTorch's tensors (``pytorch=True`` says that a function of your own wants those).
-    ``devices`` are the device types to run on: unless said, all that are available and know how to compute the op.
+    The following are errors:
 
-    Found are: results whose number, shape, dtype, device or strides on the meta device differ from the reference's (of
-    NumPy arrays, strides count where all arguments are contiguous, and are either its own or contiguous;
-    ``strides=False`` leaves them out); arguments that
-    are written to although the schema does not mark them, marked although nothing writes to them, or changed otherwise
-    than the reference changes them; results that share memory with an argument although the schema does not say so, or
-    the other way round, or otherwise than PyTorch's do; and values of any device that differ, also where the arguments lie
-    in another order in memory, where the call is made a second time, and where memory held something else before. Options
-    of the first samples that are numbers, words or switches are given other values too, where a plain ``reference`` takes them.
-    Without a reference the
-    first device's values are what the others are held to.
+    * Results that differ from the reference in number, shape, dtype or device, or in strides.
+    * Arguments that the operator writes to although the schema does not mark them, or that are marked but never change.
+    * Arguments that end up with other values than under the reference.
+    * Results that share memory with an argument although the schema does not say so, or the other way round. For a
+      reference of PyTorch the sharing must be the same as there.
+    * Values that differ on any device. Each call is repeated, run on arguments with another memory layout, and run with
+      new memory that holds garbage.
 
-    Raises AssertionError, naming sample, device and difference, unless all is well.
+    With a plain function as the reference, the options of the first samples that are numbers, strings or bools are also
+    tried with other values. Without a reference, all devices are compared with the first one.
+
+    Parameters
+    ----------
+    op : operator
+        The operator to check.
+    samples : iterable
+        The calls to make. Each is a tuple of positional arguments, whose last item may be a dict of keyword arguments;
+        a dict of keyword arguments; or a `Sample`. Tensors must hold data.
+    reference : callable, optional
+        Computes the right result in new memory from copies of the same arguments. It writes to the arguments that the
+        operator writes to. It is a plain function or one of PyTorch's functions.
+    devices : iterable of str, optional
+        Device types to run on. Default: all available ones that can compute the operator.
+    strides : bool
+        Whether to compare strides with the reference. Strides of NumPy arrays are compared only if all arguments are
+        contiguous; the result must then have either the array's own strides or contiguous ones.
+    pytorch : bool, optional
+        Whether ``reference`` takes PyTorch's tensors. Default: true for PyTorch's own functions.
+
+    Returns
+    -------
+    OpReport
+
+    Raises
+    ------
+    AssertionError
+        If there is any difference. The message names the sample, the device and the difference.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> import numpy as np
+    >>> def reference(x):
+    ...     return np.log2(x.numpy())
+    >>> sample = (mt.ones(2, 3, device="cpu"),)
+    >>> report = mt.testing.check_op(mt.log2, [sample], reference=reference, devices=["cpu"])
+    >>> report.ok
+    True
     """
     report = OpReport(op.name, devices=_available() if devices is None else list(devices))
     if reference is not None and pytorch is None:
@@ -86,17 +118,17 @@ def check_op(
 
 
 class _Check:
-    """The checks of one op, sample by sample."""
+    """Runs the checks of one operator, sample by sample."""
 
     def __init__(self, op: Any, reference: Any, pytorch: bool, devices: list[str], all_of_them: bool, strides: bool) -> None:
         self.op, self.reference, self.pytorch, self.strides = op, reference, pytorch, strides
         self.devices, self.all_of_them = devices, all_of_them
         self.samples = 0
-        # Arguments that a schema marks as written: whether any sample saw that.
+        # Maps arguments that the schema marks as written to whether any sample changed them.
         self.written: dict[str, bool] = {}
 
     def varied(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """The same call with each number, word or switch that has a default given another value, where there is a reference."""
+        """Yield calls with other values of optional numbers, strings and bools, if the reference is plain."""
         if self.reference is None or self.pytorch or self.samples > VARIED:
             return
         schema = _schema(self.op, args, kwargs)
@@ -110,7 +142,7 @@ class _Check:
                 yield args, kwargs | {argument.name: value}
 
     def sample(self, args: tuple[Any, ...], kwargs: dict[str, Any], derived: bool = False) -> list[str]:
-        """The problems of one sample. One that is derived counts where meta and the reference take it."""
+        """Return the problems of one sample. A derived sample counts only if meta and the reference accept it."""
         self.samples += not derived
         schema = _schema(self.op, args, kwargs)
         expected: Run | Reference | None = None
@@ -149,7 +181,7 @@ class _Check:
         return problems
 
     def _again(self, device: str, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: Run) -> list[str]:
-        """Problems of the same call once more, and on arguments that lie in another order in memory."""
+        """Return the problems of repeating the call and of running it on arguments with another memory layout."""
         second, found = self._run(device, schema, args, kwargs)
         problems = [f"a second time {text}" for text in found]
         if second is not None:
@@ -165,9 +197,9 @@ class _Check:
         return problems
 
     def _run(self, device: str, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Run | None, list[str]]:
-        """The call on one device, if there was an outcome, and what is wrong by that alone.
+        """Return the run on one device (None if it failed) and the problems visible from it alone.
 
-        A device without a kernel leaves the list, unless it was asked for.
+        A device without a kernel is removed from the list of devices, unless the caller named the devices.
         """
         from metatensor import DataDependentError
 
@@ -175,7 +207,7 @@ class _Check:
             run = Run(self.op, schema, args, kwargs, device)
         except Exception as error:
             if device == "meta" and isinstance(error, DataDependentError) and (self.op.flags & operator_flags.DATA or error.declared):
-                return None, []  # the result depends on the data: there is nothing to see on meta
+                return None, []  # the result depends on the data, so there is no result on meta
             lacks = isinstance(error, NotImplementedError) and not isinstance(error, DataDependentError)
             if lacks and device != "meta" and not self.all_of_them:
                 self.devices.remove(device)
@@ -188,7 +220,7 @@ class _Check:
             self.written[name] = self.written.get(name, False) or changed
 
     def never_written(self) -> list[str]:
-        """Arguments that are marked as written and are not, in any sample."""
+        """Return messages about arguments that are marked as written but that no sample changed."""
         who = "the reference" if self.reference is not None else "the op"
         return [f"the schema marks argument {name} as written, but {who} leaves it as it is in every sample: {self.op.schemas[0]}"
                 for name, changed in self.written.items() if not changed]  # fmt: skip
@@ -212,7 +244,7 @@ def _arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The first schema with places for these arguments."""
+    """Return the first schema that accepts these arguments."""
     for text in op.schemas:
         schema = parse(text)
         names = [argument.name for argument in schema.arguments]

@@ -1,4 +1,4 @@
-"""One call of an operator on one device, or of its reference, and how two of them differ: what `check_op` is made of."""
+"""One call of an operator or of its reference, and the comparison of two calls, for `check_op`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Reference", "Run", "is_pytorch", "metadata", "repeated", "strided", 
 
 
 class Run:
-    """A call of the op on one device: named arguments before and after, and the results as a flat list."""
+    """A call of the operator on one device: the arguments before and after, and the results as a flat list."""
 
     def __init__(self, op: Any, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: str) -> None:
         names = [argument.name for argument in schema.arguments]
@@ -31,10 +31,10 @@ class Run:
                 self.arguments[argument.name] = device
         self.before = {} if device == "meta" else _snapshot(self.arguments)
         self._layouts = {name: _layout(tensor) for name, tensor in tensors.items()}
-        # Where all of them are contiguous, NumPy's results lie as one expects.
+        # NumPy's strides are comparable only if all arguments are contiguous.
         self.is_plain = all(tensor.is_contiguous() for tensor in tensors.values())
         self._versions = {name: tensor._version for name, tensor in tensors.items()}
-        # A tensor that the op makes over in place has another storage then.
+        # An operator that resizes a tensor in place may replace its storage.
         self._storages = {name: tensor.untyped_storage() for name, tensor in tensors.items()}
         positional = names[: len(args)]
         with used_memory(device):
@@ -46,14 +46,14 @@ class Run:
         return _snapshot(self.arguments)
 
     def layouts(self) -> dict[str, tuple[Any, ...]]:
-        """Shape, strides and dtype of the tensor arguments after the call."""
+        """Return shape, strides and dtype of the tensor arguments after the call."""
         return {name: _layout(tensor) for name, tensor in _tensors(self.arguments)}
 
     def _is_marked(self, name: str) -> bool:
         return name.partition("[")[0] in {argument.name for argument in self.schema.arguments if argument.mutated}
 
     def marked(self) -> Iterator[tuple[str, bool]]:
-        """The arguments that the schema marks as written, and whether they changed."""
+        """Yield each argument that the schema marks as written, and whether it changed."""
         after = self.after()
         for name, values in self.before.items():
             if self._is_marked(name) and values.size:
@@ -61,13 +61,13 @@ class Run:
                 yield name.partition("[")[0], changed
 
     def placement(self) -> Iterator[str]:
-        """Results that are on another device than the call."""
+        """Yield messages about results on another device than the call."""
         for number, result in enumerate(self.results):
             if isinstance(result, Tensor) and result.device.type != self.device:
                 yield f"result {number} is on the device {result.device}, but the arguments are on {self.device}"
 
     def mutation(self) -> Iterator[str]:
-        """Arguments that changed although nothing says that they do."""
+        """Yield messages about arguments that changed although the schema does not mark them as written."""
         after = {} if self.device == "meta" else self.after()
         for name, tensor in _tensors(self.arguments):
             if self._is_marked(name):
@@ -81,7 +81,7 @@ class Run:
                 yield f"argument {name} is written to (its version rises), {said}"
 
     def aliasing(self) -> Iterator[str]:
-        """Results that share memory otherwise than the schema says."""
+        """Yield messages about results that do not share memory as the schema says."""
         marks = [_letter(kind) for kind, _ in self.schema.returns]
         aliased = {argument.name: _letter(argument.type) for argument in self.schema.arguments if argument.aliased}
         seen: dict[int, int] = {}
@@ -89,7 +89,7 @@ class Run:
             if not isinstance(result, Tensor):
                 continue
             mark = marks[number if len(marks) == len(self.results) else 0] if marks else None
-            # Where no result is marked, any of them may be a view of an argument that is.
+            # If no result is marked, any result may be a view of a marked argument.
             allowed = {name for name, letter in aliased.items() if (letter == mark if any(marks) else True)}
             shared = self.shared(number)
             wrong = [name for name in shared if name.partition("[")[0] not in allowed]
@@ -103,13 +103,13 @@ class Run:
                     yield f"results {first} and {number} share memory"
 
     def shared(self, number: int) -> list[str]:
-        """Names of the arguments that a result shares memory with."""
+        """Return the names of the arguments that a result shares memory with."""
         result = self.results[number]
         return [name for name, storage in self._storages.items() if storage is result.untyped_storage()]
 
 
 class Reference:
-    """What the reference makes of copies of the arguments, in the form of a run."""
+    """A call of the reference on copies of the arguments, with the same interface as `Run`."""
 
     def __init__(self, function: Callable[..., Any], pytorch: bool, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.schema, self.is_torch = schema, pytorch
@@ -135,11 +135,11 @@ class Reference:
         return {name: _array(value).copy() for name, value in self._arrays()}
 
     def layouts(self) -> dict[str, tuple[Any, ...]]:
-        """Shape, strides and dtype of the tensor arguments after the call."""
+        """Return shape, strides and dtype of the tensor arguments after the call."""
         return {name: _layout(value) for name, value in self._arrays()}
 
     def _changes(self) -> Iterator[tuple[str, bool, bool]]:
-        """For each tensor argument whether the schema marks it as written, and whether the reference changed it."""
+        """Yield each tensor argument, whether the schema marks it as written, and whether the reference changed it."""
         mutated = {argument.name for argument in self.schema.arguments if argument.mutated}
         after, layouts = self.after(), self.layouts()
         for name, values in self.before.items():
@@ -147,25 +147,25 @@ class Reference:
             yield name, name.partition("[")[0] in mutated, changed
 
     def marked(self) -> Iterator[tuple[str, bool]]:
-        """The arguments that the schema marks as written, and whether they changed."""
+        """Yield each argument that the schema marks as written, and whether it changed."""
         return ((name.partition("[")[0], changed) for name, marked, changed in self._changes() if marked and self.before[name].size)
 
     def mutation(self) -> Iterator[str]:
-        """Arguments that the reference writes to, and the schema does not."""
+        """Yield messages about arguments that the reference writes to but the schema does not mark."""
         for name, marked, changed in self._changes():
             if changed and not marked:
                 yield f"the reference changes argument {name}, but the schema does not mark it as written: {self.schema.text}"
 
     def shared(self, number: int) -> list[str] | None:
-        """Names of the arguments that a result shares memory with; None where that says nothing."""
+        """Return the names of the arguments that a result shares memory with, or None if that is not meaningful."""
         result = self.results[number]
         if not self.is_torch or not _is_array(result) or not result.numel():
-            return None  # a plain function returns fresh values
+            return None  # a plain function returns new arrays
         return [name for name, address in self._addresses.items() if address and address == _address(result)]
 
 
 def metadata(run: Run, expected: Run | Reference, whose: str, check_strides: bool) -> Iterable[str]:
-    """Differences of what is known without values: number, kind, shape, dtype, strides and sharing of the results."""
+    """Yield differences in number, type, shape, dtype, strides and memory sharing of the results."""
     got, due = run.results, expected.results
     if len(got) != len(due):
         yield f"{_count(len(got))}, but {len(due)} by {whose}"
@@ -193,7 +193,7 @@ def metadata(run: Run, expected: Run | Reference, whose: str, check_strides: boo
 
 
 def _written_layouts(run: Run, expected: Reference, check_strides: bool) -> Iterator[str]:
-    """Arguments that end up with another shape or dtype than the reference gives them."""
+    """Yield arguments whose shape, dtype or strides after the call differ from the reference's."""
     theirs = expected.layouts()
     for name, layout in run.layouts().items():
         if name in theirs:
@@ -203,12 +203,12 @@ def _written_layouts(run: Run, expected: Reference, check_strides: bool) -> Iter
 
 
 def value_differences(run: Run, expected: Run | Reference) -> Iterable[str]:
-    """Differences of values: results, and arguments that are written."""
+    """Yield differences in the values of results and of written arguments."""
     for number, (a, b) in enumerate(zip(run.results, expected.results, strict=False)):
         if isinstance(a, Tensor) and (_is_array(b) or isinstance(b, (bool, int, float, complex))):
             problem = difference(to_values(a), _array(b), a.dtype.name)
         elif isinstance(a, Tensor) or _is_array(b):
-            continue  # told by `metadata`
+            continue  # reported by `metadata`
         else:
             problem = "" if a == b or a is b else f"{a!r} instead of {b!r}"
         if problem:
@@ -222,14 +222,14 @@ def value_differences(run: Run, expected: Run | Reference) -> Iterable[str]:
 
 
 def repeated(second: Run, first: Run) -> Iterable[str]:
-    """Differences of two runs of one call, bit by bit."""
+    """Yield the results that are not bitwise equal in two runs of the same call."""
     for number, (a, b) in enumerate(zip(second.results, first.results, strict=False)):
         if isinstance(a, Tensor) and isinstance(b, Tensor) and to_values(a).tobytes() != to_values(b).tobytes():
             yield f"result {number} differs"
 
 
 def strided(value: Any) -> Any:
-    """A tensor argument, or a list of them, with the same values in memory that is transposed and has gaps."""
+    """Return a tensor argument, or a list of them, with the same values in transposed memory with gaps."""
     if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
         return type(value)(strided(item) for item in value)
     if not isinstance(value, Tensor) or value.dtype.name not in FORMATS:
@@ -237,7 +237,7 @@ def strided(value: Any) -> Any:
     return place(value.device.type, tuple(value.shape), value.dtype.name, bytes(backend_for(value.device).to_host(value)), strided=True)
 
 
-# Tensors of either kind -------------------------------------------------------------------
+# Tensors of metatensor and of the reference ------------------------------------------------
 
 
 def _tensors(arguments: dict[str, Any]) -> Iterable[tuple[str, Tensor]]:
@@ -257,7 +257,7 @@ def _snapshot(arguments: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def move(value: Any, device: str) -> Any:
-    """A tensor argument on ``device``, in memory of its own, with the strides that it had."""
+    """Return a copy of a tensor argument on ``device`` with the same strides."""
     if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
         return type(value)(move(item, device) for item in value)
     if not isinstance(value, Tensor):
@@ -278,7 +278,7 @@ def _copy(value: Any) -> Any:
 
 
 def is_pytorch(function: Any) -> bool:
-    """Whether a function is PyTorch's. Most of its built-in ones have no module."""
+    """Return True for PyTorch's functions. Most built-in ones have no ``__module__``."""
     if str(getattr(function, "__module__", "")).partition(".")[0] == "torch":
         return True
     return type(function).__module__.partition(".")[0] == "torch" or "torch" in repr(getattr(function, "__self__", ""))[:40]
@@ -301,7 +301,7 @@ def _to_torch(value: Any) -> Any:
 
 
 def _address(value: Any) -> int:
-    """Where the memory of one of PyTorch's tensors begins."""
+    """Return the address of the memory of a PyTorch tensor."""
     return value.untyped_storage().data_ptr()
 
 
@@ -320,7 +320,7 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _layout(value: Any) -> tuple[Any, ...]:
-    """Shape, strides that mean something, and dtype."""
+    """Return shape, significant strides, and dtype."""
     return tuple(value.shape), _strides(value)[0], str(value.dtype).rpartition(".")[2]
 
 
@@ -329,7 +329,7 @@ def _say(layout: tuple[Any, ...]) -> str:
 
 
 def _strides(value: Any) -> list[tuple[int, ...]]:
-    """The strides in elements that a result like this may have: a tensor's own; a NumPy array's own, or contiguous."""
+    """Return the strides, in elements, that a result may have: its own and, for NumPy arrays, contiguous ones."""
     if callable(getattr(value, "stride", None)):
         return [_used(value.shape, value.stride())]
     contiguous: list[int] = []
@@ -342,12 +342,12 @@ def _strides(value: Any) -> list[tuple[int, ...]]:
 
 
 def _used(shape: Any, strides: Any) -> tuple[int, ...]:
-    """Strides that mean something: not those of dimensions of size 1, and none of an empty tensor."""
+    """Return the significant strides: without dimensions of size 1, and none for an empty tensor."""
     return tuple(step for extent, step in zip(shape, strides, strict=True) if extent != 1) if 0 not in shape else ()
 
 
 def _letter(kind: str) -> str | None:
-    """The letter of a type's alias mark: "a" of ``Tensor(a!)``."""
+    """Return the letter of an alias mark: "a" for ``Tensor(a!)``."""
     match = re.search(r"\(([a-z])!?\)", kind)
     return match and match[1]
 

@@ -1,4 +1,4 @@
-"""Sample calls: their arguments by name, with tensors described rather than held, so that one sample runs on every device."""
+"""Sample calls. They describe tensors instead of holding them, so one sample can run on every device."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from metatensor.testing.values import empty, encode, place
 
 __all__ = ["Sample", "Spec"]
 
-# Roles of tensors that are no values to compute with: they stay as they are where a sample gets other values.
+# Roles of tensors that are not numerical data. They keep their values when a sample gets other values.
 _FIXED = {"fives": [5, 4], "twos": [3, 2], "descending": [2, 2, 1], "pivots": [2, 3, 3], "offsets": [0, 2, 3], "group_ends": [3, 8],
           "short": [1, 4], "all_offsets": [0, 2, 6]}
 _STRUCTURAL = {"index", "labels", "classes", "ordered", *_FIXED}
 
 
-# The values of a role repeat where a tensor has more elements than there are values.
+# The values of a role are repeated if a tensor has more elements.
 _SPECIAL = [0.5, np.nan, np.inf, -0.0, -np.inf, 1.0, 0.0, -1.5, np.nan, 2.0, -np.inf, 0.25, 3.0, np.inf, -3.0]
 _ZEROS = [-0.0, 1.5, -0.0, -2.0, -0.0]
 
 
 class Spec(NamedTuple):
-    """A tensor argument: its values follow from its shape, its dtype, its seed and its role.
+    """Description of a tensor argument. Shape, dtype, seed and role determine its values.
 
-    These are the roles of values:
+    Roles of numerical data:
 
-    * "values": all different where the dtype allows it, so that sorting has one answer, and exact in half precision;
-    * "fine": values that half precision has to round; "positive"; "unit", inside 0 to 1; "wide", from -40 to 40;
-    * "ties": few values, many times; "close": different in double precision alone;
-    * "special": NaN, infinities and both zeros; "nans", "infinite": one of them among other values; "zeros": negative zeros;
-    * "extreme": the ends of an integer dtype's range, huge and tiny floats; "large": integers that single precision cannot hold;
+    * "values": all different if the dtype allows, so that sorting is unique, and exact in half precision;
+    * "fine": values that half precision has to round; "positive"; "unit", between 0 and 1; "wide", from -40 to 40;
+    * "ties": few distinct values; "close": distinct only in double precision;
+    * "special": NaN, infinities and both zeros; "nans" and "infinite": one such value among others; "zeros": negative
+      zeros;
+    * "extreme": the limits of an integer dtype, huge and tiny floats; "large": integers that float32 cannot represent;
     * "sorted": ascending along the last dimension; "definite": symmetric positive definite matrices.
 
-    Others are structural, and stay where a sample gets other values: "index" (0 and 1), "labels" (1 and -1), "classes" (0 to 3),
-    "ordered" (0, 1, 2, ... in each image), and those of `_FIXED`, which are lengths, pivots and the like.
+    All other roles are structural and keep their values when a sample gets other values: "index" (0 and 1), "labels" (1
+    and -1), "classes" (0 to 4), "ordered" (0, 1, 2, ... in each image), and those of `_FIXED`: lengths, pivots and so
+    on.
     """
 
     shape: tuple[int, ...]
@@ -44,7 +46,7 @@ class Spec(NamedTuple):
     role: str = "values"
 
     def array(self) -> np.ndarray:
-        """The values."""
+        """Return the values as an array."""
         size = int(np.prod(self.shape))
         rng = np.random.default_rng([size, self.seed])
         if self.role in _FIXED:
@@ -149,9 +151,9 @@ class Spec(NamedTuple):
         return not self.dtype.startswith(("int", "uint", "bool"))
 
     def tensor(self, device: str, strided: bool = False) -> Any:
-        """The tensor on a device, with memory laid out in another order if ``strided``."""
+        """Return the tensor on a device; with ``strided`` its memory is transposed and has gaps."""
         if self.role == "descending" and device != "meta":
-            device = "cpu"  # the sizes of batches
+            device = "cpu"  # batch sizes are always on the cpu
         if device == "meta":
             return empty(device, self.shape, self.dtype)
         return place(device, self.shape, self.dtype, _encoded(self), strided=strided)
@@ -159,36 +161,36 @@ class Spec(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _encoded(spec: Spec) -> bytes:
-    """The values as bytes of the dtype."""
+    """Return the values as bytes of the spec's dtype."""
     return encode(spec.array(), spec.dtype)
 
 
 class Sample(NamedTuple):
-    """The arguments of one call by name; tensors are Specs."""
+    """The named arguments of one call. Tensors are described by Specs."""
 
     arguments: dict[str, Any]
     factory: bool = False
-    """Whether there is a ``device`` argument to say where the result goes."""
+    """Whether the call needs a ``device`` argument to place its result."""
     variant: str = ""
-    """"" for a plain call, "_" for the in-place operator, "out" for one with ``out=``, "alias" where that is the first argument."""
+    """One of "" (a plain call), "_" (in place), "out" (with ``out=``), "alias" (``out=`` is the first argument)."""
     positional: tuple[str, ...] = ()
-    """Names of the arguments that are given by position: the first ones, in order."""
+    """Names of the leading arguments that are passed by position, in order."""
 
     def on(self, device: str, strided: bool = False) -> dict[str, Any]:
-        """The arguments with tensors in place of Specs, all on ``device``."""
+        """Return the arguments with Specs replaced by tensors on ``device``."""
         placed = {name: _place(value, device, strided) for name, value in self.arguments.items()}
         return placed | {"device": device} if self.factory else placed
 
     def change(self, **arguments: Any) -> Sample:
-        """The same call with some arguments changed or added."""
+        """Return the call with some arguments changed or added."""
         return self._replace(arguments=self.arguments | arguments)
 
     def map(self, function: Any) -> Sample:
-        """The same call with ``function(name, spec)`` in place of each Spec."""
+        """Return the call with each Spec replaced by ``function(name, spec)``."""
         return self._replace(arguments={name: _map(value, name, function) for name, value in self.arguments.items()})
 
     def with_values(self, dtype: str | None = None, role: str | None = None) -> Sample:
-        """The same call with the tensors that hold values in another dtype or role."""
+        """Return the call with another dtype or role for the tensors that hold numerical data."""
 
         def change(name: str, spec: Spec) -> Spec:
             if spec.role in _STRUCTURAL or spec.dtype == "bool":
@@ -198,7 +200,7 @@ class Sample(NamedTuple):
         return self.map(change)
 
     def specs(self) -> list[tuple[str, Spec]]:
-        """The tensors: the name of the argument, and the Spec."""
+        """Return pairs of argument name and Spec for all tensors."""
         found: list[tuple[str, Spec]] = []
 
         def note(name: str, spec: Spec) -> Spec:

@@ -1,13 +1,13 @@
-"""Samples for any operator, found from its schema alone.
+"""Generation of samples for any operator from its schema.
 
-Every argument without a default gets candidates by its type and name; combinations are tried on the meta device, where a
-wrong one is an error within microseconds, and those that pass are the *bases*. From these follow the others:
+Every required argument gets candidate values by its type and name. Combinations are tried on the meta device, where an
+invalid one raises an error within microseconds. The valid ones are the *bases*. Further samples are derived from them:
 
-* for each option, values that are *telling*: with them the reference device computes something else than without;
-* other dtypes, and values that are special: NaN, infinities, negative zeros, ties, the ends of a dtype's range, numbers that
-  have to be rounded;
-* tensors without elements, and larger ones;
-* the operator in place, and with ``out=``.
+* option values that are *telling*: with them the reference device computes something else than without;
+* other dtypes and special values: NaN, infinities, negative zeros, ties, the limits of a dtype, numbers that need
+  rounding;
+* empty tensors and larger ones;
+* the in-place operator, and calls with ``out=``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["find_samples", "outcome"]
 
 INDEX_NAMES = {"index", "indices", "indices1", "indices2"}
 FIRST_DTYPES = ("float32", "target alike", "int64", "bool", "complex64", "index first")
-ATTEMPTS = 600  # combinations of required arguments
-TRIALS = 160  # calls of the reference, for one option
+ATTEMPTS = 600  # maximum number of combinations of required arguments
+TRIALS = 160  # maximum number of reference calls per option
 LENGTHS = ("size", "steps", "n", "end", "window_length", "row", "high")
-LARGEST = 4000  # elements of a tensor
-# Decompositions of matrices: their results are not unique, or not defined, for values that are not finite.
+LARGEST = 4000  # maximum number of elements of a tensor
+# Matrix decompositions: for non-finite values their results are not unique or not defined.
 MATRICES = frozenset("""cholesky cholesky_ex cholesky_inverse cholesky_solve eig eigh eigvals eigvalsh svd svdvals qr lu lu_factor_ex
     lu_solve lu_unpack solve_ex solve_triangular triangular_solve inv_ex det slogdet logdet _linalg_lstsq ldl_factor_ex ldl_solve
     ormqr orgqr geqrf householder_product matrix_exp pinv matrix_norm""".split())
@@ -52,10 +52,10 @@ ROLES = [
 
 
 def find_samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str, limit: int = 4) -> list[Sample]:
-    """Samples for one schema of `op`. Empty where no combination that was tried is valid on the meta device.
+    """Return samples for one schema of `op`, or [] if no combination tried is valid on the meta device.
 
-    ``dtypes`` are those that it is tried in; ``reference`` is the device that tells what an option does; ``limit`` is how
-    many bases are kept.
+    ``dtypes`` are the dtypes to try, ``reference`` is the device that shows the effect of an option, and ``limit`` is
+    the maximum number of bases.
     """
     schema = parse(overload.text)
     known = [sample for sample in BASES.get(overload.qualname, []) if on_meta(op, sample) is not None]
@@ -82,7 +82,7 @@ def find_samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str
 
 
 def on_meta(op: Any, sample: Sample) -> Any:
-    """What tells a sample from others of the same op, or None where the meta kernel refuses it."""
+    """Return the metadata of the results on meta, which identifies a sample, or None if the meta kernel rejects it."""
     from metatensor import DataDependentError
 
     try:
@@ -98,7 +98,7 @@ def on_meta(op: Any, sample: Sample) -> Any:
 
 
 def outcome(op: Any, sample: Sample, device: str) -> Any:
-    """What a call comes to on a device, in a form that compares: bytes of results and of tensors written to, or an error."""
+    """Return a comparable result of a call: the bytes of results and written tensors, or the name of the error."""
     import metatensor
 
     arguments = sample.on(device)
@@ -118,7 +118,7 @@ def outcome(op: Any, sample: Sample, device: str) -> Any:
 def _bytes(value: Any) -> Any:
     if isinstance(value, Tensor):
         array = to_values(value)
-        if array.dtype.kind in "fc":  # below rounding there is nothing to tell
+        if array.dtype.kind in "fc":  # ignore differences due to rounding
             with np.errstate(all="ignore"):
                 array = np.where(np.isfinite(array), np.round(array, 3), array) + 0.0
         return value.dtype.name, array.shape, array.tobytes()
@@ -129,7 +129,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _bases(op: Any, schema: Any, limit: int) -> list[Sample]:
-    """Samples of ``limit`` different results, in the first dtype that gives any."""
+    """Return up to ``limit`` samples with different results, in the first dtype that gives any."""
     found: list[Sample] = []
     seen = set()
     for dtype in FIRST_DTYPES:
@@ -147,7 +147,7 @@ def _bases(op: Any, schema: Any, limit: int) -> list[Sample]:
 
 
 def _combinations(schema: Any, dtype: str) -> Iterator[Sample]:
-    """Arguments to try: required ones alone first, then with each optional tensor too."""
+    """Yield combinations of the required arguments, then with each optional tensor added."""
     required = [argument for argument in schema.arguments if argument.required]
     optional = [a for a in schema.arguments if not a.required and a.type in ("Tensor?", "Tensor|Scalar?")]
     for extra in [[], *([argument] for argument in optional)]:
@@ -156,7 +156,7 @@ def _combinations(schema: Any, dtype: str) -> Iterator[Sample]:
         others = [a for a in arguments if a not in tensors]
         choices = [_tensor_lists(dtype) if a.type.startswith("Tensor") else required_values(a) for a in others]
         groups = SHAPES.get(len(tensors), [((2, 3),) * len(tensors), ((3,),) * len(tensors)])
-        # Shapes vary fastest: most ops take the first candidates of their other arguments.
+        # Vary shapes fastest: most operators accept the first candidates of their other arguments.
         for values in itertools.product(*choices):
             for group in groups:
                 specs = [_spec(a.name, shape, dtype, seed) for seed, (a, shape) in enumerate(zip(tensors, group))]
@@ -181,7 +181,7 @@ def _spec(name: str, shape: tuple[int, ...], dtype: str, seed: int) -> Spec:
     return Spec(shape, dtype, seed)
 
 
-# What follows from the bases ------------------------------------------------------------------------------
+# Samples derived from the bases ---------------------------------------------------------------------------
 
 
 def _valid(op: Any, samples: Iterator[Sample]) -> list[Sample]:
@@ -193,8 +193,8 @@ def _dtypes(op: Any, base: Sample, dtypes: tuple[str, ...]) -> list[Sample]:
 
 
 def _options(op: Any, schema: Any, bases: list[Sample], reference: str) -> list[Sample]:
-    """Samples that vary each option, as far as that changes what the reference computes."""
-    found: list[Sample] = []
+    """Return samples that vary each option, as long as that changes what the reference computes."""
+    found = []
     for argument in schema.arguments:
         if argument.name in NOT_VARIED or (argument.type.startswith("Tensor") and argument.required and "|" not in argument.type):
             continue
@@ -204,7 +204,7 @@ def _options(op: Any, schema: Any, bases: list[Sample], reference: str) -> list[
 
 
 def _telling(op: Any, schema: Any, argument: Any, bases: list[Sample], reference: str) -> Iterator[Sample]:
-    """Samples that compute something else than they would without the argument, no two of them the same."""
+    """Yield samples whose results differ from those without the argument, and from each other."""
     trials, seen, count = 0, set(), 0
     known: dict[str, Any] = {}
 
@@ -226,7 +226,7 @@ def _telling(op: Any, schema: Any, argument: Any, bases: list[Sample], reference
                 got = result(sample)
                 plain = Sample({k: v for k, v in base.arguments.items() if k != argument.name or argument.required}, base.factory,
                                positional=base.positional)
-                mark = str(got) + "-" * _is_negative(value)  # a negative dimension does what a positive one does
+                mark = str(got) + "-" * _is_negative(value)  # keep a negative dimension beside its equivalent
                 if isinstance(got, str) or got == result(plain) or mark in seen:
                     continue
                 seen.add(mark)
@@ -242,7 +242,7 @@ def _is_negative(value: Any) -> bool:
 
 
 def _stages(schema: Any, argument: Any, bases: list[Sample]) -> Iterator[Iterator[Sample]]:
-    """Bases to try an option on: plain ones, such with other values, and with a second option that it may depend on."""
+    """Yield groups of bases to try an option on: plain, with other values, and with a second option as well."""
     yield iter(bases)
     yield (base.with_values(role=role) for base in bases[:2] for role in ("special", "wide", "ties", "unit", "fine"))
     yield iter((bases[0].with_values(dtype="int64", role="ties"), bases[0].with_values(dtype="complex64")))
@@ -252,7 +252,7 @@ def _stages(schema: Any, argument: Any, bases: list[Sample]) -> Iterator[Iterato
 
 
 def _special(op: Any, bases: list[Sample], dtypes: tuple[str, ...]) -> list[Sample]:
-    """The first bases with values that are special."""
+    """Return the first bases with special values."""
     matrices = op.name.rpartition(".")[2] in MATRICES
     counts = any(word in op.name for word in COUNTS)
     found = []
@@ -270,7 +270,7 @@ def _special(op: Any, bases: list[Sample], dtypes: tuple[str, ...]) -> list[Samp
 
 
 def _sizes(op: Any, bases: list[Sample], others: list[Sample]) -> list[Sample]:
-    """The first bases with a size of 0, and larger, in place of one that they have."""
+    """Return the first bases with one of their sizes replaced by 0, and by a larger size."""
     found = []
     for base in bases[:3]:
         sizes = dict.fromkeys(size for _, spec in base.specs() for size in spec.shape if size)
@@ -295,7 +295,7 @@ def _count(spec: Spec) -> int:
 
 
 def _resized(sample: Sample, old: int, new: int) -> Sample:
-    """The sample with one size in place of another in all tensors, and in lists of sizes."""
+    """Return the sample with size ``old`` replaced by ``new`` in all tensors and in lists of sizes."""
     changed = sample.map(lambda name, spec: spec._replace(shape=tuple(new if size == old else size for size in spec.shape)))
     shapes = {name: tuple(new if size == old else size for size in value) for name, value in sample.arguments.items()
               if name in ("normalized_shape", "size") and isinstance(value, tuple)}  # fmt: skip
@@ -303,7 +303,7 @@ def _resized(sample: Sample, old: int, new: int) -> Sample:
 
 
 def _variants(op: Any, overload: Any, samples: list[Sample]) -> list[Sample]:
-    """Some of the samples in place, and with ``out=``."""
+    """Return some of the samples in place and with ``out=``."""
     found = []
     if op.flags & operator_flags.INPLACE and op.name + "_" in registry:
         found += [s._replace(variant="_") for s in samples if isinstance(next(iter(s.arguments.values()), None), Spec)][:12]
@@ -316,20 +316,20 @@ def _variants(op: Any, overload: Any, samples: list[Sample]) -> list[Sample]:
 
 
 def _may_alias(op: Any, sample: Sample) -> bool:
-    """Whether the result is like the first argument, whose memory it may then be written to."""
+    """Return True if the result has the shape and dtype of the first argument, so that it can be written to it."""
     first = next(iter(sample.arguments.values()), None)
     return isinstance(first, Spec) and on_meta(op, sample) == ((first.shape, first.dtype),)
 
 
 def _result_size(op: Any, sample: Sample) -> int:
-    """How many elements the first result has."""
+    """Return the number of elements of the first result."""
     results = on_meta(op, sample)
     first = results[0] if results else None
     return int(np.prod(first[0])) if isinstance(first, tuple) and isinstance(first[0], tuple) else 0
 
 
 def _result_rank(op: Any, sample: Sample) -> int:
-    """How many dimensions longer than 1 the first result has."""
+    """Return the number of dimensions with more than one element in the first result."""
     results = on_meta(op, sample)
     first = results[0] if results else None
     return sum(size > 1 for size in first[0]) if isinstance(first, tuple) and isinstance(first[0], tuple) else 0

@@ -1,4 +1,4 @@
-"""Tensors from NumPy values and back, on any device, by nothing but what a backend must have."""
+"""Conversion between NumPy values and tensors on any device, using only the required methods of a backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "encode", "from_value
 
 FORMATS = formats()
 
-# Relative and absolute: some steps of the last digit, for sums taken in another order.
+# Relative and absolute tolerance: a few ulp, for sums evaluated in another order.
 TOLERANCES = {
     "float64": (1e-10, 1e-12), "complex128": (1e-10, 1e-12), "float32": (1e-4, 1e-5), "complex64": (1e-4, 1e-5),
     "float16": (4e-3, 1e-3), "complex32": (4e-3, 1e-3), "bfloat16": (2e-2, 1e-2),
@@ -30,7 +30,7 @@ TOLERANCES = {
 
 
 def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
-    """An uninitialised tensor with memory of its own; ``strides`` and ``offset`` in elements."""
+    """Return an uninitialized tensor with memory of its own; ``strides`` and ``offset`` are in elements."""
     kind = dtype_by_name(dtype)
     strides = contiguous_strides(shape) if strides is None else strides
     reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
@@ -43,7 +43,7 @@ def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, .
 
 @contextmanager
 def used_memory(device: str) -> Iterator[None]:
-    """Inside, new memory of a device holds ones in all bits: what nothing writes to is NaN, -1 or the like."""
+    """Set all bits of new memory to 1 inside the context, so that values never written are NaN, -1 or similar."""
     if device == "meta":
         yield
         return
@@ -65,9 +65,9 @@ def used_memory(device: str) -> Iterator[None]:
 
 
 def from_values(device: str, values: Any, dtype: str | None = None, *, strided: bool = False) -> Tensor:
-    """A tensor with the values of an array, converted to ``dtype``.
+    """Return a tensor with the values of an array, converted to ``dtype``.
 
-    With ``strided`` its memory is transposed, has gaps, and does not begin at the start of its storage.
+    With ``strided`` its memory is transposed, has gaps, and does not begin at the start of the storage.
     """
     values = np.asarray(values)
     dtype = dtype or values.dtype.name
@@ -75,7 +75,7 @@ def from_values(device: str, values: Any, dtype: str | None = None, *, strided: 
 
 
 def encode(values: np.ndarray, dtype: str) -> bytes:
-    """The values as bytes of ``dtype``, in C order."""
+    """Encode the values as bytes of ``dtype``, in C order."""
     fmt = FORMATS[dtype]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -85,11 +85,11 @@ def encode(values: np.ndarray, dtype: str) -> bytes:
 
 
 def place(device: str, shape: tuple[int, ...], dtype: str, data: bytes, *, strided: bool = False) -> Tensor:
-    """A tensor of the given bytes, which are its elements in C order."""
+    """Return a tensor with the given bytes, which are its elements in C order."""
     strides, offset = None, 0
     if strided:
         offset, step, steps = 3, 2, []
-        for extent in shape:  # the first dimension is the fastest
+        for extent in shape:  # the first dimension varies fastest
             steps.append(step)
             step *= max(extent, 1)
         strides = tuple(steps)
@@ -100,7 +100,7 @@ def place(device: str, shape: tuple[int, ...], dtype: str, data: bytes, *, strid
 
 
 def to_values(tensor: Tensor) -> np.ndarray:
-    """The tensor's values as a NumPy array of the dtype that its dtype is computed in."""
+    """Return the tensor's values as a NumPy array of the dtype that they are computed in."""
     fmt = FORMATS[tensor.dtype.name]
     raw = np.frombuffer(backend_for(tensor.device).to_host(tensor), np.uint8).view(fmt.raw)
     values = fmt.decode(np, raw) if fmt.decode is not None else raw
@@ -108,7 +108,7 @@ def to_values(tensor: Tensor) -> np.ndarray:
 
 
 def difference(got: Any, expected: Any, dtype: str) -> str:
-    """How two arrays of values differ beyond the tolerance of ``dtype``; empty where they do not."""
+    """Describe how two arrays differ beyond the tolerance of ``dtype``; "" if they do not."""
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:
         return f"shape {got.shape} instead of {expected.shape}"

@@ -1,9 +1,9 @@
-"""The disk device: tensors whose memory is a file, for what does not fit into RAM.
+"""The disk device: tensors whose memory is a file, for data that does not fit into RAM.
 
-Each storage is one memory-mapped file without a name, which disappears with the storage (and with the process,
-however it ends). METATENSOR_DISK_DIR is the directory to use; the system's temporary one if it is not set.
+Each storage is one memory-mapped file without a name. The file disappears together with the storage, and also if the
+process is killed. METATENSOR_DISK_DIR is the directory to use, by default the system's temporary directory.
 
-This file is also the template for a device on the array kit: docs/writing-a-device.md goes through it.
+This file is also the template for a device on the array kit: docs/writing-a-device.md walks through it.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 def map_file(descriptor: int, nbytes: int) -> np.ndarray:
-    """The bytes of an open file as an array. Unlike Python's mmap it keeps no descriptor: there may be many tensors."""
+    """Map an open file and return its bytes as an array. Unlike Python's mmap, this keeps no file descriptor open."""
     address = LIBC.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
     if address == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     memory = (ctypes.c_uint8 * nbytes).from_address(address)
     weakref.finalize(memory, LIBC.munmap, address, nbytes).atexit = False
-    return np.frombuffer(memory, np.uint8)  # keeps `memory`, and so the mapping, which keeps the file
+    return np.frombuffer(memory, np.uint8)  # keeps `memory` alive, and with it the mapping and the file
 
 
 class DiskBackend(ArrayBackend):
-    """One device. Everything but where the memory comes from is the kit's, over NumPy."""
+    """The disk device. Only the origin of its memory is special; everything else is the array kit over NumPy."""
 
     def __init__(self) -> None:
         super().__init__("disk", np, special="scipy.special")
 
     def directory(self) -> str:
-        """Where the files go, read anew each time."""
+        """Return the directory for the files. The environment variable is read each time."""
         return os.environ.get("METATENSOR_DISK_DIR") or tempfile.gettempdir()
 
     def device_count(self) -> int:
@@ -54,13 +54,13 @@ class DiskBackend(ArrayBackend):
         return "" if self.device_count() else f"cannot write to {self.directory()}; set METATENSOR_DISK_DIR"
 
     def allocate(self, nbytes: int, index: int = 0) -> np.ndarray:
-        """A flat uint8 array over a new file of ``nbytes`` bytes, all of them reserved on the disk."""
+        """Create a file of ``nbytes`` bytes with reserved disk space; return it as a flat uint8 array."""
         self.check_index(max(index, 0))
         if nbytes == 0:
-            return np.empty(0, np.uint8)  # a mapping cannot be empty
+            return np.empty(0, np.uint8)  # a file of 0 bytes cannot be mapped
         try:
             with tempfile.TemporaryFile(dir=self.directory()) as file:
-                # Reserve now: a disk that fills up later would end the process with a bus error.
+                # Reserve now: if the disk filled up later, writing would kill the process with a bus error.
                 os.posix_fallocate(file.fileno(), 0, nbytes)
                 flat = map_file(file.fileno(), nbytes)
         except (OSError, OverflowError, ValueError) as error:
@@ -73,5 +73,5 @@ class DiskBackend(ArrayBackend):
 
 @hookimpl
 def metatensor_devices(register):
-    """Found through the entry point in pyproject.toml, called when the first tensor on "disk" is made."""
+    """Called through the entry point in pyproject.toml when the first tensor on "disk" is created."""
     register(DiskBackend())

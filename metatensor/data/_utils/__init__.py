@@ -1,4 +1,4 @@
-"""The parts that `torch.utils.data` is made of."""
+"""Implementation modules of `torch.utils.data`."""
 
 from metatensor._core.lazy import attributes
 

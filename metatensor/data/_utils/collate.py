@@ -1,4 +1,4 @@
-"""How samples become a batch."""
+"""Collation: merging samples into a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _of_numpy(value: Any) -> bool:
 
 
 def _rebuilt(like: Any, items: list[Any]) -> Any:
-    """A sequence of the kind of ``like`` with ``items``, or the list where that kind cannot be made of one."""
+    """Return a sequence of the type of ``like`` with ``items``, or a list if that type cannot be built from a list."""
     try:
         if isinstance(like, MutableSequence):
             made: Any = copy.copy(like)
@@ -30,12 +30,12 @@ def _rebuilt(like: Any, items: list[Any]) -> Any:
                 made[place] = item
             return made
         return type(like)(items)  # type: ignore[call-arg]
-    except TypeError:  # such as range
+    except TypeError:  # for example range
         return items
 
 
 def _remapped(like: Any, change: Callable[[Any], Any]) -> Any:
-    """A mapping of the kind of ``like`` that holds ``change(key)`` at each key, or a dict."""
+    """Return a mapping of the type of ``like`` with ``change(key)`` as the value of each key, or a dict."""
     items = {key: change(key) for key in like}
     try:
         if isinstance(like, MutableMapping):
@@ -48,7 +48,18 @@ def _remapped(like: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def default_convert(data: Any) -> Any:
-    """``data`` with each numpy array in it as a tensor."""
+    """Convert every NumPy array in ``data`` to a tensor. Leave everything else unchanged.
+
+    Mappings, named tuples and sequences are converted item by item; a plain tuple becomes a list. Arrays of strings or
+    objects are left unchanged.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> import numpy as np
+    >>> mt.data.default_convert({"x": np.ones((2, 3))})["x"].shape
+    metatensor.Size([2, 3])
+    """
     if isinstance(data, mt.Tensor):
         return data
     if _of_numpy(data):
@@ -67,9 +78,26 @@ def default_convert(data: Any) -> Any:
 
 
 def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | None = None) -> Any:
-    """One value made of the list ``batch`` of samples, by the function that ``collate_fn_map`` has for their type.
+    """Merge the samples in ``batch`` with the function that ``collate_fn_map`` holds for their type.
 
-    Mappings, named tuples and sequences are collated item by item. TypeError for samples of any other type.
+    Parameters
+    ----------
+    batch : list
+        Samples of the same type.
+    collate_fn_map : Mapping, optional
+        Maps a type to ``function(batch, *, collate_fn_map)``.
+
+    Returns
+    -------
+    object
+        The batch. Mappings, named tuples and sequences without a function of their own are merged item by item.
+
+    Raises
+    ------
+    TypeError
+        If there is no function for the type of the samples.
+    RuntimeError
+        If the samples are sequences of different lengths.
     """
     elem = batch[0]
     elem_type = type(elem)
@@ -96,12 +124,12 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
 
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> mt.Tensor:
-    """The tensors of ``batch`` stacked along a new first dimension."""
+    """Stack tensors along a new first dimension."""
     return mt.stack(list(batch), 0)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """The arrays of ``batch`` as one tensor; TypeError where they hold strings or objects."""
+    """Stack arrays to one tensor. Raise TypeError for arrays of strings or objects."""
     dtype = batch[0].dtype
     if dtype.kind in "SUO":
         raise TypeError(default_collate_err_msg_format.format(dtype))
@@ -109,24 +137,24 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
 
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: Any = None) -> mt.Tensor:
-    """The numpy scalars of ``batch`` as a tensor of their dtype."""
+    """Return a tensor of the NumPy scalars, with their dtype."""
     import numpy as np
 
     return mt.as_tensor(np.array(list(batch)))
 
 
 def collate_float_fn(batch: Any, *, collate_fn_map: Any = None) -> mt.Tensor:
-    """The floats of ``batch`` as a float64 tensor."""
+    """Return a float64 tensor of the floats."""
     return mt.tensor(list(batch), dtype=mt.float64)
 
 
 def collate_int_fn(batch: Any, *, collate_fn_map: Any = None) -> mt.Tensor:
-    """The ints, or bools, of ``batch`` as a tensor."""
+    """Return a tensor of the ints or bools."""
     return mt.tensor(list(batch))
 
 
 def collate_str_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """``batch`` itself."""
+    """Return ``batch`` unchanged."""
     return batch
 
 
@@ -140,5 +168,28 @@ default_collate_fn_map: dict[Any, Callable[..., Any]] = {
 
 
 def default_collate(batch: Any) -> Any:
-    """One value made of the list ``batch``: tensors stacked, numbers and numpy arrays as tensors, containers item by item."""
+    """Merge a list of samples into a batch.
+
+    Tensors and NumPy arrays are stacked. Numbers become a tensor: float64 for floats, int64 for ints. Strings and bytes
+    stay a list. Mappings and sequences are merged item by item.
+
+    Parameters
+    ----------
+    batch : list
+        Samples of the same type and, for tensors and arrays, of the same shape.
+
+    Raises
+    ------
+    TypeError
+        If a sample has none of these types.
+    RuntimeError
+        If samples that are sequences differ in length.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> batch = mt.data.default_collate([(mt.ones(3), 0), (mt.zeros(3), 1)])
+    >>> [part.shape for part in batch]
+    [metatensor.Size([2, 3]), metatensor.Size([2])]
+    """
     return collate(batch, collate_fn_map=default_collate_fn_map)

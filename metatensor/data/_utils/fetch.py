@@ -1,4 +1,4 @@
-"""What takes the samples of a batch from a dataset."""
+"""Fetchers, which take the samples of a batch from a dataset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _MapDatasetFetcher:
 
 
 class _IterableDatasetFetcher:
-    """Fetches the next samples; StopIteration where there are none, or too few with ``drop_last``."""
+    """Fetches the next samples. Raises StopIteration if there are none or, with ``drop_last``, too few."""
 
     def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> None:
         self.dataset = dataset

@@ -1,4 +1,4 @@
-"""Pinned memory: there is none to copy batches into, they are returned as they are."""
+"""Pinned memory, which the data loader does not use."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ __all__ = ["pin_memory"]
 
 
 def pin_memory(data: Any, device: Any = None) -> Any:
-    """``data`` itself."""
+    """Return ``data`` unchanged."""
     return data

@@ -1,4 +1,4 @@
-"""What a loading worker knows of itself. Workers are threads of this process here."""
+"""Information about the current loading worker. Workers are threads of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ __all__ = ["WorkerInfo", "get_worker_info"]
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Which worker this is: its number, how many there are, its seed, and its own shallow copy of the dataset."""
+    """Information about a worker.
+
+    Parameters
+    ----------
+    id : int
+        Number of the worker, from 0.
+    num_workers : int
+        Number of workers.
+    seed : int
+        The worker's own seed.
+    dataset : Dataset
+        The worker's own shallow copy of the dataset.
+    """
 
     id: int
     num_workers: int
@@ -23,7 +35,7 @@ _here = threading.local()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The `WorkerInfo` of the worker that calls this; None outside workers."""
+    """Return the `WorkerInfo` of the worker that this code runs in, or None outside workers."""
     return getattr(_here, "info", None)
 
 

@@ -1,4 +1,4 @@
-"""A loading worker: one thread that fetches batches in the order in which they were asked for."""
+"""A loading worker: a thread that fetches batches in the order of the requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from metatensor.data._utils.worker import WorkerInfo, enter
 __all__ = ["EXHAUSTED", "Worker"]
 
 EXHAUSTED = object()
-"""What a worker answers with when its dataset yields no more."""
+"""The result of a request after the worker's dataset is exhausted."""
 
 
 class Worker:
-    """A thread with a copy of the dataset. It begins with the default device of the thread that made it."""
+    """A thread with a shallow copy of the dataset. It uses the default device of the thread that created it."""
 
     def __init__(self, info: WorkerInfo, fetcher: Callable[[Any], Any], init: Callable[[int], None] | None) -> None:
         self._info = replace(info, dataset=copy.copy(info.dataset))
@@ -30,15 +30,15 @@ class Worker:
         self._fetch: Any = None
 
     def restart(self) -> None:
-        """Fetch from the dataset's beginning."""
+        """Start again from the beginning of the dataset."""
         self._thread.submit(self._forget)
 
     def submit(self, index: Any) -> Future[Any]:
-        """The batch at ``index``, or `EXHAUSTED`, when it will have been fetched."""
+        """Return a future of the batch at ``index``, or of `EXHAUSTED`."""
         return self._thread.submit(self._run, index)
 
     def stop(self) -> None:
-        """End the thread after what it is doing."""
+        """End the thread after its current request."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _forget(self) -> None:

@@ -1,7 +1,7 @@
-"""The array kit: everything a device needs, from a library with mutable, strided arrays (NumPy, CuPy and their like).
+"""The array kit: a complete device on top of an array library with mutable, strided arrays (NumPy, CuPy and similar).
 
-`ArrayBackend` is the device, `kernel` registers a kernel for every device of the kit, and `KernelTable` holds a
-device's own. Importing this package imports NumPy: only plugins do that.
+`ArrayBackend` is the device. `kernel` registers a kernel for every device of the kit. A `KernelTable` holds the kernels
+of one device. Importing this package imports NumPy, so only plugins import it.
 """
 
 __all__ = ["ArrayBackend", "KernelTable", "kernel"]
@@ -11,7 +11,7 @@ from metatensor.devices.array_kit.registry import kernel as kernel
 
 
 def __getattr__(name: str):
-    # The backend needs the compiled core; the kernel files, which import this package, need only the table.
+    # ArrayBackend needs the compiled core. The kernel modules import this package but need only the table.
     if name == "ArrayBackend":
         from metatensor.devices.array_kit.backend import ArrayBackend
 

@@ -1,8 +1,8 @@
-"""Reducing many values into few places, where several may go to one: ``ufunc.at`` for every library.
+"""Scatter-reduction: combine many values into few places, where several values may go to the same place.
 
-NumPy has it for all operations and dtypes. CuPy has it for what its GPU does atomically: sums of some dtypes, and extremes
-that lose NaN. Everything else goes by segments there: the values are sorted by their place and combined in log2(n) steps.
-That is also deterministic.
+NumPy's ``ufunc.at`` does this for all operations and dtypes. CuPy's covers only what the GPU does atomically: sums of
+some dtypes, and minimum and maximum, which lose NaN there. All other cases use a segmented scan: sort the values by
+target place and combine them in log2(n) steps. The scan is deterministic.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ _INT64 = np.dtype("i8")
 
 
 def accumulate_at(xp: Any, name: str, out: Any, key: Any, values: Any) -> None:
-    """``out[key] = ufunc(out[key], values)`` with every value counted; ``name`` is an associative and commutative ufunc's."""
+    """Compute ``out[key] = ufunc(out[key], values)``, counting repeated places.
+
+    `name` is the name of an associative and commutative ufunc.
+    """
     if xp is np:
         getattr(np, name).at(out, key, values)
     elif name == "add" and out.dtype in _ATOMIC:
         xp.add.at(out, key, values)
     elif name == "add" and out.dtype == _INT64:
-        # The same bits: sums wrap around alike.
+        # Two's-complement addition: the bits are the same as for int64.
         values = values.astype(_INT64).view("u8") if isinstance(values, xp.ndarray) else np.int64(values).astype("u8")
         xp.add.at(out.view("u8"), key, values)
     else:
@@ -32,14 +35,14 @@ def accumulate_at(xp: Any, name: str, out: Any, key: Any, values: Any) -> None:
 
 
 def by_segments(xp: Any, combine: Any, out: Any, key: Any, values: Any) -> None:
-    """`accumulate_at` by sorting: of any associative and commutative function of two arrays."""
+    """Do the same as `accumulate_at` by sorting, for any associative and commutative function of two arrays."""
     places = xp.arange(out.size).reshape(out.shape)[key]
     if not places.size:
         return
     values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), places.shape).reshape(-1)
     order = xp.argsort(places.reshape(-1), kind="stable")
     places, values = places.reshape(-1)[order], values[order]
-    # After each step an element stands for up to twice as many of those before it with the same place.
+    # After each step an element combines up to twice as many of the preceding values with the same place.
     step = 1
     while step < places.size:
         same = places[step:] == places[:-step]
@@ -58,7 +61,7 @@ def by_segments(xp: Any, combine: Any, out: Any, key: Any, values: Any) -> None:
 
 
 def tally(xp: Any, places: Any, weights: Any, length: int) -> Any:
-    """``bincount`` of at least ``length`` bins; CuPy's wants at least one element."""
+    """Return ``bincount`` with at least ``length`` bins. Unlike CuPy's it accepts empty arrays."""
     if not places.size:
         return xp.zeros(length, np.int64 if weights is None else np.float64)
     return xp.bincount(places, weights, minlength=length)

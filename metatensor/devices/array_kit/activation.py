@@ -1,4 +1,4 @@
-"""Values of activation functions."""
+"""Kernels of activation functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.pointwise import in_dtype, is_integral, is_single, pieces, unary
 from metatensor.devices.array_kit.registry import kernel
 
-# The constants of self-normalising networks: Klambauer et al., 2017.
+# The constants of SELU: Klambauer et al., "Self-Normalizing Neural Networks", 2017.
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
 
@@ -69,7 +69,7 @@ def selu(kit: Any, out: Any, input: Any, *_: Any) -> Any:
 
 @kernel("celu")
 def celu(kit: Any, out: Any, input: Any, alpha: float, *_: Any) -> Any:
-    # A negative alpha bends the other half: its exponential is not kept from growing.
+    # With a negative alpha the exponential acts on positive inputs and may grow without bound: do not clamp its input.
     xp, scalar = kit.xp, input.dtype.type
     return xp.maximum(input, 0) + xp.minimum(xp.expm1(input / scalar(alpha)) * scalar(alpha), 0)
 
@@ -126,7 +126,7 @@ def glu(kit: Any, out: Any, input: Any, dim: int) -> Any:
 
 @kernel("hardshrink")
 def hardshrink(kit: Any, out: Any, input: Any, lambd: float) -> Any:
-    """NaN stays NaN: it is not within the bounds."""
+    """Zero all values within [-lambd, lambd]. NaN is outside the interval and stays NaN."""
     return kit.xp.where((input >= -lambd) & (input <= lambd), input.dtype.type(0), input)
 
 

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, a block of query rows at a time, so that only a block of scores is ever held."""
+"""Scaled dot-product attention, computed in blocks of query rows so that only one block of scores is in memory."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from metatensor.devices.array_kit.pointwise import is_single
 from metatensor.devices.array_kit.registry import kernel
 from metatensor.devices.array_kit.softmax import softmax_of
 
-# Scores of one block, in elements: on the host what stays in the cache, elsewhere few launches.
+# Number of scores in one block. On the host a block should fit the cache; elsewhere there should be few launches.
 HOST_BLOCK = 1 << 17
 DEVICE_BLOCK = 1 << 26
 _ALL = slice(None)
 
 
 def _repeat_heads(array: Any, heads: int) -> Any:
-    """Each head of (..., heads, length, width) as often as a query of ``heads`` needs it."""
+    """Repeat the heads of an array (..., heads, length, width) to match a query with ``heads`` heads."""
     own = array.shape[-3]
     return array if own == heads else array.repeat(heads // own, axis=-3)
 
 
 def _softmax(kit: Any, scores: Any, masked: bool) -> Any:
-    """Over the last dimension, in place; a row of minus infinities becomes zeros."""
+    """Compute the softmax over the last dimension in place. With ``masked``, rows of -inf become zeros."""
     xp = kit.xp
     if is_single(kit, scores, scores):
         host.softmax(scores, scores, scores.shape[-1], masked)
@@ -45,11 +45,14 @@ def _softmax(kit: Any, scores: Any, masked: bool) -> Any:
 
 
 def _blocks(room: int, batch: tuple[int, ...], length: int, keys: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
-    """Indices of parts of the batch, and ranges of their query rows, with at most ``room`` scores where that can be."""
+    """Yield (batch index, first row, end row) of blocks with at most ``room`` scores each.
+
+    A single row of scores may exceed ``room``: it is never divided.
+    """
     rows = max(1, min(length, room // keys))
     left = room // (rows * keys) if rows == length else 1
     place = len(batch)
-    while place and batch[place - 1] <= left:  # these dimensions go whole
+    while place and batch[place - 1] <= left:  # take these dimensions as a whole
         place -= 1
         left //= batch[place]
     left = max(1, left)
@@ -74,7 +77,7 @@ def attention(
         return None
     if enable_gqa:
         key, value = _repeat_heads(key, query.shape[-3]), _repeat_heads(value, query.shape[-3])
-    if query.shape[-1]:  # without features, all scores are 0
+    if query.shape[-1]:  # without features all scores are 0
         query = query * query.dtype.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     room = HOST_BLOCK if kit.on_host else DEVICE_BLOCK
     direct = out.dtype == query.dtype == value.dtype
@@ -111,9 +114,10 @@ def attention(
 
 
 def _kept(xp: Any, stream: Any, shape: tuple[int, ...], numbers: Any, first: int, length: int, p: float) -> Any:
-    """What each weight is multiplied by: 0, or 1 / (1 - p). Element (..., row, key) has its own number.
+    """Return the dropout factor of each weight: 0, or 1 / (1 - p).
 
-    ``numbers`` are those of the matrices in the batch.
+    The random number of element (..., row, key) does not depend on how the work is divided into blocks. ``numbers`` are
+    the indices of the matrices within the whole batch.
     """
     *_, rows, keys = shape
     scale = np.float32(0 if p == 1 else 1 / (1 - p))

@@ -1,17 +1,21 @@
-"""A whole device from a NumPy-like library: memory, copies, kernels, random streams and interchange.
+"""`ArrayBackend`: a complete device (memory, copies, kernels, random numbers, interchange) on a NumPy-like library.
 
-The library needs mutable, strided arrays with a byte-addressed view: NumPy, CuPy and their like. A storage's handle
-is a flat uint8 array (for NumPy, anything with the buffer protocol), and a tensor's array is a strided view of it, never
-a copy.
+The library must have mutable, strided arrays that can be viewed as bytes, like NumPy and CuPy. A storage's handle is a
+flat uint8 array (for NumPy, any object with the buffer protocol). A tensor's array is a strided view of it, never a
+copy.
 
-**What a kernel is given.** Tensors as arrays; half precision (float16, bfloat16, the float8 kinds, complex32) as
-float32 or complex64 and ``out`` likewise, rounded once at the end, unless it was registered with ``half="native"``.
-A tensor of another device (a 0-d cpu tensor may be mixed in) is brought over. Numbers, dtypes and None stay as they are.
+**Kernel arguments.** Tensors arrive as arrays. Half dtypes (float16, bfloat16, the float8 dtypes, complex32) arrive
+converted to float32 or complex64. ``out`` then has that dtype too and is rounded once at the end. Kernels registered
+with ``half="native"`` receive half dtypes unconverted. A tensor of another device (for example a 0-d cpu tensor) is
+copied to this device first. Numbers, dtypes and None are passed unchanged.
 
-**What it gives back.** None if it filled ``out``; or the values, an array of ``out``'s shape of any dtype, which are
-stored as a C cast would; or, for several outputs, a sequence of those. Where the shape depends on the data, ``out`` is
-None and the arrays returned become tensors: of a half dtype where a half argument was converted and the result is
-float, of an argument's dtype where it is stored alike, else of the dtype that the array has.
+**Kernel results.** A kernel returns None if it filled ``out``. Otherwise it returns an array with ``out``'s shape and
+any dtype, which is converted as in a C cast, or a sequence of such arrays if there are several outputs. If the result
+shape depends on the data, ``out`` is None and the returned arrays become tensors. The dtype of such a tensor is
+
+* a half dtype, if a half argument was converted and the result is floating-point;
+* for a ``half="native"`` kernel, the dtype of an argument that is stored with the same array dtype;
+* otherwise the array's own dtype.
 """
 
 from __future__ import annotations
@@ -46,11 +50,22 @@ _UINT8 = np.dtype("u1")
 
 
 class ArrayBackend(DeviceBackend):
-    """The backend of device ``type`` on the array library ``xp``.
+    """Backend of device type ``type`` on the array library ``xp``.
 
-    ``dtypes`` maps names of half dtypes to array dtypes that the library converts by itself (ml_dtypes for NumPy);
-    the others are stored as unsigned integers. ``special`` is its module of special functions, or that module's
-    name, imported when a kernel asks for it. ``table`` holds kernels of its own over the kit's.
+    Parameters
+    ----------
+    type : str
+        Name of the device type.
+    xp : module
+        The array library, such as ``numpy`` or ``cupy``.
+    dtypes : Mapping, optional
+        Maps names of half dtypes to array dtypes that the library converts natively (for NumPy, those of ml_dtypes).
+        All other half dtypes that the library lacks are stored as unsigned integers.
+    special : module or str, optional
+        The library's module of special functions (like ``scipy.special``), or its name. A name is imported when a
+        kernel first needs it.
+    table : KernelTable, optional
+        Kernels that take precedence over the kit's. Default: the kit's own table.
     """
 
     draws_parts = True
@@ -74,13 +89,13 @@ class ArrayBackend(DeviceBackend):
         self._special = special
         self._by_code = sorted(self.formats.values(), key=lambda fmt: dtype_by_name(fmt.name).code)
         self._dtypes: dict[Any, Any] = {}
-        # Handles over memory that belongs to somebody else, by id.
+        # Handles to memory that another object owns, by id.
         self._foreign: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.views = Views(self, [fmt.raw for fmt in self._by_code], [fmt.decode for fmt in self._by_code])
 
     @property
     def special(self) -> Any:
-        """The library's special functions, as in scipy.special; RuntimeError where it has none."""
+        """The module of special functions, like scipy.special; raises RuntimeError if there is none."""
         if isinstance(self._special, str):
             self._special = importlib.import_module(self._special)
         if self._special is None:
@@ -90,21 +105,21 @@ class ArrayBackend(DeviceBackend):
     # Dtypes -------------------------------------------------------------------
 
     def format(self, dtype: DType) -> Format:
-        """How a dtype is stored and computed here."""
+        """Return how this device stores and computes ``dtype``."""
         return self._by_code[dtype.code]
 
     def dtype(self, dtype: DType | None) -> Any:
-        """The array dtype to compute a metatensor dtype in: float32 for the half kinds; None stays None."""
+        """Return the array dtype to compute ``dtype`` in (float32 for half dtypes); None for None."""
         return None if dtype is None else self.format(dtype).compute
 
     def raw_dtype(self, dtype: DType) -> Any:
-        """The array dtype that a metatensor dtype is stored as."""
+        """Return the array dtype that ``dtype`` is stored as."""
         return self.format(dtype).raw
 
     def dtype_of(self, array_dtype: Any) -> DType:
-        """The metatensor dtype of arrays of this dtype; TypeError for one that has none (objects, strings, dates)."""
+        """Return the metatensor dtype of an array dtype; TypeError if there is none (objects, strings, dates)."""
         if not self._dtypes:
-            # What is stored as bits of another dtype has no arrays of its own.
+            # Skip dtypes that are stored as the bits of another dtype: no array has them as its own dtype.
             plain = {fmt.raw: name for name, fmt in self.formats.items() if not fmt.opaque and fmt.raw.name == name}
             self._dtypes = {raw: dtype_by_name(name) for raw, name in plain.items()}
         found = self._dtypes.get(np.dtype(array_dtype))
@@ -115,7 +130,7 @@ class ArrayBackend(DeviceBackend):
     # Memory -------------------------------------------------------------------
 
     def allocate(self, nbytes: int, index: int = 0) -> Any:
-        """A block of host memory, or a flat uint8 array of the library; uninitialised."""
+        """Allocate uninitialized memory: a block of host memory, or a flat uint8 array of the library."""
         if index > 0:
             self.check_index(index)
         try:
@@ -128,20 +143,20 @@ class ArrayBackend(DeviceBackend):
         return flat
 
     def empty_cache(self) -> None:
-        """Give the last large block back to the system that was freed: it is kept for the next one."""
+        """Release the most recently freed large block, which is cached for reuse, to the operating system."""
         if self.on_host:
             give_back()
 
     def track(self, array: Any) -> None:
-        """Count a new array in the memory statistics until it is gone."""
+        """Count ``array`` in the memory statistics until it is garbage-collected."""
         self.ledger.track(array, array.nbytes)
 
     def flat(self, handle: Any) -> Any:
-        """A storage's handle as a flat uint8 array."""
+        """Return the memory of ``handle`` as a flat uint8 array."""
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
-        """A handle of ``new`` bytes that begins with what fits of ``handle``; RuntimeError for memory of others."""
+        """Copy ``handle`` to a new block of ``new`` bytes, as far as it fits; RuntimeError for foreign memory."""
         if id(handle) in self._foreign or isinstance(handle, mmap.mmap):
             raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
@@ -150,7 +165,7 @@ class ArrayBackend(DeviceBackend):
         return fresh
 
     def share(self, handle: Any, nbytes: int, index: int = 0) -> Any:
-        """On the host a block that forked processes share, with these bytes; elsewhere memory stays where it is."""
+        """Copy the first ``nbytes`` bytes to memory shared with forked processes; off the host, return ``handle``."""
         if not self.on_host:
             return handle
         shared = mmap.mmap(-1, max(nbytes, 1))
@@ -158,11 +173,11 @@ class ArrayBackend(DeviceBackend):
         return shared
 
     def is_shared(self, handle: Any) -> bool:
-        """Whether `share` made the handle."""
+        """Return True if `share` created ``handle``; always True off the host."""
         return isinstance(handle, mmap.mmap) or not self.on_host
 
     def map_host(self, data: memoryview, index: int) -> Any:
-        """On the host the memory itself."""
+        """Return a handle to the memory of ``data`` on the host, None elsewhere."""
         if not self.on_host:
             return None
         flat = np.frombuffer(data, _UINT8)
@@ -170,17 +185,17 @@ class ArrayBackend(DeviceBackend):
         return flat
 
     def data_ptr(self, handle: Any) -> int:
-        """The address of the first byte."""
+        """Return the address of the first byte."""
         return self.flat(handle).ctypes.data if self.on_host else handle.data.ptr
 
     def out_of_memory(self, nbytes: int | None = None, index: int = 0, doing: str = "") -> OutOfMemoryError:
-        """The error to raise where ``nbytes`` could not be had."""
+        """Return the exception to raise if ``nbytes`` bytes cannot be allocated."""
         asked = f"cannot allocate {human_bytes(nbytes)} ({nbytes} bytes)" if nbytes is not None else "not enough memory"
         used = self.memory_stats(index).get("allocated_bytes.all.current", 0)
         return OutOfMemoryError(f"{self.type}: {asked}{doing and f' {doing}'}; {human_bytes(used)} are in use by tensors")
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
-        """Bytes and counts of live allocations, with PyTorch's names: ``allocated_bytes.all.peak`` and so on."""
+        """Return bytes and counts of live allocations under PyTorch's names, such as ``allocated_bytes.all.peak``."""
         return self.ledger.stats()
 
     def reset_peak_memory_stats(self, index: int | None = None) -> None:
@@ -189,15 +204,15 @@ class ArrayBackend(DeviceBackend):
     # Tensors and arrays -------------------------------------------------------
 
     def asarray(self, tensor: Tensor) -> Any:
-        """The tensor's memory as an array of its raw dtype: a strided view. A foreign tensor is copied over."""
+        """Return the tensor's memory as a strided view of its raw dtype, after copying it here if necessary."""
         return self.views.raw(tensor)
 
     def values(self, tensor: Tensor) -> Any:
-        """The tensor as an array to compute with: the view itself, or, of half precision, a converted copy."""
+        """Return the tensor as an array to compute with: a view, or a converted copy if its dtype is a half dtype."""
         return self.views.computable(tensor)
 
     def strided(self, flat: Any, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-        """A view of the flat uint8 array ``flat`` from byte ``offset`` on; strides in bytes."""
+        """Return a view of the flat uint8 array ``flat`` that starts at byte ``offset``; strides are in bytes."""
         if 0 in shape:
             return self.xp.empty(shape, dtype)
         length = sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True)) + dtype.itemsize
@@ -207,11 +222,29 @@ class ArrayBackend(DeviceBackend):
     def adopt(
         self, array: Any, dtype: DType | None = None, device: Any = None, strides: Any = None, owner: Any = None
     ) -> Tensor:
-        """A tensor over the memory of ``array``, which it keeps alive, of ``dtype`` (None: the array's own).
+        """Return a tensor that shares the memory of ``array`` and keeps it alive.
 
-        ``owner`` is the array whose memory it is where that was made here: it is counted, and the tensor may grow.
-        ``strides``, in elements, say the same as the array's own, which they replace: where a size is 0 or 1 several do.
-        TypeError for dtypes without a counterpart, ValueError for strides that tensors cannot have.
+        Parameters
+        ----------
+        array : array
+            An array of the library.
+        dtype : dtype, optional
+            The tensor's dtype. Default: the one that corresponds to the array's.
+        device : str, optional
+            The tensor's device. Default: this device type.
+        strides : tuple of int, optional
+            Strides in elements that replace the array's own. They must address the same elements: they may differ only
+            for dimensions of size 0 or 1.
+        owner : array, optional
+            The array that owns the memory, if this backend created it. The memory is then counted in the statistics,
+            and the tensor's storage may be resized.
+
+        Raises
+        ------
+        TypeError
+            If the array's dtype has no counterpart.
+        ValueError
+            If a tensor cannot have the array's strides.
         """
         if dtype is None:
             dtype = self.dtype_of(array.dtype)
@@ -225,7 +258,7 @@ class ArrayBackend(DeviceBackend):
         return tensor_from_storage(storage, dtype, array.shape, strides, 0)
 
     def _bring(self, tensor: Tensor) -> Any:
-        """A tensor of another device as an array here, raw."""
+        """Copy a tensor of another device to this one and return its raw array."""
         from metatensor import plugins
 
         raw = self.format(tensor.dtype).raw
@@ -240,19 +273,19 @@ class ArrayBackend(DeviceBackend):
             self._assign(dst, self.asarray(src), src)
 
     def _assign(self, dst: Tensor, source: Any, like: Tensor) -> None:
-        """Store ``source``, raw values that mean what those of the tensor ``like`` mean, in ``dst``."""
-        # Lazy conjugates and negations on both sides cancel out.
+        """Store raw values in ``dst``. They have the dtype and the conj and neg flags of the tensor ``like``."""
+        # Equal lazy flags of source and target cancel out.
         conj, neg = like.is_conj() is not dst.is_conj(), like.is_neg() is not dst.is_neg()
         self._run(
             convert_into, self.xp, self.asarray(dst), self.format(dst.dtype), source, self.format(like.dtype), conj, neg
         )
 
     def upload(self, host: np.ndarray) -> Any:
-        """An array of the library with the values of a NumPy array; itself where that is the library."""
+        """Copy a NumPy array to an array of the library. On the host, return the array itself."""
         return host if self.on_host else self.xp.asarray(host)
 
     def download(self, array: Any) -> np.ndarray:
-        """A NumPy array with the values of one of the library; waits for pending work."""
+        """Copy an array of the library to a NumPy array, waiting for pending work. On the host, return it unchanged."""
         return array if self.on_host else self.xp.asnumpy(array)
 
     def to_host(self, tensor: Tensor) -> Any:
@@ -278,7 +311,7 @@ class ArrayBackend(DeviceBackend):
     # Interchange --------------------------------------------------------------
 
     def numpy(self, tensor: Tensor) -> np.ndarray:
-        """The tensor as a NumPy array over the same memory; TypeError where the memory is not the host's."""
+        """Return a NumPy array that shares the tensor's memory; TypeError if it is not host memory."""
         if not self.on_host:
             return super().numpy(tensor)
         fmt = self.format(tensor.dtype)
@@ -287,25 +320,26 @@ class ArrayBackend(DeviceBackend):
         return self.asarray(tensor)
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
-        """A DLPack capsule of the tensor, zero-copy; ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``.
+        """Return a DLPack capsule that shares the tensor's memory.
 
-        BufferError for dtypes that DLPack does not have, and for a stream on the host.
+        ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``. Raise BufferError for dtypes that DLPack
+        lacks, and for a stream on the host.
         """
         name, fmt = tensor.dtype.name, self.format(tensor.dtype)
         if fmt.opaque and name not in interchange.DLPACK_CODES:
             raise BufferError(f"DLPack has no type for {name}")
         given = {option: value for option, value in options.items() if value is not None}
-        if self.on_host and given.pop("stream", -1) != -1:  # -1: nothing is to be waited for
+        if self.on_host and given.pop("stream", -1) != -1:  # -1 means no synchronization
             raise BufferError(f"{self.type} has no streams, so stream must be None or -1, got {options['stream']!r}")
         return interchange.export(self.asarray(tensor), name, fmt.raw, **given)
 
     def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
-        """Device type and number of the tensor's memory, in DLPack's numbering."""
+        """Return the DLPack device type and device number of the tensor's memory."""
         kind, number = self.asarray(tensor).__dlpack_device__()
         return int(kind), int(number)
 
     def from_dlpack(self, producer: Any, copy: bool | None = None) -> Tensor:
-        """A tensor over a DLPack producer's memory; a copy of it where ``copy`` is true."""
+        """Return a tensor that shares the memory of a DLPack producer, or a copy of it if ``copy`` is true."""
         relabelled = interchange.Relabelled(producer, False if copy is False else None)
         array = self.xp.from_dlpack(relabelled)
         dtype = None
@@ -317,15 +351,16 @@ class ArrayBackend(DeviceBackend):
         return self.adopt(array, dtype, self.device_of(array), owner=array if copy else None)
 
     def device_of(self, array: Any) -> str:
-        """The device, as a string, that an array of the library is on."""
+        """Return the name of the device that holds ``array``."""
         return self.type
 
     # Random numbers -----------------------------------------------------------
 
     def random(self, seed: Any, ticket: int | None = None) -> Stream:
-        """The stream of one draw, from a seed and a ticket, or from the pair of them as one argument.
+        """Return the random stream of one draw.
 
-        For a part of a draw the one argument has a third item, the first element of it.
+        Pass a seed and a ticket, or both as one tuple. The tuple may have a third item: the first element of the
+        stream.
         """
         return Stream(self.xp, *seed) if ticket is None else Stream(self.xp, seed, ticket)
 
@@ -338,14 +373,14 @@ class ArrayBackend(DeviceBackend):
         entry = self.table.find(name)
         return None if entry is None else Binding(self, self.views, name, entry)
 
-    # The rest of a call, where it is more than the kernel itself: `Binding` calls these.
+    # `Binding` calls the following methods for the less frequent steps of a call.
 
     def target(self, out: Tensor) -> Any:
-        """A place to compute half precision in, for values that are rounded when all is done."""
+        """Return an array of the computing dtype for the results of a half dtype, which are rounded at the end."""
         return self.xp.empty(tuple(out.shape), self.format(out.dtype).compute)
 
     def finish(self, binding: Binding, out: Tensor, target: Any, result: Any) -> None:
-        """Bring what a kernel wrote into ``target`` or returned into the output's memory."""
+        """Move what a kernel wrote to ``target`` or returned to the memory of ``out``."""
         fmt = self.format(out.dtype)
         native = binding.is_native
         own = native or fmt.decode is None
@@ -360,7 +395,7 @@ class ArrayBackend(DeviceBackend):
         store(self.xp, target if own else self.asarray(out), fmt, result, raw=native)
 
     def adopt_results(self, binding: Binding, results: Any, args: tuple[Any, ...]) -> Any:
-        """Tensors of the arrays that a data-dependent kernel returned; anything else as it is."""
+        """Convert the arrays that a data-dependent kernel returned to tensors. Return other objects unchanged."""
         if isinstance(results, (list, tuple)):
             return tuple(self.adopt_results(binding, item, args) for item in results)
         if not isinstance(results, (self.xp.ndarray, np.generic)):
@@ -374,7 +409,7 @@ class ArrayBackend(DeviceBackend):
                 dtype = tensor.dtype
                 break
             if not binding.is_native and fmt.encode is not None and array.dtype.kind in "fc":
-                # In the order of memory and back, so that the strides stay what they are.
+                # Encode in memory order and transpose back, so that the strides are preserved.
                 order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
                 dense = self.xp.ascontiguousarray(cast(array.transpose(order), fmt.compute)).reshape(array.transpose(order).shape)
                 array, dtype = fmt.encode(self.xp, dense).transpose(np.argsort(order)), tensor.dtype
@@ -387,7 +422,7 @@ class ArrayBackend(DeviceBackend):
 
 
 def _owner(array: Any) -> Any:
-    """The array whose memory is seen, all of it, with another shape or order of dimensions; None if there is none."""
+    """Return the array that owns the memory of ``array``, if ``array`` covers all of it; otherwise None."""
     owner = array.base
     seen = getattr(owner, "nbytes", None) == array.nbytes and owner.flags.owndata and min(array.strides, default=0) >= 0
     return owner if seen else None

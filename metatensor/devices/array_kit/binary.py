@@ -1,4 +1,4 @@
-"""Values of element-wise arithmetic of two operands."""
+"""Kernels of element-wise arithmetic with two operands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rsub(kit: Any, out: Any, input: Any, other: Any, alpha: Any) -> None:
 
 
 def _check_divisor(kit: Any, divisor: Any) -> None:
-    """Integers divided by zero have no result. A device that would have to wait for the answer is not asked."""
+    """Raise RuntimeError for an integer divisor of 0. Skipped off the host, where testing it would force a sync."""
     if kit.on_host and is_integral(divisor) and not np.all(divisor):
         raise RuntimeError("ZeroDivisionError: integer division or modulo by zero")
 
@@ -95,7 +95,7 @@ def pow_(kit: Any, out: Any, input: Any, exponent: Any) -> Any:
         return base | ~power
     if out.dtype.kind != "i":
         return xp.power(base, power)
-    # A negative power of an integer is 0 but for 1 and -1.
+    # An integer to a negative power is 0, except for the bases 1 and -1.
     negative = power < 0
     odd = (power & 1).astype(bool)
     small = xp.where(base == 1, 1, xp.where(base == -1, xp.where(odd, -1, 1), 0)).astype(out.dtype)
@@ -129,12 +129,12 @@ def heaviside(kit: Any, out: Any, input: Any, values: Any) -> Any:
 
 @kernel("nextafter", half="native")
 def nextafter(kit: Any, out: Any, input: Any, other: Any) -> Any:
-    """In the dtype itself: the next float32 would round back to the same half."""
+    """Compute in the stored dtype: the next float32 would round back to the same half value."""
     xp = kit.xp
     if out.dtype.kind != "u" and input.dtype == other.dtype == out.dtype:
         return xp.nextafter(input, other)
     decode = kit.formats["bfloat16"].decode
-    # Floats of two bytes that the library does not have are bfloat16, kept as their bits.
+    # A two-byte float that the library lacks is bfloat16, stored as its bits in unsigned integers.
     values = [decode(xp, value) if value.dtype.kind == "u" else value for value in (input, other)]
     if out.dtype.kind != "u":
         return xp.nextafter(*[in_dtype(value, out.dtype) for value in values])
@@ -157,7 +157,7 @@ def igammac(kit: Any, out: Any, input: Any, other: Any) -> Any:
 
 
 def _gamma_part(kit: Any, out: Any, input: Any, other: Any, function: str, at_zero: int) -> Any:
-    """Where one argument settles the result, the other may be NaN, as in PyTorch."""
+    """Apply a regularized gamma function. As in PyTorch, one argument may be NaN if the other settles the result."""
     a, x = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
     result, low, high = getattr(kit.special, function)(a, x), out.dtype.type(at_zero), out.dtype.type(1 - at_zero)
     result = kit.xp.where(kit.xp.isnan(a) & (x == np.inf), high, result)

@@ -1,4 +1,4 @@
-"""What runs on every call on a device of the array kit: tensors to arrays, the kernel, its result into place."""
+"""The call path of array-kit kernels: convert tensors to arrays, run the kernel, store its result."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,6 @@
-"""What runs on every call on a device of the array kit: tensors to arrays, the kernel, its result into place.
+"""The call path of array-kit kernels: convert tensors to arrays, run the kernel, store its result.
 
-Compiled because it stands between every operation and its kernel; what is rare is in `backend`.
+Compiled, because every operation passes through it. The rarely needed steps are methods of `backend.ArrayBackend`.
 """
 import contextvars
 
@@ -19,8 +19,8 @@ import numpy as np
 
 cdef extern from *:
     """
-    /* Three functions of NumPy's C API, by their places in its table, which is part of its binary interface: they are
-       the same from NumPy 1.7 on, and building needs no NumPy. */
+    /* Three functions of NumPy's C API, taken by index from its function table. The indices are part of the binary
+       interface and have not changed since NumPy 1.7, so building needs no NumPy. */
     static void **mt_numpy = NULL;
     #define mt_new_array(descr, nd, dims, strides, data, flags) \\
         ((PyObject *(*)(PyTypeObject *, PyObject *, int, const dim_t_ *, const dim_t_ *, void *, int, PyObject *)) \\
@@ -28,7 +28,7 @@ cdef extern from *:
     #define mt_set_base(array, base) ((int (*)(PyObject *, PyObject *))mt_numpy[282])(array, base)
     #define mt_copy_into(target, source) ((int (*)(PyObject *, PyObject *))mt_numpy[50])(target, source)
     typedef int64_t dim_t_;
-    /* What every array begins with, part of the binary interface too. */
+    /* The first fields of every array object; also part of the binary interface. */
     typedef struct {
         PyObject_HEAD
         char *data;
@@ -64,7 +64,7 @@ cdef enum:
     WRITEABLE = 0x0400          # NPY_ARRAY_WRITEABLE
 
 cdef size_t ARGUMENTS_OFFSET = <size_t>1 << (8 * sizeof(size_t) - 1)
-# Arrays that a kernel makes become the result's memory from this many bytes on; below, copying them costs less.
+# A contiguous array of at least this many bytes becomes the result's memory. A smaller one is copied, which is faster.
 cdef dim_t ADOPTED = 1 << 16
 
 cdef object _ndarray = np.ndarray
@@ -74,9 +74,9 @@ cdef object _UINT8 = np.dtype("u1")
 numpy_table = <void**>PyCapsule_GetPointer(np._core._multiarray_umath._ARRAY_API, NULL)
 
 
-# NumPy keeps its settings for floating-point errors in a context variable. Kernels run in a context where all are
-# "ignore": entering it takes some 20 ns, np.errstate 900 ns. A context can be entered once at a time, so there is a
-# stack of spare ones.
+# NumPy keeps its floating-point error settings in a context variable. Kernels run in a context where all of them are
+# "ignore". Entering it takes about 20 ns; np.errstate takes 900 ns. A context can only be entered once at a time, hence
+# a stack of spare contexts.
 cdef list _spare = []
 
 
@@ -89,7 +89,7 @@ cdef object _quiet_context():
 
 
 def quietly(function, *args):
-    """Call ``function`` without NumPy's warnings of overflow, division by zero and invalid values."""
+    """Call ``function`` with NumPy's warnings about overflow, division by zero and invalid values turned off."""
     context = _quiet_context()
     PyContext_Enter(context)
     try:
@@ -112,7 +112,7 @@ cdef object _dims(int n, const dim_t* values, dim_t scale):
 
 
 cdef object _over(Tensor t, object handle, object raw):
-    """An array of the dtype ``raw`` over the elements of a tensor with host memory behind ``handle``."""
+    """Return an array of dtype ``raw`` that shares the host memory ``handle`` of the tensor ``t``."""
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t itemsize = t.dtype.itemsize, last = 0
     cdef bint dense = t.flags & T_CONTIGUOUS
@@ -121,7 +121,7 @@ cdef object _over(Tensor t, object handle, object raw):
     cdef Py_ssize_t nbytes
     cdef Py_buffer view
     cdef object array
-    if t.total == 0:    # its offset may lie outside the storage
+    if t.total == 0:    # the offset may lie outside the storage
         return _ndarray(_dims(t.ndim, t.sizes, 1), raw)
     if type(handle) is Block:
         start = (<Block>handle).start
@@ -143,9 +143,9 @@ cdef object _over(Tensor t, object handle, object raw):
             last += t.strides[i] * (t.sizes[i] - 1)
     if t.offset < 0 or (t.offset + last + 1) * itemsize > nbytes:
         raise RuntimeError(f"a tensor of shape {tuple(t.shape)} lies outside of its memory of {nbytes} bytes")
-    Py_INCREF(raw)      # is taken over
+    Py_INCREF(raw)      # new_array steals a reference
     array = new_array(<PyObject*>raw, t.ndim, t.sizes, NULL if dense else strides, start + t.offset * itemsize, flags)
-    Py_INCREF(handle)   # likewise
+    Py_INCREF(handle)   # so does set_base
     set_base(<PyObject*>array, <PyObject*>handle)
     return array
 
@@ -153,10 +153,10 @@ cdef object _over(Tensor t, object handle, object raw):
 @cython.final
 @cython.binding(False)
 cdef class Views:
-    """Turns tensors of one device into arrays over the same memory.
+    """Creates arrays that share the memory of one device's tensors.
 
-    ``raws`` and ``decodes`` hold, by dtype code, the array dtype it is stored as, and the function that makes an
-    array to compute with out of one of half precision, or None.
+    Both lists are indexed by dtype code. ``raws`` holds the array dtype that a dtype is stored as. ``decodes`` holds
+    the function that converts a stored half dtype to an array to compute with, or None for all other dtypes.
     """
     cdef object kit
     cdef object xp
@@ -190,34 +190,34 @@ cdef class Views:
         return self.array(t) if decode is None else decode(self.xp, self.array(t))
 
     def raw(self, Tensor tensor not None):
-        """The array of what is stored: a strided view. A tensor of another device is copied over."""
+        """Return a strided view of the stored elements. A tensor of another device is copied first."""
         return self.array(tensor)
 
     def computable(self, Tensor tensor not None):
-        """The view itself or, of half precision, a converted copy."""
+        """Return an array to compute with: a view, or a converted copy if the dtype is a half dtype."""
         return self.value(tensor)
 
     def assign(self, Tensor target not None, Tensor source not None):
-        """Copy between tensors on the host where NumPy converts as metatensor does; returns whether it did."""
+        """Copy between host tensors if NumPy's conversion agrees with metatensor's. Return True if it was done."""
         cdef DType to = target.dtype, of = source.dtype
         if not self.host or source.storage.device is not target.storage.device \
                 or (target.flags ^ source.flags) & (T_CONJ | T_NEG):
             return False
         if to is not of:
-            if to.code == F4E2M1X2 or of.code == F4E2M1X2:      # pairs of numbers, which nothing converts
+            if to.code == F4E2M1X2 or of.code == F4E2M1X2:      # packed pairs of numbers are never converted
                 return False
             if to.kind > KIND_COMPLEX or of.kind > KIND_COMPLEX or self.decodes[to.code] is not None \
                     or self.decodes[of.code] is not None or (target.flags | source.flags) & (T_CONJ | T_NEG):
                 return False
             if of.kind == KIND_COMPLEX and to.kind != KIND_COMPLEX:
                 return False
-            if of.kind == KIND_FLOAT and to.kind == KIND_INT:   # unsigned ones wrap around, by way of int64
+            if of.kind == KIND_FLOAT and to.kind == KIND_INT:   # unsigned targets wrap around by way of int64
                 return False
         quietly(_assign, self.array(target), self.array(source))
         return True
 
     def is_zero(self, Tensor tensor not None):
-        """Whether all bytes are known to be 0: fresh memory that the system cleared and nobody was given since."""
+        """Return True if all bytes are known to be 0: the system cleared the memory and it is untouched since."""
         cdef object data = tensor.storage.data
         return type(data) is Block and (<Block>data).zero and not (<Block>data).touched
 
@@ -232,12 +232,12 @@ cdef class Binding:
     cdef object function
     cdef str name
     cdef Views views
-    cdef bint native            # takes half precision as it is stored
-    cdef bint tensors           # takes tensors
-    cdef object ufunc           # what does the same alone for operands of one dtype, or None
-    cdef int operands           # how many it takes
-    cdef bint out_by_name       # it wants its output by name
-    cdef tuple rest             # what the arguments after them must be
+    cdef bint native            # the kernel takes half dtypes as they are stored
+    cdef bint tensors           # the kernel takes tensors, not arrays
+    cdef object ufunc           # ufunc that computes the same if all operands have one dtype, or None
+    cdef int operands           # number of operands of the ufunc
+    cdef bint out_by_name       # the ufunc needs its output as a keyword argument
+    cdef tuple rest             # the values that the arguments after the operands must have
 
     def __init__(self, kit, Views views not None, str name not None, entry):
         self.vectorcall = <void*>_call_binding
@@ -252,7 +252,7 @@ cdef class Binding:
         if entry.ufunc and views.host:
             self.ufunc = getattr(kit.xp, entry.ufunc)
             self.operands = self.ufunc.nin
-            self.out_by_name = entry.ufunc in ("maximum", "minimum")   # NumPy 2.4 warns of a third operand
+            self.out_by_name = entry.ufunc in ("maximum", "minimum")   # NumPy 2.4 warns about a third positional operand
 
     @property
     def __name__(self):
@@ -265,7 +265,7 @@ cdef class Binding:
         return self.views.array(t) if self.native else self.views.value(t)
 
     cdef object argument(self, object value):
-        """An argument for the kernel: tensors, also in sequences, become arrays."""
+        """Convert an argument for the kernel: tensors become arrays, also inside sequences."""
         if isinstance(value, Tensor):
             return self.read(<Tensor>value)
         if isinstance(value, (tuple, list)):
@@ -275,7 +275,7 @@ cdef class Binding:
         return value
 
     cdef bint direct(self, Tensor out, PyObject** args, int n) except -1:
-        """Let the library's own function do all of it, where the operands are of one dtype; returns whether it did."""
+        """Call the ufunc directly if all operands have the same dtype. Return True if that computed the result."""
         cdef object given
         cdef DType dtype = None
         cdef Tensor t
@@ -296,7 +296,7 @@ cdef class Binding:
         for i in range(self.operands):
             if isinstance(<object>args[i], Tensor):
                 continue
-            # Numbers take the dtype of the arrays, in NumPy too; those that might not fit go the long way.
+            # Numbers adopt the arrays' dtype, as in NumPy. Numbers that might not fit take the general path.
             if PyLong_CheckExact(args[i]):
                 number = PyLong_AsLongLongAndOverflow(args[i], &overflow)
                 if overflow or not 0 <= number < 128 or dtype.kind > KIND_COMPLEX or dtype.kind < KIND_INT:
@@ -314,7 +314,7 @@ cdef class Binding:
             PyObject_Call(self.ufunc, given, <PyObject*>given_by_name)
             return True
         _put(given, self.operands, self.views.array(out))
-        # NumPy converts float16 piece by piece: computed in float32 and rounded once, without temporaries.
+        # NumPy converts float16 blockwise: it computes in float32 and rounds once, without temporary arrays.
         PyObject_Call(self.ufunc, given, NULL if dtype.code != F16 else <PyObject*>_IN_SINGLE)
         return True
 
@@ -351,7 +351,7 @@ cdef class Binding:
             raise self.kit.out_of_memory(doing=f"to compute {self.name}") from error
 
     cdef object several(self, object out, object values):
-        """A kernel with several outputs; those that are None are not wanted."""
+        """Run a kernel with several outputs. An output of None is not requested."""
         cdef list targets = [], fresh = []
         cdef bint own
         cdef Py_ssize_t i
@@ -384,7 +384,7 @@ cdef class Binding:
         return None
 
     cdef bint adopt(self, Tensor out, object result) except -1:
-        """Let an array that a kernel made be the memory of its result, where nobody else has it; returns whether it is."""
+        """Use an array that the kernel created as the result's memory if it has no other owner. Return True if done."""
         if type(result) is not _ndarray or Py_REFCNT(result) > 1 or out.storage.size_bytes < ADOPTED \
                 or not out.flags & T_CONTIGUOUS or out.offset:
             return False
@@ -399,18 +399,18 @@ cdef class Binding:
 
     @property
     def is_native(self):
-        """Whether it takes half precision as it is stored."""
+        """Whether the kernel takes half dtypes as they are stored."""
         return self.native
 
 
 cdef inline void _put(object values, Py_ssize_t i, object value) noexcept:
-    """Set an item of a tuple that is being made."""
+    """Set an item of a tuple under construction."""
     Py_INCREF(value)
     PyTuple_SET_ITEM(values, i, <PyObject*>value)
 
 
 cdef bint _stored(object target, object result) except -1:
-    """Copy a small result of just the right dtype and shape into place; returns whether it was one."""
+    """Copy a small result that already has the target's dtype and shape. Return True if the copy was done."""
     cdef Array* a = <Array*><PyObject*>target
     cdef Array* b = <Array*><PyObject*>result
     cdef dim_t total = 1
@@ -435,7 +435,7 @@ cdef bint _stored(object target, object result) except -1:
 
 
 cdef inline bint _is_fresh(Tensor out) noexcept:
-    """Whether the memory was made for this very result."""
+    """Return True if the memory was allocated for this result and has not been accessed."""
     cdef object data = out.storage.data
     return type(data) is Block and not (<Block>data).touched
 

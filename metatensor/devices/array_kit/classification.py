@@ -1,4 +1,4 @@
-"""Kernels of losses of class scores."""
+"""Kernels of classification losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.softmax import log_softmax_of
 
 
 def _classes_last(array: Any) -> Any:
-    """(N, C, ...) as (samples, C); (C,) as (1, C)."""
+    """Reshape (N, C, ...) to (samples, C), and (C,) to (1, C)."""
     if array.ndim == 1:
         return array[None]
     last = array if array.ndim == 2 else array.transpose(0, *range(2, array.ndim), 1)
@@ -21,7 +21,7 @@ def _classes_last(array: Any) -> Any:
 
 
 def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Exception] = IndexError) -> tuple[Any, Any]:
-    """The target of each sample, 0 where it is ignored, and which samples count."""
+    """Return the class index of each sample (0 if ignored) and a mask of the samples that count."""
     flat = target.reshape(-1).astype(np.int64)
     counted = flat != ignore
     index = xp.where(counted, flat, 0)
@@ -31,11 +31,11 @@ def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Except
 
 
 def _by_index(kit: Any, out: Any, log: Any, target: Any, weight: Any, ignore: int, reduction: str, smoothing: float = 0.0) -> Any:
-    """Minus the weighted log-probability of each target; a mean is over the weights."""
+    """Return the negative weighted log-probability of each target, reduced. The mean divides by the sum of weights."""
     xp, classes = kit.xp, log.shape[1]
     index, counted = _indices(xp, target, classes, ignore)
     each = xp.where(counted, 1 if weight is None else weight[index], 0).astype(out.dtype)
-    chosen = log[xp.arange(len(index)), index] if classes else xp.zeros(len(index), log.dtype)    # all are ignored
+    chosen = log[xp.arange(len(index)), index] if classes else xp.zeros(len(index), log.dtype)    # all targets are ignored
     loss = xp.where(counted, -chosen * each, 0)
     if smoothing:
         spread = -(log if weight is None else log * weight).sum(axis=1)
@@ -65,7 +65,7 @@ def cross_entropy(
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / log.shape[1]
     loss = -(log * target if weight is None else log * target * weight).sum(axis=1)
-    if not log.size and reduction == "mean":        # of no probabilities
+    if not log.size and reduction == "mean":        # the mean of no probabilities
         return loss.dtype.type(math.nan)
     return loss.reshape(out.shape) if reduction == "none" else reduced(loss, reduction)
 
@@ -74,7 +74,7 @@ def cross_entropy(
 
 
 def _excess(xp: Any, array: Any) -> Any:
-    """What is above 0; NaN is not."""
+    """Return max(array, 0), with NaN replaced by 0."""
     return xp.where(array > 0, array, array.dtype.type(0))
 
 
@@ -120,10 +120,14 @@ def _lengths(kit: Any, lengths: Any, n: int) -> list[int]:
 
 
 def _forward(xp: Any, log: Any, labels: Any, blank: int) -> Any:
-    """Minus the log-probability of ``labels`` under ``log`` (T, C): the forward recursion over labels and blanks."""
+    """Return the negative log-probability of ``labels`` given ``log`` (T, C).
+
+    This is the forward recursion of CTC over labels and blanks: Graves et al., "Connectionist Temporal Classification",
+    2006.
+    """
     path = xp.full(2 * len(labels) + 1, blank)
     path[1::2] = labels
-    # A label may follow another directly only where the two differ.
+    # A label may directly follow the previous label only if the two differ.
     skip = xp.zeros(len(path), np.bool_)
     skip[3::2] = path[3::2] != path[1:-2:2]
     never = log.dtype.type(-np.inf)

@@ -1,4 +1,4 @@
-"""Values of comparisons, logical and bitwise operators."""
+"""Kernels of comparisons, logical and bitwise operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _comparison(name: str, function: str) -> None:
     @kernel(name, ufunc=function)
     def run(kit: Any, out: Any, input: Any, other: Any) -> None:
         a, b = in_common(kit, input, other)
-        if function.startswith("logical"):  # which not every library has for complex numbers
+        if function.startswith("logical"):  # not every library supports complex numbers here
             a, b = (value != 0 if getattr(value, "dtype", out.dtype).kind == "c" else value for value in (a, b))
         if out.dtype.kind == "b":
             getattr(kit.xp, function)(a, b, out=out)
@@ -47,7 +47,7 @@ def isclose(kit: Any, out: Any, input: Any, other: Any, rtol: float, atol: float
 
 @kernel("bitwise_left_shift")
 def bitwise_left_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
-    """Shifts by a negative count, or by all bits and more, leave nothing."""
+    """Shift left. A count that is negative or at least the number of bits gives 0."""
     a, b = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
     bits = out.dtype.itemsize * 8
     return kit.xp.where((b < 0) | (b >= bits), out.dtype.type(0), kit.xp.left_shift(a, b & (bits - 1)))
@@ -55,7 +55,7 @@ def bitwise_left_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
 
 @kernel("bitwise_right_shift")
 def bitwise_right_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
-    """Shifts by a negative count, or by all bits and more, leave the sign."""
+    """Shift right. A count that is negative or at least the number of bits leaves only the sign bit."""
     xp = kit.xp
     a, b = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
     bits = out.dtype.itemsize * 8
@@ -64,6 +64,6 @@ def bitwise_right_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
 
 @kernel("isin", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
 def isin(kit: Any, out: Any, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
-    """NaN is in nothing."""
+    """Test membership. NaN is a member of nothing, not even of a set with NaN."""
     a, b = in_common(kit, elements, test_elements)
     return kit.xp.isin(kit.xp.asarray(a), kit.xp.asarray(b), invert=invert)

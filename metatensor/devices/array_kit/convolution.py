@@ -1,9 +1,10 @@
-"""Kernels of convolution: patches of the input, a tile at a time, times the weight as one matrix product.
+"""Kernels of convolution: gather a tile of patches from the input, then multiply it by the weight matrix.
 
-A tile holds the patches of some window positions in some images. Padding costs no memory: what a patch has outside the
-image is set to zero in the tile. Beyond the result, and a copy of weights that are not contiguous float32 or wider, a
-convolution needs one tile and its product, which is no larger than the result. Half precision is converted in the
-tile; only transposed convolutions, which add up, hold a result of half precision in float32 until it is complete.
+A tile holds the patches at some window positions of some images. Padding needs no memory: elements of a patch outside
+the image are set to zero in the tile. Besides the result, a convolution needs one tile and its product, which is no
+larger than the result, and a copy of the weight if it is not contiguous or has a half dtype. Half dtypes are converted
+tile by tile. Transposed convolutions are the exception: they accumulate, so they keep a half result in float32 until it
+is complete.
 """
 
 from __future__ import annotations
@@ -18,40 +19,41 @@ from metatensor.devices.array_kit.registry import kernel
 
 __all__ = ["Window", "per_dimension"]
 
-# Elements of a tile. On the host one that stays in the cache is fastest; elsewhere launches must be few.
+# Number of elements in a tile. On the host a tile should fit the cache; elsewhere there should be few launches.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
 _ALL = slice(None)
-_EACH = (_ALL, _ALL)  # of the batch and of the channels
+_EACH = (_ALL, _ALL)  # all of the batch and all channels
 
 
 def per_dimension(value: Any, n: int) -> tuple[int, ...]:
-    """One value for each of ``n`` spatial dimensions, from a number or a list of 1 or ``n``."""
+    """Return one value for each of ``n`` spatial dimensions, given a number or a list of 1 or ``n`` values."""
     if isinstance(value, (tuple, list)):
         return tuple(value) * n if len(value) == 1 else tuple(value)
     return (value,) * n
 
 
 class Window:
-    """A window that slides over an image: kernel, stride, padding before and dilation, each per dimension.
+    """A window that slides over an image: kernel size, stride, leading padding and dilation, one value per dimension.
 
-    Indices that its methods make are for the last dimensions; they begin with an ellipsis.
+    The indices that the methods return apply to the last dimensions and begin with an ellipsis.
     """
 
     def __init__(self, kernel: Sequence[int], stride: Sequence[int], before: Sequence[int], dilation: Sequence[int]) -> None:
         self.kernel, self.stride, self.before, self.dilation = kernel, stride, before, dilation
 
     def offsets(self) -> Iterator[tuple[int, ...]]:
-        """The places in the kernel."""
+        """Return the positions in the kernel."""
         return itertools.product(*map(range, self.kernel))
 
     def overlap(
         self, offset: Sequence[int], sizes: Sequence[int], positions: Sequence[tuple[int, int]]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-        """Where one place of the kernel meets the image, for window positions in the given ranges.
+        """Return which window positions cover the image at one kernel position.
 
-        Returns an index of the positions (counted from the start of each range) and one of the image of the given
-        ``sizes``, of one shape; None where they do not meet.
+        ``positions`` are ranges of window positions. Returns a pair of indices that select arrays of the same shape:
+        one into the positions (counted from the start of each range), one into an image with the given ``sizes``.
+        Returns None if the kernel position covers only padding.
         """
         at: list[Any] = [...]
         image: list[Any] = [...]
@@ -66,7 +68,7 @@ class Window:
         return tuple(at), tuple(image)
 
     def gather(self, patches: Any, image: Any, positions: Sequence[tuple[int, int]], images: slice = slice(None)) -> None:
-        """Copy the patches of (N, C, spatial...) at ``positions``, of some images, into (N, C, kernel..., positions...)."""
+        """Copy the patches of ``image`` (N, C, spatial...) at ``positions`` to (N, C, kernel..., positions...)."""
         whole = (..., *(slice(0, last - first) for first, last in positions))
         found = [(offset, self.overlap(offset, image.shape[2:], positions)) for offset in self.offsets()]
         if any(places is None or places[0] != whole for _, places in found):
@@ -76,7 +78,7 @@ class Window:
                 patches[_EACH + offset][places[0]] = image[(images, _ALL) + tuple(places[1][1:])]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
-        """Add the patches (N, C, kernel..., positions...) to where they lie in (N, C, spatial...)."""
+        """Add the patches (N, C, kernel..., positions...) to the image (N, C, spatial...) at their positions."""
         for offset in self.offsets():
             found = self.overlap(offset, image.shape[2:], positions)
             if found is not None:
@@ -84,7 +86,7 @@ class Window:
 
 
 class Converted:
-    """An array of half precision as it is stored, whose parts are converted as they are read and written."""
+    """An array with a half dtype. Parts of it are decoded when read and encoded when written."""
 
     def __init__(self, kit: Any, tensor: Any) -> None:
         self.xp, self.array, self.format = kit.xp, kit.asarray(tensor), kit.format(tensor.dtype)
@@ -101,7 +103,10 @@ class Converted:
 
 
 def tiles(kit: Any, images: int, sizes: Sequence[int], elements: int) -> Iterator[tuple[slice, list[tuple[int, int]]]]:
-    """Cut ``images`` of window positions, so many ``elements`` for each: (images, range of positions per dimension)."""
+    """Divide the window positions of ``images`` into tiles; each position takes ``elements`` elements.
+
+    Yields (slice of images, range of positions per dimension).
+    """
     room = max(1, (HOST_TILE if kit.on_host else DEVICE_TILE) // max(1, elements))
     at_once = max(1, room // max(1, math.prod(sizes)))
     steps: list[int] = []
@@ -119,7 +124,7 @@ def _at(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
 
 
 def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
-    """Convolution of (N, C, spatial...) into ``out``, as neural networks have it: without turning the kernel."""
+    """Compute the convolution of (N, C, spatial...) into ``out``, as in neural networks: the kernel is not flipped."""
     xp, places = kit.xp, math.prod(window.kernel)
     channels = weight.shape[1]
     if not out.size:
@@ -137,7 +142,7 @@ def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Wi
     else:
         buffer, elements = None, image.shape[1] * places
         if isinstance(out, Converted):
-            # The product is wider than the result, so it counts as part of the tile.
+            # The product is wider than the stored result, so count it as part of the tile.
             elements += image.shape[1] + 2 * out.shape[1]
         for images, ranges in tiles(kit, len(out), out.shape[2:], elements):
             shape = (images.stop - images.start, image.shape[1], *window.kernel, *(b - a for a, b in ranges))
@@ -154,7 +159,7 @@ def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Wi
 
 
 def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
-    """The transposed convolution: each element of the image puts a copy of the kernel into ``out``."""
+    """Compute the transposed convolution: add a scaled copy of the kernel to ``out`` for each element of the image."""
     xp, n = kit.xp, weight.ndim - 2
     out[...] = 0 if bias is None else bias.reshape(-1, *[1] * n)
     channels, places = weight.shape[1], math.prod(window.kernel)
@@ -169,7 +174,7 @@ def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, windo
         del part, product, patches
 
 
-# The kernels are given tensors, so that half precision can be converted in parts.
+# These kernels take tensors, so that half dtypes can be converted in parts.
 
 
 def _batched(array: Any, n: int) -> Any:
@@ -177,7 +182,7 @@ def _batched(array: Any, n: int) -> Any:
 
 
 def _operands(kit: Any, *tensors: Any) -> Iterator[Any]:
-    """With a dimension for the batch; half precision as it is stored."""
+    """Add a batch dimension where there is none. Half dtypes are not converted, except for the last operand."""
     n = tensors[-1].dim()
     for tensor in tensors[:-1]:
         tensor = tensor if tensor.dim() == n else tensor.unsqueeze(0)
@@ -195,7 +200,7 @@ def conv(kit: Any, out: Any, input: Any, weight: Any, bias: Any, stride: Any, pa
     n = kernels.ndim - 2
     steps = per_dimension(dilation, n)
     if padding == "same":
-        # An odd total has the larger half after the image.
+        # If the total padding is odd, the larger half follows the image.
         before = tuple(step * (size - 1) // 2 for step, size in zip(steps, kernels.shape[2:], strict=True))
     else:
         before = per_dimension(0 if padding == "valid" else padding, n)

@@ -1,4 +1,4 @@
-"""Conversion of values between dtypes, and storing them: one rule for copies, casts and kernel results."""
+"""Conversion between dtypes. Copies, casts and the storing of kernel results all use these functions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from metatensor.devices.array_kit.formats import Format
 
 __all__ = ["cast", "convert_into", "store"]
 
-# A C cast of a negative or large float to one of these is undefined; by way of int64 it wraps around, as in PyTorch.
+# Casting a negative or large float to one of these is undefined in C. By way of int64 it wraps around, as in PyTorch.
 _NARROW_UNSIGNED = frozenset(np.dtype(code) for code in ("u1", "u2", "u4"))
-# So does one to these in NumPy; elsewhere it may stop at the ends of the range.
+# In NumPy the casts to these wrap around as well. Other libraries may saturate.
 _NARROW = _NARROW_UNSIGNED | {np.dtype("i1"), np.dtype("i2")}
 
 
 def cast(array: Any, dtype: Any) -> Any:
-    """``array`` in another dtype, neither of them a half kind stored as bits; ``array`` itself if it has it.
+    """Convert ``array`` to ``dtype``; return ``array`` itself if it has that dtype.
 
-    Fractions are cut off, complex to real drops the imaginary part, and anything but zero (NaN too) is true.
+    Neither dtype may be a half dtype that is stored as bits. Fractions are truncated, complex to real discards the
+    imaginary part, and every nonzero value (NaN too) becomes True.
     """
     source = array.dtype
     if source == dtype:
@@ -37,32 +38,32 @@ def _by_int64(array: Any, dtype: Any) -> bool:
 
 
 def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> None:
-    """Write ``value`` (an array of a computing dtype, or a number) into ``out``, an array as it is stored.
+    """Write ``value`` (an array of a computing dtype, or a number) to ``out``, an array of the stored dtype.
 
-    With ``raw`` a value of the stored dtype is stored as it is, also where that dtype only holds bits. Shapes must
-    broadcast; that they are equal is for the caller to check.
+    With ``raw``, a value of the stored dtype is copied unchanged even if that dtype only holds bits. The shapes must
+    broadcast; the caller checks that they are equal.
     """
     if not hasattr(value, "dtype"):
         value = xp.asarray(value)
     if value.dtype == format.raw and (raw or format.encode is None or format.raw.kind not in "iu"):
         out[...] = value
     elif format.encode is not None:
-        # Rounding once: a float64 goes through float32, as in PyTorch.
+        # Round once: a float64 value goes through float32, as in PyTorch.
         value = cast(value, format.compute)
         out[...] = value if format.raw.char == "e" else format.encode(xp, value)
     elif value.dtype.kind == "c" or _by_int64(value, format.raw):
         out[...] = cast(value, format.raw)
     else:
-        out[...] = value  # converted as it is written
+        out[...] = value  # the assignment converts
 
 
 def convert_into(
     xp: Any, out: Any, out_format: Format, source: Any, source_format: Format, conj: bool = False, neg: bool = False
 ) -> None:
-    """Copy ``source`` into ``out``, arrays of one shape as they are stored, from one dtype to another.
+    """Copy ``source`` to ``out``, both of the same shape and as stored, converting between their formats.
 
-    With ``conj`` or ``neg`` the values are conjugated or negated on the way. Opaque dtypes (quantised and bit kinds)
-    only copy to themselves: RuntimeError otherwise.
+    With ``conj`` or ``neg`` the values are conjugated or negated. Opaque dtypes (quantized and bit dtypes) can only be
+    copied to themselves; anything else raises RuntimeError.
     """
     if source_format is out_format and not (conj or neg):
         out[...] = source

@@ -1,4 +1,4 @@
-"""Copies, and bytes from the host."""
+"""Kernels that copy tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def clone(kit: Any, out: Any, input: Any, *_: Any) -> None:
 
 @kernel("_to_copy", half="tensors")
 def to_copy(kit: Any, out: Any, input: Any, *_: Any) -> None:
-    """By dtypes, not by arrays: an array of uint16 may hold bfloat16, and one of uint8 what are no numbers."""
+    """Convert by tensor dtype: the array dtype is ambiguous, as a uint16 array may hold bfloat16 values."""
     kit.copy(out, input)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of similarities and distances, and of the losses made of them."""
+"""Kernels of similarities, distances, and the losses based on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _cosine(xp: Any, a: Any, b: Any, axis: int, eps: float) -> Any:
 
 
 def _norm(xp: Any, difference: Any, p: float, keepdims: bool = False) -> Any:
-    """The p-norm over the last dimension, with the extremes: 0 counts, infinity takes the largest."""
+    """Return the p-norm over the last dimension. p = 0 counts nonzeros; infinite p gives the maximum or minimum."""
     size = xp.abs(difference)
     if p == 0:
         return (size != 0).sum(axis=-1, keepdims=keepdims).astype(size.dtype)
@@ -32,7 +32,7 @@ def _norm(xp: Any, difference: Any, p: float, keepdims: bool = False) -> Any:
 
 
 def _apart(kit: Any, a: Any, b: Any, dtype: Any) -> Any:
-    """a - b, of integers as integers, which wrap around; then real ones in a floating-point dtype."""
+    """Return a - b. Integers are subtracted as integers, which wrap around; then real results become ``dtype``."""
     a, b = in_common(kit, a, b)
     difference = a - b
     return difference if difference.dtype.kind == "c" else difference.astype(dtype, copy=False)
@@ -67,7 +67,7 @@ def pdist(kit: Any, out: Any, input: Any, p: float) -> None:
 def margin_ranking_loss(
     kit: Any, out: Any, input1: Any, input2: Any, target: Any, margin: float, average: Any, reduce: Any, reduction: str
 ) -> Any:
-    # Integers wrap around.
+    # Integers are subtracted and multiplied as integers, which wrap around.
     first, second = in_common(kit, input1, input2)
     sign, difference = in_common(kit, kit.xp.negative(target), first - second)
     return reduced(kit.xp.maximum((sign * difference).astype(out.dtype) + out.dtype.type(margin), 0), reduction)

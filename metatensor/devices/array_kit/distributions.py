@@ -1,7 +1,7 @@
-"""Kernels that draw random values: element i of a result depends on the seed, the ticket and i alone.
+"""Kernels of random sampling. Element i of a result depends only on the seed, the ticket and i.
 
-Uniform numbers become other distributions by inversion, so that each element takes a fixed number of words of the
-stream. Only `randperm` and `multinomial` are drawn whole.
+Most distributions are sampled by inverting their distribution function, so each element consumes a fixed number of
+words of the stream. Only `randperm` and `multinomial` need all elements at once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from metatensor.devices.array_kit.copy import store
 from metatensor.devices.array_kit.random import DEVICE_PIECE, HOST_PIECE
 from metatensor.devices.array_kit.registry import kernel
 
-# Bits of the significand, by the dtype that stores a half kind; elsewhere bfloat16 is stored as an integer.
+# Significand bits by dtype. Where the library lacks bfloat16 it is stored as an integer.
 _DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 _DIGITS_BY_CHAR = {"f": 24, "d": 53}
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def _half(array: Any) -> str | None:
-    """The half kind that an array of two bytes (four for complex32) stores, or None."""
+    """Return the half dtype stored in an array of two bytes per element (four for complex32), or None."""
     if array.dtype == np.float16:
         return "float16"
     if array.dtype.itemsize == 2:
@@ -33,7 +33,7 @@ def _half(array: Any) -> str | None:
 
 
 def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | None = None) -> None:
-    """Write ``draw(count, first)`` for all elements in logical order, a piece at a time."""
+    """Write ``draw(count, first)`` for all elements of ``out`` in logical order, in chunks."""
     flat = out.reshape(-1) if out.flags.c_contiguous else kit.xp.empty(out.size, out.dtype)
     piece = HOST_PIECE if kit.on_host else DEVICE_PIECE
     for first in range(0, out.size, piece):
@@ -51,7 +51,7 @@ def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | Non
 
 
 def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
-    """Uniform in [low, high), with as many random bits as the dtype has digits: rounding never gives ``high``."""
+    """Sample uniformly from [low, high), using as many random bits as the dtype has, so ``high`` never occurs."""
     stream = kit.random(ticket)
     if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and low == 0 and high == 1 and out.flags.c_contiguous:
         host.fill_uniform(out, out.dtype.itemsize, _DIGITS_BY_CHAR[out.dtype.char], stream.seed, stream.ticket, stream.first)
@@ -72,7 +72,7 @@ def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
             return values
         values *= span
         values += parts(low)
-        # Adding, or storing, may round up to the end, which stays outside.
+        # Adding or storing may round up to the upper end, which is excluded.
         stored = values if half is None else half.decode(kit.xp, half.encode(kit.xp, values))
         if high > low:
             kit.xp.copyto(values, parts(low), where=stored >= high)
@@ -102,7 +102,7 @@ def uniform_(kit: Any, out: Any, input: Any, low: float, high: float, ticket: An
 
 
 def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0) -> None:
-    """Normal; a complex one has half the variance, and the whole mean, in each part."""
+    """Sample a normal distribution. Each part of a complex value has the full mean and half the variance."""
     stream = kit.random(ticket)
     if kit.on_host and out.dtype.char == "f" and out.flags.c_contiguous:
         stream.fill_normal(out, mean, std, stream.first)
@@ -110,7 +110,7 @@ def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0
         parts = stream.normal(2 * out.size, 2 * stream.first).reshape(-1, 2) * (std / math.sqrt(2)) + mean
         out[...] = (parts[:, 0] + 1j * parts[:, 1]).reshape(out.shape)
     else:
-        # What is rounded is the whole: the mean and the deviation are applied in float64.
+        # Apply mean and standard deviation in float64, so that only the final value is rounded.
         _fill(kit, out, lambda count, first: stream.normal(count, first + stream.first, out.dtype, mean, std))
 
 
@@ -147,7 +147,7 @@ def normal(kit: Any, out: Any, mean: Any, std: Any, ticket: Any) -> Any:
 
 
 def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int) -> Any:
-    """Integers in [low, high), all equally likely: a word beyond the last whole multiple is drawn again."""
+    """Return unbiased integers in [low, high): words beyond the last whole multiple of the range are redrawn."""
     xp, span = kit.xp, high - low
     seed, number = ticket
     if kit.on_host:
@@ -166,7 +166,7 @@ def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int
         attempt += 1
         words = xp.where(again, kit.random(seed + attempt * _GOLDEN, number).bits(count, first), words)
     words = words % np.uint64(span)
-    # Sums modulo 2**64 are right for every pair of bounds that int64 or uint64 can hold.
+    # Addition modulo 2**64 is correct for all bounds that fit int64 or uint64.
     return (words + np.uint64(low % (1 << 64))).astype(np.int64)
 
 
@@ -220,7 +220,7 @@ def _inverted(kit: Any, out: Any, ticket: Any, inverse: Callable[[Any], Any]) ->
 
 @kernel("exponential_")
 def exponential_(kit: Any, out: Any, input: Any, lambd: float, ticket: Any) -> None:
-    # Half a step keeps the logarithm away from that of 1: no value is zero.
+    # Adding half a step avoids log1p(0): no value is zero.
     _inverted(kit, out, ticket, lambda u: -kit.xp.log1p(-(u + 2.0**-54)) / lambd)
 
 
@@ -261,7 +261,7 @@ def _bernoulli(kit: Any, out: Any, p: Any, ticket: Any) -> Any:
 
 
 def _smallest(xp: Any, low: Any, high: Any, enough: Callable[[Any], Any]) -> Any:
-    """For each element the smallest integer in [low, high] for which ``enough`` holds, by halving."""
+    """Return for each element the smallest integer in [low, high] for which ``enough`` holds, by bisection."""
     while True:
         middle = xp.floor((low + high) / 2)
         if not bool((low < high).any()):
@@ -272,12 +272,12 @@ def _smallest(xp: Any, low: Any, high: Any, enough: Callable[[Any], Any]) -> Any
 
 @kernel("poisson")
 def poisson(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
-    """Inversion of the distribution function, which is an incomplete gamma function."""
+    """Sample by inverting the distribution function, which is a regularized incomplete gamma function."""
     xp, rate = kit.xp, input.astype(np.float64).reshape(-1)
     if rate.size and not float(rate.min()) >= 0:
         raise RuntimeError("poisson(): rates must not be negative")
     u = kit.random(ticket).uniform(rate.size)
-    # Beyond 12 standard deviations no word of 53 bits can point.
+    # A word of 53 bits cannot lead further than 12 standard deviations from the mean.
     spread = 12 * xp.sqrt(rate) + 60
     low, high = xp.floor(xp.maximum(rate - spread, 0)), xp.ceil(rate + spread)
     drawn = _smallest(xp, low, high, lambda k: kit.special.gammaincc(k + 1, xp.maximum(rate, 1e-300)) > u)
@@ -285,9 +285,9 @@ def poisson(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
 
 
 def _log_gamma_draws(kit: Any, name: str, shape: Any, ticket: Any) -> Any:
-    """Logarithms of gamma variables of rate 1, by inversion of the incomplete gamma function.
+    """Return the logarithm of gamma variates with rate 1, by inverting the regularized incomplete gamma function.
 
-    Where the variable is too small for float64, its distribution function is x**a / gamma(a + 1) to all digits.
+    If a variate is too small for float64, its distribution function equals x**a / gamma(a + 1) to full precision.
     """
     xp, a = kit.xp, shape.astype(np.float64).reshape(-1)
     if a.size and not float(a.min()) >= 0:
@@ -316,7 +316,7 @@ def sample_dirichlet(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
 
 @kernel("binomial")
 def binomial(kit: Any, out: Any, count: Any, prob: Any, ticket: Any) -> Any:
-    """Inversion of the distribution function, which is an incomplete beta function."""
+    """Sample by inverting the distribution function, which is a regularized incomplete beta function."""
     xp = kit.xp
     count, prob = (xp.broadcast_to(v, out.shape).astype(np.float64).reshape(-1) for v in (count, prob))
     if prob.size and not (float(prob.min()) >= 0 and float(prob.max()) <= 1):
@@ -332,7 +332,7 @@ def binomial(kit: Any, out: Any, count: Any, prob: Any, ticket: Any) -> Any:
 
 @kernel("multinomial")
 def multinomial(kit: Any, out: Any, input: Any, num_samples: int, replacement: bool, ticket: Any) -> Any:
-    """With replacement by inversion; without, the categories whose exponential clocks ring first."""
+    """Sample categories with replacement by inversion, without replacement by the smallest exponential variates."""
     xp, stream = kit.xp, kit.random(ticket)
     weights = input.reshape(-1, input.shape[-1]).astype(np.float64)
     total = weights.sum(axis=1)

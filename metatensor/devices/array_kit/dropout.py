@@ -1,4 +1,4 @@
-"""Kernels of dropout. Which elements stay is drawn by element, or by channel."""
+"""Kernels of dropout, which drop single elements or whole channels."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from metatensor.devices.array_kit.registry import kernel
 
-# SELU's negative saturation: minus its alpha times its scale.
+# The value of SELU at minus infinity: -alpha * scale.
 _SATURATION = -1.0507009873554804934193349852946 * 1.6732632423543772848170429916717
 
 
 def _dropped(kit: Any, ticket: Any, p: float, shape: tuple[int, ...], ndim: int) -> Any:
-    """True with probability p for each element of ``shape``, with dimensions of size 1 up to ``ndim``."""
+    """Return a mask of shape ``shape``, padded with dimensions of size 1 to ``ndim``; True with probability p."""
     draw = kit.random(ticket).below(math.prod(shape), 0, p, "float32")
     return draw.reshape((*shape, *[1] * (ndim - len(shape))))
 
@@ -28,7 +28,7 @@ def _scaled(kit: Any, out: Any, input: Any, p: float, dropped: Any) -> None:
 
 
 def _alpha(kit: Any, out: Any, input: Any, p: float, dropped: Any) -> None:
-    """Dropped elements saturate, and an affine map brings mean and variance back."""
+    """Apply alpha dropout: dropped elements become SELU's negative limit; an affine map restores mean and variance."""
     if p == 1:
         kit.xp.multiply(input, input.dtype.type(0), out=out)
         return

@@ -1,4 +1,4 @@
-"""Kernels that look up rows of a table."""
+"""Kernels that look up rows of an embedding table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def check_range(indices: Any, size: int, what: str, error: type[Exception] = IndexError) -> None:
-    """``error`` unless every index lies in [0, size)."""
+    """Raise ``error`` unless every index lies in [0, size)."""
     if is_beyond(indices, size):
         raise error(f"{what}: indices must lie in [0, {size}), got {int(indices.min())} to {int(indices.max())}")
 
@@ -22,7 +22,7 @@ def _rows(kit: Any, out: Any, weight: Any, indices: Any) -> Any:
     if not out.size:
         return None
     if kit.on_host and out.flags.c_contiguous and out.dtype == weight.dtype:
-        # The range is checked: "clip" lets NumPy write straight into the result.
+        # The range has been checked, and "clip" lets NumPy write to the result without a buffer.
         weight.take(indices, 0, out, "clip")
         return None
     return kit.xp.take(weight, indices, axis=0)

@@ -1,4 +1,4 @@
-"""Values of tensors from scratch."""
+"""Kernels that create tensors with constant values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ __all__ = ["fit"]
 
 
 def fit(dtype: Any, value: Any) -> Any:
-    """A Python number as it is stored in arrays of ``dtype``: fractions cut off, negative integers wrapped around.
+    """Convert a Python number to the value that arrays of ``dtype`` store.
 
-    RuntimeError where it does not fit: floats beyond an integer dtype, finite ones beyond a floating-point dtype.
+    Fractions are truncated and negative integers wrap around. Raise RuntimeError for overflow: a float beyond the range
+    of an integer dtype, or a finite number beyond the range of a floating-point dtype.
     """
     if isinstance(value, complex) and dtype.kind not in "cb":
-        value = value.real  # that the rest is 0 was seen before
+        value = value.real  # the imaginary part is 0: the caller checked
     if dtype.kind in "iu" and isinstance(value, float):
         limits = np.iinfo(dtype)
-        if not limits.min <= value <= limits.max:  # NaN neither
+        if not limits.min <= value <= limits.max:  # also rejects NaN
             raise _overflow(dtype, value)
         return int(value)
     if dtype.kind == "u" and value < 0:
@@ -48,11 +49,11 @@ def _overflow(dtype: Any, value: Any) -> RuntimeError:
 
 @kernel("zeros", "zeros_like", "new_zeros", "zero", half="tensors")
 def zeros(kit: Any, out: Any, *_: Any) -> None:
-    if kit.views.is_zero(out):  # large blocks come from the system cleared
+    if kit.views.is_zero(out):  # the system provides large blocks zeroed
         return
     array = kit.asarray(out)
     if kit.format(out.dtype).half:
-        array = array.view(f"u{array.dtype.itemsize}")  # of all half kinds, 0 is all bits 0
+        array = array.view(f"u{array.dtype.itemsize}")  # in every half dtype, 0 is all bits zero
     array[...] = 0
 
 

@@ -1,13 +1,13 @@
-"""How each dtype lies in memory, and how half precision turns into what arrays can compute with.
+"""Storage formats: how each dtype is stored, and how half dtypes are converted to dtypes that arrays compute with.
 
-A `Format` names the array dtype that stores a metatensor dtype (``raw``) and the one it is computed in
-(``compute``). They differ for the half kinds: float16, bfloat16, the float8 kinds and complex32. A library that
-stores one of those itself (NumPy with ml_dtypes) converts by ``astype``; elsewhere the raw dtype is an unsigned
-integer of the same size and the conversions here work on its bits, with the same results.
+A `Format` names the array dtype that stores a metatensor dtype (``raw``) and the one used for computing (``compute``).
+They differ for the half dtypes: float16, bfloat16, the float8 dtypes and complex32. A library that supports one of them
+natively (NumPy with ml_dtypes) converts with ``astype``. For all other libraries the raw dtype is an unsigned integer
+of the same size, and the functions of this module convert its bits, with the same results.
 
-Rounding is to nearest, ties to even, by way of float32. What does not fit becomes infinity, or NaN in the fnuz
-kinds; in float8_e4m3fn, which has no infinity, the largest value. float8_e8m0fnu holds powers of two without a
-sign: magnitudes round to the nearest, ties up, and zero becomes the smallest. All of this is as in PyTorch.
+Values go through float32 and are rounded to nearest, ties to even. Values out of range become infinity, in the fnuz
+dtypes NaN, and in float8_e4m3fn, which has no infinity, the largest value. float8_e8m0fnu holds powers of two without a
+sign: magnitudes round to nearest, ties up, and zero becomes the smallest value. All of this agrees with PyTorch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ORDINARY = {
     "uint16": "u2", "uint32": "u4", "uint64": "u8",
     "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",
 }
-# No arithmetic is defined on these: they are moved as plain integers.
+# No arithmetic is defined on these dtypes; they are moved as integers.
 OPAQUE = {
     "qint8": "i1", "quint8": "u1", "qint32": "i4", "quint4x2": "u1", "quint2x4": "u1",
     "bits1x8": "u1", "bits2x4": "u1", "bits4x2": "u1", "bits8": "u1", "bits16": "u2",
     **{f"uint{n}": "u1" for n in range(1, 8)}, **{f"int{n}": "i1" for n in range(1, 8)},
     "float4_e2m1fn_x2": "u1",
 }
-# Exponent bits, mantissa bits, exponent bias, infinity, NaN and the largest magnitude are what tells them apart.
+# Number of mantissa bits, exponent bias, and the convention for infinity and NaN.
 FLOAT8 = {
     "float8_e5m2": (2, 15, "ieee"),
     "float8_e4m3fn": (3, 7, "fn"),
@@ -44,15 +44,15 @@ FLOAT8 = {
 
 @dataclass(frozen=True)
 class Format:
-    """One dtype on one array library. ``decode`` and ``encode`` are None where ``raw`` is ``compute``."""
+    """One dtype on one array library. ``decode`` and ``encode`` are None if ``raw`` equals ``compute``."""
 
     name: str
     raw: Any
     compute: Any
     decode: Callable[[Any, Any], Any] | None = None
-    """``decode(xp, raw_array)``: a new array of the compute dtype."""
+    """``decode(xp, raw_array)`` returns a new array of the compute dtype."""
     encode: Callable[[Any, Any], Any] | None = None
-    """``encode(xp, array)``: a new array of the raw dtype, from one of the compute dtype."""
+    """``encode(xp, array)`` converts an array of the compute dtype to a new array of the raw dtype."""
     opaque: bool = False
 
     @property
@@ -61,7 +61,7 @@ class Format:
 
 
 def formats(own: Mapping[str, Any] | None = None) -> dict[str, Format]:
-    """The table for a library that stores the dtypes in ``own`` (name to array dtype) by itself."""
+    """Return the formats of all dtypes; ``own`` maps names of natively supported half dtypes to array dtypes."""
     table = {name: Format(name, np.dtype(code), np.dtype(code)) for name, code in ORDINARY.items()}
     table |= {name: Format(name, np.dtype(code), np.dtype(code), opaque=True) for name, code in OPAQUE.items()}
     single = np.dtype("f4")
@@ -81,7 +81,7 @@ def formats(own: Mapping[str, Any] | None = None) -> dict[str, Format]:
 
 
 def _fit(name: str, encode: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """``encode``, after bringing into range what the format cannot hold but PyTorch brings in."""
+    """Wrap ``encode`` to first clamp values that the format cannot hold, in the formats where PyTorch does."""
     if name == "float8_e4m3fn":
         largest = np.float32(448.0)
         return lambda xp, array: encode(xp, xp.clip(array, -largest, largest))
@@ -96,7 +96,7 @@ def _cast(dtype: Any) -> Callable[[Any, Any], Any]:
 
 
 def _bits(array: Any, dtype: str) -> Any:
-    """The same memory with another dtype of the same size; also for 0-d arrays and any strides."""
+    """Reinterpret the memory as another dtype of the same size; works for 0-d arrays and all strides."""
     return array.view(np.dtype(dtype))
 
 
@@ -106,7 +106,7 @@ def _decode_bfloat16(xp: Any, raw: Any) -> Any:
 
 def _encode_bfloat16(xp: Any, array: Any) -> Any:
     bits = _bits(xp.ascontiguousarray(array), "u4").reshape(array.shape)
-    # Adding half a unit, less one where the kept part is even, rounds ties to even.
+    # Adding half a unit, minus one if the kept part is even, rounds ties to even.
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     return xp.where(xp.isnan(array), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
@@ -123,10 +123,10 @@ def _encode_complex32(xp: Any, array: Any) -> Any:
 
 @cache
 def _values(name: str) -> np.ndarray:
-    """The 256 values of an 8-bit float as float32, from its definition."""
+    """Return the 256 values of an 8-bit float dtype as float32, computed from its definition."""
     codes = np.arange(256)
     if name == "float8_e8m0fnu":
-        # ldexp in float64: the smallest value, 2**-127, is subnormal in float32 but exact.
+        # Use ldexp in float64: the smallest value, 2**-127, is subnormal in float32 but exact.
         return np.where(codes == 255, np.nan, np.ldexp(1.0, np.minimum(codes, 254) - 127)).astype(np.float32)
     mantissa_bits, bias, kind = FLOAT8[name]
     magnitude = codes & 0x7F
@@ -140,24 +140,26 @@ def _values(name: str) -> np.ndarray:
         value = np.where(magnitude == 0x7F, np.nan, value)
     value = np.where(codes & 0x80, -value, value)
     if kind == "fnuz":
-        value[0x80] = np.nan  # where negative zero would be
+        value[0x80] = np.nan  # the code that would be negative zero
     return value.astype(np.float32)
 
 
 @cache
 def _bounds(name: str) -> np.ndarray:
-    """float32 thresholds: the code of a magnitude is how many of these it reaches.
+    """Return float32 thresholds: the code of a magnitude is the number of thresholds that it reaches.
 
-    Each is the midpoint between two neighbours; where a tie goes down (to the even code), the next float above it.
+    Each threshold is the midpoint between two neighbouring values. If a tie rounds down (to the even code), it is the
+    next float above the midpoint.
     """
-    # One step above the largest finite value stands for overflow; it is as far away as the step below.
+    # A value one step above the largest finite one stands for overflow.
     magnitudes: Any = _values(name)[: 255 if name == "float8_e8m0fnu" else 128].astype(np.float64)
     values = magnitudes[np.isfinite(magnitudes)]
     after = values[-1] * 2 if name == "float8_e8m0fnu" else 2 * values[-1] - values[-2]
     middles = ((values + np.append(values[1:], after)) / 2).astype(np.float32)
     even = np.arange(len(middles)) % 2 == 0
     if name == "float8_e8m0fnu":
-        # Ties go up, but that between the two smallest, where float32 is subnormal: all above the smallest does.
+        # Ties round up, except between the two smallest values, where float32 is subnormal: all above the smallest
+        # rounds up.
         middles[0], even = values[0], np.arange(len(middles)) == 0
     return np.where(even, np.nextafter(middles, np.float32(np.inf)), middles).astype(np.float32)
 
@@ -186,7 +188,7 @@ def _encoder(name: str) -> Callable[[Any, Any], Any]:
 
 
 def _on(xp: Any, table: np.ndarray) -> Any:
-    """A host table where the library computes. The upload is small, and the tables are the same for ever."""
+    """Move a constant table to the library's device. The tables are small and never change."""
     if xp is np:
         return table
     return xp.asarray(table)

@@ -1,4 +1,4 @@
-"""Kernels of Fourier transforms, by the library's own."""
+"""Kernels of Fourier transforms, which call the library's own transforms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from metatensor.devices.array_kit.registry import kernel
 
-# What the codes of normalization are called for each direction.
+# The library's names of the normalization codes, for each direction.
 FORWARD = ("backward", "ortho", "forward")
 INVERSE = ("forward", "ortho", "backward")
 

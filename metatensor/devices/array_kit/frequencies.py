@@ -1,4 +1,4 @@
-"""Kernels of the frequencies of Fourier transforms."""
+"""Kernels of the sample frequencies of Fourier transforms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def _scale(n: int, d: float) -> float:
-    """1 / (n * d), infinite where that is 0."""
+    """Return 1 / (n * d), or infinity if n * d is 0."""
     return 1.0 / (n * d) if n * d else math.inf
 
 

@@ -1,4 +1,4 @@
-"""Elements read by index arrays and masks."""
+"""Kernels that read elements by index arrays and masks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ __all__ = ["check", "check_key", "is_beyond", "names_nothing", "place"]
 
 
 def is_beyond(index: Any, size: int) -> bool:
-    """Whether some index lies outside 0..size - 1."""
+    """Return True if any index lies outside [0, size)."""
     if type(index) is np.ndarray and index.dtype.char in "ilq" and index.flags.c_contiguous:
         return host.beyond(index, size)
     return bool(index.size) and (int(index.min()) < 0 or int(index.max()) >= size)
 
 
 def check(index: Any, size: int, name: str, error: type[Exception] = IndexError) -> None:
-    """``error`` where an index is outside 0..size - 1, negative ones included."""
+    """Raise ``error`` if any index lies outside [0, size); negative indices are not allowed either."""
     if is_beyond(index, size):
         raise error(f"{name}(): an index is out of bounds for a dimension of size {size}")
 
 
 def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
-    """The key of an array of ``ndim`` dimensions: index arrays (or masks, from their first dimension on) at ``dims``."""
+    """Return the key that applies index arrays at ``dims`` of an array with ``ndim`` dimensions.
+
+    A mask applies to as many dimensions as it has, beginning at its ``dim``.
+    """
     key: list[Any] = []
     for index, dim in zip(indices, dims, strict=True):
         key += [slice(None)] * (dim - sum(item.ndim if is_mask(item) else 1 for item in key))
@@ -36,7 +39,7 @@ def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
 
 
 def check_key(kit: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> None:
-    """IndexError where an index array of a key is out of bounds, for libraries that wrap around instead."""
+    """Raise IndexError if an index array of a key is out of bounds. Needed for libraries that wrap around instead."""
     if kit.on_host:
         return
     at = 0
@@ -49,12 +52,15 @@ def check_key(kit: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> None:
 
 
 def is_mask(item: Any) -> bool:
-    """Whether a part of a key stands for as many dimensions as it has."""
+    """Return True for a mask, which stands for as many dimensions of the indexed array as it has itself."""
     return not isinstance(item, slice) and item.dtype.kind == "b"
 
 
 def names_nothing(key: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a key that is out of bounds names no element: its arrays broadcast, and none indexes an empty dimension."""
+    """Return True if a key selects no element at all, so that indices out of bounds do no harm.
+
+    Its arrays must broadcast, and none may index an empty dimension unless the result is empty.
+    """
     shapes, at, empty = [], 0, False
     for item in key:
         if not isinstance(item, slice):
@@ -87,7 +93,7 @@ def index_select(kit: Any, out: Any, input: Any, dim: int, index: Any) -> None:
         index = index.reshape(-1)
     check(index, input.shape[dim], "index_select")
     if kit.on_host and out.flags.c_contiguous and out.ndim and out.dtype == input.dtype:
-        # The range is checked: "clip" lets NumPy write straight into the result.
+        # The range has been checked, and "clip" lets NumPy write to the result without a buffer.
         input.take(index, dim, out, "clip")
     else:
         out[...] = kit.xp.take(input, index, axis=dim).reshape(out.shape)
@@ -111,7 +117,7 @@ def take(kit: Any, out: Any, input: Any, index: Any) -> None:
 
 
 def positions(kit: Any, input: Any) -> Any:
-    """The positions of the elements that are not 0, as rows."""
+    """Return the positions of the nonzero elements, one row per element."""
     if input.ndim == 0:
         return kit.xp.empty((int(input != 0), 0), "i8")
     return kit.xp.stack(kit.xp.nonzero(input), axis=1)
@@ -119,7 +125,7 @@ def positions(kit: Any, input: Any) -> Any:
 
 @kernel("nonzero", "argwhere")
 def nonzero(kit: Any, out: Any, input: Any, as_tuple: bool = False) -> Any:
-    """The positions as rows; in memory the coordinates of one dimension lie together, also of a tuple of them."""
+    """Return the positions as rows, or as a tuple of columns. Each column is contiguous in memory in both cases."""
     rows = positions(kit, input.reshape(1) if as_tuple and not input.ndim else input)
     if out is not None:
         return rows

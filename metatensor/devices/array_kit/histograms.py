@@ -1,4 +1,4 @@
-"""Values counted in bins."""
+"""Kernels of histograms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def ends(kit: Any, values: Any, low: float, high: float, widen: float) -> tuple[float, float]:
-    """The range of bins: around a point it is widened. RuntimeError where it is not finite."""
+    """Return the range of the bins, widened on both sides if it is a single point; RuntimeError if not finite."""
     if low == high:
         low, high = low - widen, high + widen
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -41,7 +41,7 @@ def histc(kit: Any, out: Any, input: Any, bins: int, low: Any, high: Any) -> Any
 
 
 def edges_of(kit: Any, dtype: Any, values: Any, bins: int, range: Any) -> Any:
-    """The edges of bins of equal width, over a range or, without one, over all values."""
+    """Return the edges of bins of equal width over ``range``, by default over all values."""
     if range is None:
         range = extremes(values) if values.size else (0.0, 1.0)
     low, high = range
@@ -49,13 +49,13 @@ def edges_of(kit: Any, dtype: Any, values: Any, bins: int, range: Any) -> Any:
 
 
 def place(xp: Any, values: Any, edges: Any) -> tuple[Any, Any]:
-    """The bin of each value, and whether it has one; the last bin has its upper edge too."""
+    """Return the bin of each value and a mask of values within the edges. The last bin includes its upper edge."""
     inside = (values >= edges[0]) & (values <= edges[-1])
     return xp.clip(xp.searchsorted(edges, values, side="right") - 1, 0, edges.size - 2), inside
 
 
 def counts(kit: Any, out: Any, columns: list[Any], edges: list[Any], weight: Any, density: bool) -> Any:
-    """Counts (or weights) of the points whose coordinates are ``columns``, in the shape of ``out``."""
+    """Return counts (or sums of weights) of points in the shape of ``out``; ``columns`` holds their coordinates."""
     xp = kit.xp
     index: Any = 0
     inside: Any = True
@@ -96,7 +96,7 @@ def bin_edges(kit: Any, out: Any, input: Any, bins: Any, range: Any, weight: Any
 @kernel("_histogramdd_from_bin_tensors")
 def from_edges(kit: Any, out: Any, input: Any, bins: Any, weight: Any, density: bool) -> Any:
     if not bins:
-        return kit.xp.full(out.shape, np.nan if density else 0)  # points without coordinates are nowhere
+        return kit.xp.full(out.shape, np.nan if density else 0)  # points without coordinates fall into no bin
     points = input.reshape(-1, input.shape[-1])
     return counts(kit, out, [points[:, i] for i in range(len(bins))], bins, weight, density)
 
@@ -112,6 +112,6 @@ def bincount(kit: Any, out: Any, input: Any, weights: Any, minlength: int) -> An
     if input.min() < 0:
         raise RuntimeError("bincount(): input must not have negative elements")
     if int(input.max()) == np.iinfo(np.int64).max:
-        raise RuntimeError(f"bincount(): no tensor has the {int(input.max()) + 1} elements that the input asks for")
+        raise RuntimeError(f"bincount(): the result would need {int(input.max()) + 1} elements, which is too many")
     found = xp.bincount(input.astype(np.int64), weights, minlength=minlength)
     return found.astype(np.int64 if weights is None else weights.dtype)

@@ -1,7 +1,7 @@
-/* Functions of single precision over host memory that NumPy lacks or SciPy has only one by one.
+/* Single-precision functions over host memory that NumPy lacks, or that SciPy evaluates one element at a time.
 
-   The loops are made to be vectorised, for several generations of processors where the compiler can do that. Sums run
-   in double precision, in LANES partial ones, which is how a compiler may make vectors of them.
+   The loops are written for auto-vectorization, with versions for several generations of processors if the compiler
+   supports that. Sums are accumulated in double precision in LANES partial sums, which a compiler can vectorize.
 */
 #ifndef METATENSOR_HOST_H
 #define METATENSOR_HOST_H
@@ -17,8 +17,8 @@
 #define MT_CLONES
 #endif
 
-/* The error function as z P(z z) / Q(z z), fitted to it on [-3.95, 3.95] with a relative error below 2e-9; beyond
-   3.92 its nearest float is 1. In double precision, so that its rounding to float is right to 0.52 units. */
+/* The error function as z P(z z) / Q(z z), fitted on [-3.95, 3.95] with a relative error below 2e-9. Beyond 3.92 the
+   nearest float is 1. Computed in double precision, so that the result rounded to float is within 0.52 ulp. */
 static inline double mt_erf(double z) {
     double s = z * z, a = z < 0.0 ? -z : z, p, q, r;
     s = s > 15.6025 ? 15.6025 : s;
@@ -43,7 +43,7 @@ MT_CLONES static void mt_erf32(const float *x, float *out, ptrdiff_t n) {
     for (ptrdiff_t i = 0; i < n; i++) out[i] = (float)mt_erf((double)x[i]);
 }
 
-/* x times the normal distribution function. */
+/* x times the standard normal distribution function. */
 MT_CLONES static void mt_gelu32(const float *x, float *out, ptrdiff_t n) {
     for (ptrdiff_t i = 0; i < n; i++) {
         double v = (double)x[i];
@@ -51,8 +51,8 @@ MT_CLONES static void mt_gelu32(const float *x, float *out, ptrdiff_t n) {
     }
 }
 
-/* exp(t) for t <= 0, to two units in the last place: a power of two times the exponential's series near 0. What is no
-   normal float is 0. */
+/* exp(t) for t <= 0 within two ulp: a power of two times the Taylor polynomial around 0. Results below the smallest
+   normal float are 0. */
 static inline float mt_exp(float t) {
     float n, r, p, scale;
     uint32_t bits;
@@ -81,7 +81,7 @@ static inline double mt_lanes(const double *lanes) {
     return total;
 }
 
-/* The softmax of each of so many rows of n elements; where it is asked for, zeros of a row of minus infinities. */
+/* Softmax of each of `rows` rows of n elements. With `zeros`, a row that is all -inf becomes zeros. */
 MT_CLONES static void mt_softmax32(const float *x, float *out, ptrdiff_t rows, ptrdiff_t n, int zeros) {
     for (; rows > 0; rows--, x += n, out += n) {
         float tops[LANES], top = -INFINITY;
@@ -107,7 +107,7 @@ MT_CLONES static void mt_softmax32(const float *x, float *out, ptrdiff_t rows, p
     }
 }
 
-/* Each row less its mean, over the root of its variance plus eps; times weight plus bias, where they are not NULL. */
+/* Layer normalization of each row: (x - mean) / sqrt(variance + eps) * weight + bias. weight and bias may be NULL. */
 MT_CLONES static void mt_layer_norm32(const float *x, const float *weight, const float *bias, float *out, ptrdiff_t rows,
                                       ptrdiff_t n, double eps) {
     for (; rows > 0; rows--, x += n, out += n) {
@@ -134,7 +134,7 @@ MT_CLONES static void mt_layer_norm32(const float *x, const float *weight, const
     }
 }
 
-/* Whether some index is outside [0, size). As unsigned numbers, negative ones are the largest of all. */
+/* Whether any index is outside [0, size). Compared as unsigned numbers, negative indices are the largest. */
 static int mt_beyond64(const int64_t *index, ptrdiff_t n, int64_t size) {
     uint64_t largest = 0;
     for (ptrdiff_t i = 0; i < n; i++) largest = (uint64_t)index[i] > largest ? (uint64_t)index[i] : largest;

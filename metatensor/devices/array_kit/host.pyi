@@ -1,4 +1,4 @@
-"""Functions over host memory that are compiled here: those that NumPy lacks or takes many steps for."""
+"""Compiled functions over host memory that NumPy lacks or needs several passes for."""
 
 from typing import Any
 

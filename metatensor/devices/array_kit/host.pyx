@@ -1,7 +1,7 @@
-"""Functions over host memory that are compiled here: those that NumPy lacks or takes many steps for.
+"""Compiled functions over host memory that NumPy lacks or needs several passes for.
 
-Arguments are C-contiguous buffers; values are floats of 4 bytes, and so is the result, which may be the input itself.
-Other threads run meanwhile.
+Arguments are C-contiguous buffers of float32. The output may be the input buffer. The GIL is released during the
+computation.
 """
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -20,12 +20,12 @@ cdef extern from "metatensor/devices/array_kit/host.h" nogil:
 @cython.final
 @cython.freelist(8)
 cdef class _Buffer:
-    """The memory of an argument, as long as this object lives."""
+    """Holds the buffer of an argument as long as this object lives."""
     cdef Py_buffer view
     cdef bint held
 
     cdef Py_ssize_t open(self, object owner, Py_ssize_t n, int flags=0) except -1:
-        """Take floats, `n` of them if that is not negative; returns how many there are."""
+        """Acquire a buffer of floats, `n` of them unless `n` is negative. Return their number."""
         PyObject_GetBuffer(owner, &self.view, PyBUF_ND | PyBUF_FORMAT | flags)
         self.held = True
         if self.view.format[0] != b"f" or (n >= 0 and self.view.len != n * sizeof(float)):
@@ -44,7 +44,7 @@ cdef int _rows(Py_ssize_t total, Py_ssize_t n) except -1:
 
 
 def erf(values, out):
-    """The error function."""
+    """Compute the error function."""
     cdef _Buffer x = _Buffer(), y = _Buffer()
     cdef Py_ssize_t n = x.open(values, -1)
     y.open(out, n, PyBUF_WRITABLE)
@@ -53,7 +53,7 @@ def erf(values, out):
 
 
 def gelu(values, out):
-    """Each value times the probability that a standard normal one is below it."""
+    """Compute the exact GELU: x times the standard normal distribution function at x."""
     cdef _Buffer x = _Buffer(), y = _Buffer()
     cdef Py_ssize_t n = x.open(values, -1)
     y.open(out, n, PyBUF_WRITABLE)
@@ -62,7 +62,7 @@ def gelu(values, out):
 
 
 def softmax(values, out, Py_ssize_t n, bint zeros=False):
-    """The softmax of each `n` elements that follow each other; of minus infinities alone NaN, or with `zeros` zeros."""
+    """Compute the softmax of each run of `n` elements. A run of all -inf gives NaN, or zeros with `zeros`."""
     cdef _Buffer x = _Buffer(), y = _Buffer()
     cdef Py_ssize_t total = x.open(values, -1)
     y.open(out, total, PyBUF_WRITABLE)
@@ -72,7 +72,7 @@ def softmax(values, out, Py_ssize_t n, bint zeros=False):
 
 
 def layer_norm(values, weight, bias, out, Py_ssize_t n, double eps):
-    """Each `n` elements brought to mean 0 and variance 1, times `weight` plus `bias`: `n` elements, or None."""
+    """Normalize each run of `n` elements, then apply `weight` and `bias` (of `n` elements each, or None)."""
     cdef _Buffer x = _Buffer(), y = _Buffer(), w = _Buffer(), b = _Buffer()
     cdef Py_ssize_t total = x.open(values, -1)
     cdef const float* weights = NULL
@@ -90,7 +90,7 @@ def layer_norm(values, weight, bias, out, Py_ssize_t n, double eps):
 
 
 def beyond(index, int64_t size):
-    """Whether some of the integers, of 4 or 8 bytes with a sign, lies outside of 0..size - 1."""
+    """Return True if any index (int32 or int64) lies outside [0, size)."""
     cdef _Buffer x = _Buffer()
     cdef bint found
     PyObject_GetBuffer(index, &x.view, PyBUF_ND | PyBUF_FORMAT)

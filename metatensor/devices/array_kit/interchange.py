@@ -1,7 +1,7 @@
-"""Arrays in and out without copies: any strided array as a flat block of bytes, and DLPack for every dtype.
+"""Zero-copy interchange: strided arrays as flat blocks of bytes, and DLPack for every dtype.
 
-NumPy exchanges the dtypes it knows; bfloat16, the float8 kinds and complex32 it does not. Those travel as unsigned
-integers of the same size, and the type code in the capsule (DLPack 1.1, `DLDataType`) is set to what they are.
+NumPy does not exchange bfloat16, the float8 dtypes and complex32. They are exchanged as unsigned integers of the same
+size, and the type code in the capsule (`DLDataType` of DLPack 1.1) is set to their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from metatensor.devices.dlpack import tensor_in
 
 __all__ = ["DLPACK_CODES", "Relabelled", "as_stored", "export", "flat_of"]
 
-# Name to (type code, bits, lanes), for the dtypes that array libraries do not exchange by themselves.
+# Maps a name to (type code, bits, lanes), for the dtypes that array libraries do not exchange natively.
 DLPACK_CODES = {
     "bfloat16": (4, 16, 1), "complex32": (5, 32, 1),
     "float8_e4m3fn": (10, 8, 1), "float8_e4m3fnuz": (11, 8, 1),
@@ -26,7 +26,10 @@ _UNSIGNED = 1
 
 
 def export(array: Any, name: str, raw: Any, **options: Any) -> Any:
-    """A DLPack capsule of ``array``, which holds dtype ``name`` stored as ``raw``; ``options`` go to its library."""
+    """Return a DLPack capsule of ``array``, whose dtype ``name`` is stored as ``raw``.
+
+    ``options`` are passed on to the ``__dlpack__`` method of the array.
+    """
     code = DLPACK_CODES.get(name)
     if code is None:
         return _capsule(array, options)
@@ -37,7 +40,7 @@ def export(array: Any, name: str, raw: Any, **options: Any) -> Any:
 
 
 def _capsule(producer: Any, options: dict[str, Any]) -> Any:
-    """What ``producer.__dlpack__`` gives; producers of before DLPack 1 are asked without what they do not know."""
+    """Call ``producer.__dlpack__``, without the options that producers before DLPack 1 do not know."""
     try:
         return producer.__dlpack__(**options)
     except TypeError:
@@ -48,10 +51,10 @@ def _capsule(producer: Any, options: dict[str, Any]) -> Any:
 
 
 class Relabelled:
-    """A DLPack producer whose capsules come with dtypes that array libraries accept.
+    """A DLPack producer that changes the dtype in its capsules to one that array libraries accept.
 
-    After its ``__dlpack__`` was called, ``name`` is the dtype that the capsule had, where it was one of
-    `DLPACK_CODES`; else None. With ``copy`` false the producer is told not to copy.
+    After a call of ``__dlpack__``, ``name`` is the original dtype if it is in `DLPACK_CODES`, else None. With ``copy``
+    false the wrapped producer is told not to copy.
     """
 
     def __init__(self, producer: Any, copy: bool | None = None) -> None:
@@ -72,20 +75,21 @@ class Relabelled:
 
 
 def as_stored(array: Any, raw: Any) -> Any:
-    """``array``, of some dtype of the same size, as one of dtype ``raw``: the same memory."""
+    """View ``array`` as dtype ``raw``, which has the same item size."""
     return array if array.dtype == raw else array.view(raw)
 
 
 def flat_of(xp: Any, array: Any) -> tuple[Any, tuple[int, ...]]:
-    """The bytes that a strided array spans, as a flat uint8 array over the same memory, and its strides in elements.
+    """Return the bytes that a strided array spans, as a flat uint8 view, and the array's strides in elements.
 
-    The array's first element is at byte 0. ValueError for strides that are negative or no multiple of the item size.
+    Byte 0 belongs to the array's first element. Raise ValueError for strides that are negative or no multiple of the
+    item size.
     """
     itemsize = array.dtype.itemsize
     if array.size == 0:
         return xp.empty(0, np.uint8), contiguous_strides(array.shape)
     if array.flags.c_contiguous and array.ndim:
-        # The stride of a dimension of size 1 means nothing, but is kept where tensors can have it.
+        # The stride of a dimension of size 1 has no meaning, but keep it if a tensor can have it.
         kept = all(stride >= 0 and stride % itemsize == 0 for stride in array.strides)
         strides = tuple(stride // itemsize for stride in array.strides) if kept else contiguous_strides(array.shape)
         return array.reshape(-1).view(np.uint8), strides
@@ -104,7 +108,7 @@ def flat_of(xp: Any, array: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements of a dense row-major array."""
+    """Return the strides, in elements, of a dense row-major array."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)

@@ -1,4 +1,4 @@
-"""Values of several tensors joined into one. Each piece is converted as it is written."""
+"""Kernels that join tensors. Each input is converted while it is written to the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cat(kit: Any, out: Any, tensors: Any, dim: int) -> None:
         if piece.dtype is not dtype:
             break
         values = array(piece)
-        if values.size or values.ndim != 1:  # shape (0,) goes with any other
+        if values.size or values.ndim != 1:  # shape (0,) may be joined with any other shape
             arrays.append(values)
     else:
         if arrays:

@@ -1,4 +1,4 @@
-"""Factorisations of matrices, in LAPACK's forms: Cholesky, LDL, LU and QR."""
+"""Matrix factorizations in LAPACK's formats: Cholesky, LDL, LU and QR."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def cholesky_factors(a: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Factors, as far as they go, and the order of the first minor that is not positive, or 0."""
+    """Return Cholesky factors (as far as they exist) and the order of the first non-positive minor, or 0."""
     info = np.zeros(a.shape[:-2], np.int32)
     try:
         lower = np.linalg.cholesky(adjoint(np, np.triu(a)) if upper else a)
@@ -23,7 +23,7 @@ def cholesky_factors(a: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray
         potrf = lapack("potrf", a.dtype)
         for i, matrix in enumerate(flat(a)):
             flat(factors)[i], info.reshape(-1)[i] = potrf(matrix, lower=not upper, clean=True)
-    # Not every LAPACK stops at a NaN.
+    # Not every LAPACK implementation stops at NaN.
     lost = np.isnan(np.diagonal(factors, axis1=-2, axis2=-1))
     if lost.any():
         first = np.where(lost.any(axis=-1), lost.argmax(axis=-1) + 1, a.shape[-1] + 1)
@@ -53,7 +53,7 @@ def cholesky(kit: Any, out: Any, a: Any, upper: bool) -> Any:
 @kernel("cholesky_inverse")
 @on_host
 def cholesky_inverse(kit: Any, out: Any, factors: Any, upper: bool) -> Any:
-    """potri gives one triangle; the other is its mirror."""
+    """Invert from the Cholesky factor. LAPACK's potri returns one triangle; mirror it."""
     inverses = np.zeros(factors.shape, factors.dtype)
     info = np.zeros(factors.shape[:-2], np.int32)
     if factors.size:
@@ -87,7 +87,10 @@ def ldl_factor_ex(kit: Any, out: Any, a: Any, hermitian: bool, check_errors: boo
 
 
 def lu_factors(a: np.ndarray, pivot: bool = True, name: str = "") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """L and U in one matrix, rows exchanged (from 1), and the first zero pivot (from 1), or 0."""
+    """Return L and U in one matrix, the row exchanges, and the index of the first zero pivot (0 if none).
+
+    Both kinds of indices count from 1.
+    """
     if not pivot and a.size:
         raise RuntimeError(f"{name}(): factors without pivoting are not computed; pass pivot=True (shape {list(a.shape)})")
     k = min(a.shape[-2:])
@@ -110,20 +113,20 @@ def lu_factor_ex(kit: Any, out: Any, a: Any, pivot: bool, check_errors: bool) ->
 
 
 def check_pivots(pivots: np.ndarray, rows: int, name: str) -> None:
-    """RuntimeError unless all are numbers of rows, from 1."""
+    """Raise RuntimeError unless all pivots are row numbers, counted from 1."""
     if pivots.size and (int(pivots.min()) < 1 or int(pivots.max()) > rows):
         raise RuntimeError(f"{name}(): pivots must lie in [1, {rows}], got {int(pivots.min())} to {int(pivots.max())}")
 
 
 def permutations(pivots: np.ndarray, rows: int) -> np.ndarray:
-    """Permutation matrices of the row exchanges that ``pivots`` (from 1) list."""
+    """Return permutation matrices for the row exchanges in ``pivots`` (counted from 1)."""
     pivots = flat(pivots, 1)
     order = np.tile(np.arange(rows), (len(pivots), 1))
     batch = np.arange(len(pivots))
     for i in range(min(pivots.shape[1], rows)):
         other: Any = pivots[:, i] - 1
         order[batch, other], order[:, i] = order[:, i].copy(), order[batch, other]
-    # Row order[i] of the matrix is row i of the product of its factors.
+    # Row order[i] of the matrix is row i of the product L U.
     return np.arange(rows)[:, None] == order[:, None, :]
 
 
@@ -174,7 +177,7 @@ def geqrf(kit: Any, out: Any, a: Any) -> Any:
 
 
 def blocked(matrix: np.ndarray) -> int:
-    """Work space for LAPACK's blocked algorithms."""
+    """Return a workspace size for LAPACK's blocked algorithms."""
     return 64 * max(1, *matrix.shape)
 
 

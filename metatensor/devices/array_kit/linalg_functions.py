@@ -1,4 +1,4 @@
-"""Functions of square matrices, determinants among them; cross products and Vandermonde matrices."""
+"""Kernels of functions of square matrices, such as determinants; also cross products and Vandermonde matrices."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def logdet(kit: Any, out: Any, a: Any) -> Any:
     return kit.xp.where(sign == -1, np.nan, logarithm)
 
 
-# Degree of the Padé approximant of exp, and the norm up to which it is exact to rounding in double precision: Higham, "The
+# Degree of the Padé approximant of exp, and the largest norm for which it has full double precision: Higham, "The
 # scaling and squaring method for the matrix exponential revisited", SIAM J. Matrix Anal. Appl. 26 (2005), table 2.3.
 PADE = (13, 5.371920351148152)
 
 
 def exponentials(xp: Any, a: Any) -> Any:
-    """exp of finite matrices of double precision, by a Padé approximant of a / 2**s, squared s times; each matrix has its own s."""
+    """Return exp of finite double-precision matrices by scaling and squaring; each matrix has its own scale."""
     degree, bound = PADE
     norms = xp.abs(a).sum(-2).max(-1)
     squarings = xp.ceil(xp.log2(xp.maximum(norms / bound, 1))).astype("int64")
     a = a / xp.exp2(squarings).astype(a.dtype)[..., None, None]
-    # Coefficients of the numerator, by rising powers; the denominator has the odd ones negated.
+    # Coefficients of the numerator by ascending powers. The denominator has the odd ones negated.
     factors = [1.0]
     for k in range(1, degree + 1):
         factors.append(factors[-1] * (degree - k + 1) / (k * (2 * degree - k + 1)))
@@ -59,7 +59,7 @@ def exponentials(xp: Any, a: Any) -> Any:
 
 @kernel("linalg.matrix_exp")
 def matrix_exp(kit: Any, out: Any, a: Any) -> Any:
-    """In double precision: squaring doubles what is rounded, and elements can be far smaller than the largest."""
+    """Compute in double precision: squaring amplifies rounding errors, and small elements would lose most digits."""
     xp, a = kit.xp, a.astype("complex128" if a.dtype.kind == "c" else "float64")
     if not a.size:
         return xp.zeros(a.shape, a.dtype)

@@ -1,4 +1,4 @@
-"""Systems of linear equations, inverses and least squares."""
+"""Kernels of linear systems, inverses and least squares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metatensor.linalg import LinAlgError
 
 
 def solved(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Solutions of A X = B, NaN where A is singular, and the first zero pivot of A (from 1), or 0."""
+    """Return the solutions of A X = B (NaN if A is singular) and the index from 1 of A's first zero pivot, or 0."""
     try:
         return np.linalg.solve(a, b), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -50,11 +50,11 @@ def inv_ex(kit: Any, out: Any, a: Any, check_errors: bool) -> Any:
     return result, info
 
 
-# Factors that are there already --------------------------------------------------------------------
+# Given factors --------------------------------------------------------------------------------------
 
 
 def triangular(a: np.ndarray, b: np.ndarray, left: bool, upper: bool, unit: bool, transpose: bool = False) -> np.ndarray:
-    """Solutions for triangular matrices; infinite where singular."""
+    """Solve triangular systems. Solutions for singular matrices contain infinities."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     result = np.zeros(batch + b.shape[-2:], a.dtype)
     if result.size:
@@ -81,13 +81,13 @@ def triangular_solve(kit: Any, out: Any, b: Any, a: Any, upper: bool, transpose:
 @kernel("linalg.lu_solve")
 @on_host
 def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, adjoint_of: bool) -> Any:
-    """X A = B is solved as A.T X.T = B.T, and X A.mH = B as A X.mH = B.mH."""
+    """Solve X A = B as A.T X.T = B.T, and X A.mH = B as A X.mH = B.mH."""
     if not left:
         b = adjoint(np, b) if adjoint_of else np.swapaxes(b, -1, -2)
     trans = (2 if adjoint_of else 0) if left else (0 if adjoint_of else 1)
     result = np.zeros(np.broadcast_shapes(factors.shape[:-2], b.shape[:-2]) + b.shape[-2:], factors.dtype)
     if result.size:
-        check_pivots(pivots, factors.shape[-1], "linalg.lu_solve")  # LAPACK does not look
+        check_pivots(pivots, factors.shape[-1], "linalg.lu_solve")  # LAPACK does not check them
         rows = pivots - 1
         getrs = lapack("getrs", factors.dtype)
         for i, (matrix, exchanged, right) in enumerate(stacks(factors, rows, b, keep=(2, 1, 2))):
@@ -98,7 +98,7 @@ def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, 
 
 
 def ldl_solution(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool) -> np.ndarray:
-    """Solution for the factors of one matrix: pivots (from 1) are negative, in pairs, for blocks of 2 by 2."""
+    """Solve with the LDL factors of one matrix. A pair of equal negative pivots (from 1) marks a 2x2 block of D."""
     x, n = b.copy(), len(ld)
     last, turned = n - 1, ld.conj() if hermitian else ld
     k = 0
@@ -147,7 +147,10 @@ def cholesky_solve(kit: Any, out: Any, b: Any, factors: Any, upper: bool) -> Any
 
 
 def least_squares(a: np.ndarray, b: np.ndarray, driver: str, rcond: float) -> tuple[Any, int, Any, int]:
-    """For one system: the solution over the rest of what LAPACK leaves, rank, singular values and info."""
+    """Solve one least-squares problem.
+
+    Return LAPACK's solution with the residual rows below it, the rank, the singular values, and info.
+    """
     (m, n), k = a.shape, b.shape[1]
     routine = lapack(driver, a.dtype)
     padded = np.zeros((max(m, n), k), a.dtype, "F")
@@ -177,7 +180,7 @@ def lstsq(kit: Any, out: Any, a: Any, b: Any, rcond: float | None, driver: str) 
     batch = out[0].shape[: a.ndim - 2]
     if rcond is None:
         rcond = float(np.finfo(a.dtype).eps) * max(m, n)
-    # Ranks and singular values are those of A: for them one column of zeros will do.
+    # Rank and singular values depend only on A: without right-hand sides, use a column of zeros.
     k = b.shape[-1]
     b = np.broadcast_to(b, (*batch, m, k)) if k else np.zeros((*batch, m, 1), a.dtype)
     wide = np.broadcast_to(a, (*batch, m, n))
@@ -200,7 +203,7 @@ def lstsq(kit: Any, out: Any, a: Any, b: Any, rcond: float | None, driver: str) 
     rest = x[:, n:, :k]
     residuals = np.sum(rest.real**2 + rest.imag**2, axis=1)
     solution = x[:, :n, :k].reshape((*batch, n, k))
-    several = batch != a.shape[:-2]  # the same matrix for several right sides
+    several = batch != a.shape[:-2]  # one matrix for several right-hand sides
     if several:
         rank, values = first_of(rank.reshape(batch), a.ndim - 2, a.shape), first_of(values.reshape((*batch, -1)), a.ndim - 2, a.shape)
     return (
@@ -212,5 +215,5 @@ def lstsq(kit: Any, out: Any, a: Any, b: Any, rcond: float | None, driver: str) 
 
 
 def first_of(array: np.ndarray, batch: int, shape: tuple[int, ...]) -> np.ndarray:
-    """What a batch that was broadcast has for each matrix of the original ``shape``."""
+    """Return the entries of a broadcast batch that belong to the matrices of the original ``shape``."""
     return array[tuple(slice(0, 1) if shape[i] == 1 else slice(None) for i in range(batch))]

@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values, and pseudoinverses."""
+"""Kernels of eigenvalues, singular values and pseudoinverses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def svdvals(kit: Any, out: Any, a: Any, driver: str | None) -> Any:
 
 
 def inverted(xp: Any, values: Any, atol: Any, rtol: Any) -> Any:
-    """Reciprocals of values whose magnitude is above max(atol, rtol * the largest), else 0."""
+    """Return reciprocals of the values with magnitude above max(atol, rtol * largest magnitude), and 0 for the rest."""
     magnitudes = xp.abs(values)
     limit = xp.maximum(xp.asarray(atol)[..., None], xp.asarray(rtol)[..., None] * magnitudes.max(-1, keepdims=True))
     above = magnitudes > limit

@@ -1,4 +1,4 @@
-"""Kernels of losses that compare element by element, and the reduction that all losses end with."""
+"""Kernels of elementwise losses, and the reduction shared by all losses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["reduced"]
 
 
 def reduced(loss: Any, reduction: str) -> Any:
-    """The loss itself, its mean, its sum, or its sum over the first dimension's size."""
+    """Reduce a loss: "none", "mean", "sum", or "batchmean" (the sum divided by the size of the first dimension)."""
     if reduction == "mean":
         return loss.mean() if loss.size else math.nan
     if reduction == "sum":
@@ -28,7 +28,7 @@ def _log_sigmoid(xp: Any, x: Any) -> Any:
 
 
 def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
-    """With weights, the mean is over their sum."""
+    """Apply weights and reduce. The mean divides by the sum of the weights."""
     if weight is None:
         return reduced(loss, reduction)
     loss = loss * weight
@@ -66,7 +66,7 @@ def smooth_l1_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, re
 @kernel("nn.functional.huber_loss")
 def huber_loss(kit: Any, out: Any, input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
     loss = _huber(kit.xp, _difference(out, input, target), delta)
-    # Unlike for the others, the mean is over the number of elements.
+    # Unlike in the other losses, the mean divides by the number of elements.
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -78,7 +78,7 @@ def binary_cross_entropy(kit: Any, out: Any, input: Any, target: Any, weight: An
     xp = kit.xp
     if input.size and not (float(input.min()) >= 0 and float(input.max()) <= 1):
         raise RuntimeError("binary_cross_entropy(): the input must lie in [0, 1]")
-    # Logarithms are kept above -100, so that a wrong certainty costs much but not infinity.
+    # Clamp the logarithms at -100, so that a confident wrong prediction costs much but not infinity.
     loss = (target - 1) * xp.maximum(xp.log1p(-input), -100) - target * xp.maximum(xp.log(input), -100)
     return reduced(loss if weight is None else loss * weight, reduction)
 

@@ -1,4 +1,4 @@
-"""Kernels of matrix products, all of them by the library's matmul. Half precision arrives as float32."""
+"""Kernels of matrix products. All use the library's matmul; half dtypes arrive as float32."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def product(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
-    """``a @ b``, into ``out`` where its dtype and layout allow; rows times one matrix are one product."""
+    """Return ``a @ b``, in ``out`` if dtype and layout allow it. A batch times one matrix is a single product."""
     fits = out is not None and out.ndim and out.dtype == a.dtype == b.dtype
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size and b.size:
         flat = a.reshape(-1, a.shape[-1])
@@ -70,7 +70,7 @@ def outer(kit: Any, out: Any, input: Any, vec2: Any) -> Any:
 
 
 def added(xp: Any, out: Any, input: Any, result: Any, beta: Any, alpha: Any) -> Any:
-    """beta * input + alpha * result. With beta 0 the input is not read: its NaN must not spread."""
+    """Return beta * input + alpha * result. If beta is 0, input is not read, so its NaN does not propagate."""
     if out.dtype.kind in "iu":
         beta, alpha = int(beta), int(alpha)
     if alpha != 1:
@@ -101,7 +101,7 @@ def addr(kit: Any, out: Any, input: Any, vec1: Any, vec2: Any, beta: Any, alpha:
 
 @kernel("addbmm")
 def addbmm(kit: Any, out: Any, input: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
-    """The sum over the batch is one product of matrices that lie side by side."""
+    """Compute the sum over the batch as a single product of matrices placed side by side."""
     xp = kit.xp
     length = batch1.shape[0] * batch1.shape[2]
     left = xp.moveaxis(batch1, 0, 1).reshape(batch1.shape[1], length)
@@ -127,6 +127,6 @@ def bilinear(kit: Any, out: Any, input1: Any, input2: Any, weight: Any, bias: An
     xp = kit.xp
     rows = math.prod(input1.shape[:-1])
     left, right = input1.reshape(rows, input1.shape[-1]), input2.reshape(rows, input2.shape[-1])
-    # (m, rows, k): each weight matrix times the first input, then row by row times the second.
+    # Shape (out_features, rows, in2_features): first input times each weight, then the dot product with the second.
     result = xp.sum(xp.matmul(left, weight) * right, axis=-1).T.reshape(out.shape)
     return result if bias is None else result + bias

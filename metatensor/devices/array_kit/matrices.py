@@ -1,7 +1,7 @@
-"""What the kernels of linear algebra share: LAPACK for each matrix of a batch, and errors that name it.
+"""Helpers for linear-algebra kernels: LAPACK on batches of matrices, and error messages that name the failing matrix.
 
-What the array library does for batches itself is left to it. The rest is SciPy's LAPACK and BLAS, matrix by matrix; where the
-library is not NumPy, `on_host` has it computed on the host.
+Operations that the array library supports for batches are left to it. For the rest SciPy's LAPACK and BLAS process one
+matrix after the other. If the library is not NumPy, `on_host` moves the computation to the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNITARY = {"orgqr": "ungqr", "ormqr": "unmqr"}
 
 @functools.cache
 def lapack(name: str, dtype: Any) -> Callable[..., Any]:
-    """LAPACK's routine for a dtype; what is called orthogonal for real numbers is the unitary one for complex ones."""
+    """Return LAPACK's routine for a dtype. For complex dtypes it is the unitary counterpart of an orthogonal one."""
     import scipy.linalg.lapack
 
     return getattr(scipy.linalg.lapack, _letter(dtype) + (_UNITARY.get(name, name) if dtype.kind == "c" else name))
@@ -30,7 +30,7 @@ def lapack(name: str, dtype: Any) -> Callable[..., Any]:
 
 @functools.cache
 def blas(name: str, dtype: Any) -> Callable[..., Any]:
-    """BLAS's routine for a dtype."""
+    """Return BLAS's routine for a dtype."""
     import scipy.linalg.blas
 
     return getattr(scipy.linalg.blas, _letter(dtype) + name)
@@ -41,7 +41,10 @@ def _letter(dtype: Any) -> str:
 
 
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that computes with NumPy arrays, whatever the device's library; it returns its results."""
+    """Decorate a kernel that needs NumPy arrays: copy its arguments to the host and its results back.
+
+    The kernel must return its results and not write to ``out``.
+    """
 
     @functools.wraps(function)
     def run(kit: Any, out: Any, *args: Any) -> Any:
@@ -55,13 +58,16 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def flat(array: Any, keep: int = 2) -> Any:
-    """A batch of any rank as one with a single batch dimension before the last ``keep``."""
+    """Merge all dimensions before the last ``keep`` into a single batch dimension."""
     batch = array.shape[: array.ndim - keep]
     return array.reshape((math.prod(batch), *array.shape[array.ndim - keep :]))
 
 
 def stacks(*arrays: Any, keep: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The matrices of several batches that broadcast, side by side; ``keep`` has the dimensions of one item, 2 unless told."""
+    """Iterate over several batches in parallel, broadcasting them.
+
+    ``keep`` gives the number of dimensions of one item of each batch, by default 2 (matrices).
+    """
     kept = keep or (2,) * len(arrays)
     batch = np.broadcast_shapes(*(a.shape[: a.ndim - k] for a, k in zip(arrays, kept, strict=True)))
     wide = [np.broadcast_to(a, batch + a.shape[a.ndim - k :]) for a, k in zip(arrays, kept, strict=True)]
@@ -69,12 +75,12 @@ def stacks(*arrays: Any, keep: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 def adjoint(xp: Any, array: Any) -> Any:
-    """Matrices transposed and conjugated."""
+    """Return the conjugate transpose of each matrix."""
     return xp.conj(xp.swapaxes(array, -1, -2))
 
 
 def raise_failed(info: Any, text: str, error: type[RuntimeError] = LinAlgError) -> None:
-    """Raise ``error`` for the first matrix whose ``info`` is not 0; in ``text``, ``{}`` stands for that number."""
+    """Raise ``error`` for the first matrix with nonzero ``info``, which replaces ``{}`` in ``text``."""
     failed = np.flatnonzero(info)
     if failed.size:
         which = np.unravel_index(failed[0], info.shape)
@@ -83,7 +89,7 @@ def raise_failed(info: Any, text: str, error: type[RuntimeError] = LinAlgError) 
 
 
 def translated(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a kernel raise `LinAlgError` with ``text`` where its library raises an error of its own, or matrices are not finite."""
+    """Decorate a kernel to raise `LinAlgError` for non-finite matrices and in place of the library's own errors."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

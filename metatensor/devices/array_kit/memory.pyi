@@ -1,4 +1,4 @@
-"""Host memory for tensors, and the count of who holds how much."""
+"""Host memory for tensors, and memory statistics."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Host memory for tensors, and the count of who holds how much.
+"""Host memory for tensors, and memory statistics.
 
-A `Block` is a piece of host memory with the buffer protocol: NumPy makes arrays over it without copying. A `Ledger`
-counts blocks, and arrays of libraries that bring their own memory, from birth to death.
+A `Block` is a piece of host memory with the buffer protocol, so NumPy can create arrays over it without copying. A
+`Ledger` counts live blocks and the live arrays of libraries that allocate their own memory.
 """
 import weakref
 
@@ -16,11 +16,12 @@ cdef extern from *:
     #include <sys/mman.h>
     #endif
     #define MT_LARGE ((size_t)1 << 22)
-    #define MT_HUGE ((size_t)1 << 25)   /* from here on malloc asks the system every time, too */
+    #define MT_HUGE ((size_t)1 << 25)   /* from this size on malloc also maps new pages each time */
     #define MT_KEEP ((size_t)1 << 27)
     #define MT_PAGE ((uintptr_t)4096)
-    /* The huge block freed last, for the next one of about its size: fresh pages cost as much as a simple operator.
-       Callers hold the GIL. It is given back before any other huge one is asked for, so that it adds to no peak of those. */
+    /* The most recently freed huge block, kept for the next one of similar size: mapping and faulting in new pages
+       costs as much as a simple operator. Callers hold the GIL. The block is released before any other huge block is
+       mapped, so it does not raise the peak. */
     static void *mt_kept = NULL;
     static size_t mt_kept_size = 0;
 
@@ -34,8 +35,8 @@ cdef extern from *:
         return n;
     }
 
-    /* Large blocks ask for huge pages: filling them then takes far fewer page faults. Those that come straight
-       from the system are zero, which zeros() makes use of. `room` is what a mapped block really has, else 0. */
+    /* Large blocks request huge pages, which reduces page faults. Blocks mapped directly from the system are zero;
+       zeros() makes use of that. `room` is the size of a mapped block; it is 0 for a block from malloc. */
     static void *mt_new_block(size_t n, size_t *room, int *zero) {
         void *p;
         *room = 0;
@@ -87,7 +88,7 @@ cdef extern from *:
 @cython.final
 @cython.binding(False)
 cdef class Ledger:
-    """Current and peak bytes, and counts, of what it was told of."""
+    """Counts current and peak allocations, by bytes and by number."""
 
     cdef int add(self, long long nbytes) except -1:
         self.count += 1
@@ -103,7 +104,7 @@ cdef class Ledger:
         self.freed_count += 1
 
     def allocate(self, nbytes):
-        """A new `Block` that is counted here. MemoryError where there is not that much."""
+        """Allocate a `Block` that is counted here. Raise MemoryError if there is not enough memory."""
         cdef Block b = Block.__new__(Block)
         cdef long long n = nbytes
         cdef size_t room = 0
@@ -122,7 +123,7 @@ cdef class Ledger:
         return b
 
     def track(self, array, nbytes):
-        """Count an array that brought its own memory, until it is gone; it must allow weak references."""
+        """Count an array with memory of its own until it is garbage-collected. It must support weak references."""
         cdef long long n = nbytes
 
         def gone(entry):
@@ -135,7 +136,7 @@ cdef class Ledger:
         self.live.add(_Entry(array, gone))
 
     def stats(self):
-        """The figures now: ``allocated_bytes.all.`` and ``allocation.all.`` ``current``, ``peak``, ``allocated``, ``freed``."""
+        """Return ``allocated_bytes.all.X`` and ``allocation.all.X`` for X in current, peak, allocated and freed."""
         return {
             "allocated_bytes.all.current": self.total - self.freed,
             "allocated_bytes.all.peak": self.peak,
@@ -148,13 +149,13 @@ cdef class Ledger:
         }
 
     def reset_peak(self):
-        """Let the peaks start again from what is in use now."""
+        """Reset the peaks to the current values."""
         self.peak = self.total - self.freed
         self.peak_count = self.count - self.freed_count
 
 
 class _Entry(weakref.ref):
-    """A weak reference that is hashed by itself: arrays have no hash."""
+    """A weak reference that is hashed by identity, because arrays are not hashable."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -165,11 +166,11 @@ class _Entry(weakref.ref):
 @cython.freelist(64)
 @cython.binding(False)
 cdef class Block:
-    """Uninitialised host memory, freed with the object. Made by `Ledger.allocate`."""
+    """Uninitialized host memory, freed together with the object. Created by `Ledger.allocate`."""
 
     @property
     def address(self):
-        """The address of the first byte."""
+        """Return the address of the first byte."""
         self.touched = True
         return <size_t>self.start
 
@@ -177,7 +178,8 @@ cdef class Block:
         return self.nbytes
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        # By hand: PyBuffer_FillInfo would lose the reference to None that Cython puts into buffer.obj beforehand.
+        # Fill the buffer by hand: PyBuffer_FillInfo would leak the reference to None that Cython stores in buffer.obj
+        # first.
         self.touched = True
         buffer.buf = self.start
         buffer.obj = self
@@ -203,12 +205,12 @@ cdef class Block:
 
 
 def give_back():
-    """Give the memory back to the system that is kept for the next large block; how many bytes."""
+    """Release the block that is kept for reuse to the operating system. Return its size in bytes."""
     return drop_kept()
 
 
 def human_bytes(nbytes):
-    """A size for a person: ``512 bytes``, ``1.50 GiB``."""
+    """Format a size for messages: ``512 bytes``, ``1.50 GiB``."""
     if nbytes < 1024:
         return f"{int(nbytes)} bytes"
     for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):

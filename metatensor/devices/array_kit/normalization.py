@@ -1,4 +1,4 @@
-"""Kernels of normalization layers. Statistics take two passes: the mean, then the squares of what deviates from it."""
+"""Kernels of normalization layers. Statistics take two passes: first the mean, then the squared deviations from it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def by_channel(vector: Any, ndim: int, axis: int = 1) -> Any:
-    """A vector with one element a channel, shaped to broadcast along ``axis``."""
+    """Reshape a vector with one element per channel to broadcast along ``axis``."""
     shape = [1] * ndim
     shape[axis] = -1
     return vector.reshape(shape)
 
 
 def standardized(xp: Any, array: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
-    """(array - mean) / sqrt(variance + eps) in a new array, the mean and 1 / sqrt(variance + eps)."""
+    """Return (array - mean) / sqrt(variance + eps) as a new array, the mean, and 1 / sqrt(variance + eps)."""
     var, mean = variance(xp, array, axes, 0, True)
     rstd = 1 / xp.sqrt(var + var.dtype.type(eps))
     result = array - mean.astype(array.dtype)
@@ -31,7 +31,7 @@ def standardized(xp: Any, array: Any, axes: tuple[int, ...], eps: float) -> tupl
 
 
 def affine(result: Any, weight: Any, bias: Any) -> Any:
-    """``result`` times weight plus bias, in place; both broadcast to it."""
+    """Multiply ``result`` by weight and add bias, in place. Both must broadcast to it."""
     if weight is not None:
         result *= weight
     if bias is not None:
@@ -40,7 +40,7 @@ def affine(result: Any, weight: Any, bias: Any) -> Any:
 
 
 def scaled_by_channel(result: Any, weight: Any, bias: Any) -> Any:
-    if result.ndim < 2:  # without channels weight and bias are empty
+    if result.ndim < 2:  # there are no channels, so weight and bias are empty
         return result
     return affine(
         result,
@@ -78,7 +78,7 @@ def rms_norm(kit: Any, out: Any, input: Any, normalized_shape: Any, weight: Any,
     if eps is None:
         eps = float(np.finfo(input.dtype).eps)
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
-    # Of complex numbers too, the plain squares, as PyTorch has it.
+    # Complex numbers are squared without taking magnitudes, as in PyTorch.
     mean = total(xp, input * input, axes, True) / math.prod(input.shape[axis] for axis in axes)
     result = input * (1 / xp.sqrt(mean + mean.dtype.type(eps))).astype(input.dtype)
     return result if weight is None else result * weight

@@ -10,12 +10,12 @@ import numpy as np
 from metatensor.devices.array_kit.reduction import axes_of, total
 from metatensor.devices.array_kit.registry import kernel
 
-# Elements of the differences that `cdist` holds at a time.
+# Maximum number of elements in the array of differences that `cdist` allocates.
 PIECE = 1 << 22
 
 
 def vector_norm_of(xp: Any, array: Any, order: float, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """The norm over axes; 0 over no elements."""
+    """Return the vector norm of the given order over ``axes``; 0 if there are no elements."""
     size = math.prod(array.shape[axis] for axis in axes)
     if order in (math.inf, -math.inf):
         magnitude = xp.abs(array)
@@ -70,7 +70,7 @@ def dist(kit: Any, out: Any, input: Any, other: Any, p: Any) -> Any:
 
 @kernel("cdist")
 def cdist(kit: Any, out: Any, x1: Any, x2: Any, p: float, compute_mode: str) -> Any:
-    """By differences, some rows of ``x1`` at a time: the product of rows would lose what they share."""
+    """Compute distances from differences, for blocks of rows of ``x1``. A matrix product would suffer cancellation."""
     xp = kit.xp
     rows = max(1, PIECE // max(1, math.prod(out.shape[:-2]) * x2.shape[-2] * x2.shape[-1]))
     result = xp.empty(out.shape, out.dtype)

@@ -1,4 +1,4 @@
-"""Kernels of padding, and of moves between channels and space."""
+"""Kernels of padding, and of rearranging between channels and space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def _constant(kit: Any, out: Any, input: Any, pad: Sequence[int], value: Any) -> None:
-    """Negative padding cuts off; where nothing is left of the input, all is ``value``."""
+    """Pad with ``value``. Negative padding crops; if nothing of the input remains, the result is all ``value``."""
     target, source = [slice(None)] * input.ndim, [slice(None)] * input.ndim
     for i in range(len(pad) // 2):
         d, (before, after) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]
@@ -41,7 +41,7 @@ def pad(kit: Any, out: Any, input: Any, pad: Sequence[int], mode: str, value: fl
     for i in range(len(pad) // 2):
         d, (before, after) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]
         if mode == "circular":
-            # What is cut off does not come round.
+            # Elements that negative padding crops do not wrap around.
             values = values[(slice(None),) * d + (slice(max(0, -before), values.shape[d] - max(0, -after)),)]
             before = max(0, before)
         place = kit.xp.arange(out.shape[d]) - before

@@ -1,4 +1,4 @@
-"""What element-wise kernels share: operands in the dtype that the op computes in, by PyTorch's promotion."""
+"""Helpers for element-wise kernels: convert operands to the computing dtype, following PyTorch's promotion rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 __all__ = ["binary", "common_dtype", "elementwise", "in_common", "in_dtype", "is_integral", "is_single", "pieces", "unary"]
 
 def is_single(kit: Any, out: Any, input: Any) -> bool:
-    """Whether compiled functions of `metatensor.devices.array_kit.host` may write float32 straight into ``out``."""
+    """Return True if the compiled functions of `array_kit.host` can write float32 directly to ``out``."""
     return bool(kit.on_host and input.dtype == out.dtype == np.float32 and out.flags.c_contiguous)
 
 
@@ -21,7 +21,7 @@ _RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def in_dtype(value: Any, dtype: Any) -> Any:
-    """An array or a Python number in an array dtype; numbers wrap around and lose fractions as in a C cast."""
+    """Convert an array or a Python number to an array dtype. Numbers wrap around or truncate as in a C cast."""
     if getattr(value, "dtype", None) is dtype:
         return value
     if isinstance(value, (bool, int, float, complex)):
@@ -33,12 +33,15 @@ def in_dtype(value: Any, dtype: Any) -> Any:
 
 
 def is_integral(array: Any) -> bool:
-    """Whether an array (or scalar) is of integers or bools."""
+    """Return True if an array (or scalar) has an integer or bool dtype."""
     return array.dtype.kind in "biu"
 
 
 def _over(high: Any, low: Any) -> Any:
-    """``high`` outranks ``low``, which counts only where it is of a higher category."""
+    """Return ``high`` if its category is at least that of ``low``, else ``high`` promoted to the category of ``low``.
+
+    The categories are, in ascending order, bool, integer, float and complex. Either dtype may be None.
+    """
     if high is None or low is None:
         return low if high is None else high
     if _RANK[low.kind] <= _RANK[high.kind]:
@@ -52,12 +55,12 @@ def _join(a: Any, b: Any) -> Any:
     if _RANK[a.kind] == _RANK[b.kind]:
         return np.promote_types(a, b)
     low, high = sorted((a, b), key=lambda d: _RANK[d.kind])
-    # A float64 needs complex128; integers take the other dtype as it is.
+    # Combining with a float64 needs complex128. Integers adopt the other dtype.
     return np.promote_types(low, high) if low.kind == "f" else high
 
 
 def common_dtype(kit: Any, *values: Any) -> Any:
-    """The array dtype that arrays and Python numbers are computed in together."""
+    """Return the array dtype that arrays and Python numbers are promoted to together."""
     dims = zeros = numbers = None
     for value in values:
         if isinstance(value, bool):
@@ -81,19 +84,20 @@ def _default(kit: Any, is_complex: bool) -> Any:
 
 
 def in_common(kit: Any, *values: Any) -> tuple[Any, ...]:
-    """The values, converted to the dtype that they promote to."""
+    """Convert all values to the dtype that they promote to."""
     dtype = common_dtype(kit, *values)
     return tuple([in_dtype(value, dtype) for value in values])
 
 
-# Elements of host arrays that are computed at a time where a kernel takes several steps: they stay in the cache.
+# Chunk size for multi-step kernels on the host, in elements: a chunk stays in the cache.
 HOST_PIECE = 1 << 15
 
 
 def pieces(kit: Any, out: Any, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-    """``out`` and the arrays, of its shape, in parts of the same elements that are better computed one by one.
+    """Yield ``out`` and the arrays in corresponding chunks, to be processed one after the other.
 
-    On the host flat stretches that fit into the cache together, where all are C-contiguous; else the whole.
+    On the host, if all arrays are C-contiguous, the chunks are flat slices that fit into the cache together. Otherwise
+    the whole arrays are yielded once.
     """
     whole = (out, *arrays)
     if not kit.on_host or out.size <= HOST_PIECE or not all(item.flags.c_contiguous for item in whole):
@@ -104,11 +108,11 @@ def pieces(kit: Any, out: Any, *arrays: Any) -> Iterator[tuple[Any, ...]]:
         yield tuple([item[first : first + HOST_PIECE] for item in flat])
 
 
-# Registering kernels that are one function of the library -----------------------------------
+# Registering kernels that consist of a single library function ------------------------------
 
 
 def unary(name: str, function: Callable[..., Any]) -> None:
-    """``function(xp, x)`` of the input in the result's dtype; further arguments of the op are not passed."""
+    """Register ``function(xp, x)``, called with the input in the result's dtype. Other arguments are dropped."""
 
     @kernel(name)
     def run(kit: Any, out: Any, input: Any, *_: Any) -> Any:
@@ -116,7 +120,7 @@ def unary(name: str, function: Callable[..., Any]) -> None:
 
 
 def binary(name: str, function: Callable[..., Any]) -> None:
-    """``function(xp, x, y)`` of two operands in the result's dtype."""
+    """Register ``function(xp, x, y)``, called with both operands in the result's dtype."""
 
     @kernel(name)
     def run(kit: Any, out: Any, input: Any, other: Any, *_: Any) -> Any:
@@ -124,7 +128,7 @@ def binary(name: str, function: Callable[..., Any]) -> None:
 
 
 def elementwise(table: dict[str, str]) -> None:
-    """For each op a function of the library that takes operands and ``out``, all of the result's dtype."""
+    """Register library functions by operator name. They get operands and ``out``, all in the result's dtype."""
     for name, function in table.items():
         _register(name, function)
 

@@ -1,4 +1,4 @@
-"""Kernels of pooling: one pass over the image for each place in the window, so no patch is ever copied."""
+"""Kernels of pooling: one pass over the image for each position in the window, so that patches are never copied."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _lowest(dtype: Any) -> Any:
 
 
 def _flat(xp: Any, coordinates: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """Flat indices into an image of ``sizes`` from one vector of coordinates for each dimension."""
+    """Return flat indices into an image of ``sizes``, given one vector of coordinates per dimension."""
     n = len(sizes)
     index = xp.zeros((), np.int64)
     for d, values in enumerate(coordinates):
@@ -33,12 +33,12 @@ def _flat(xp: Any, coordinates: Sequence[Any], sizes: Sequence[int]) -> Any:
 
 
 def maxima(xp: Any, out: Any, image: Any, window: Window, indices: Any = None) -> None:
-    """The largest value of each window into ``out``; where it stands in the image into ``indices``."""
+    """Write the maximum of each window to ``out`` and its flat position in the image to ``indices``."""
     n = image.ndim - 2
     sizes, positions = image.shape[2:], [(0, size) for size in out.shape[2:]]
     out[...] = _lowest(out.dtype)
     if indices is not None:
-        # What is nowhere exceeded stands at the first place of the window that is inside.
+        # By default the maximum is at the first position of the window that lies inside the image.
         starts = []
         for d in range(n):
             start = xp.arange(out.shape[d + 2]) * window.stride[d] - window.before[d]
@@ -83,7 +83,7 @@ kernel("max_pool1d_with_indices")(_max_pool(1, True))
 
 
 def averages(xp: Any, out: Any, image: Any, window: Window, include_pad: bool = True, divisor: int | None = None) -> None:
-    """The sum of each window over the number of its elements, or over ``divisor``."""
+    """Write the sum of each window divided by the number of its elements, or by ``divisor``, to ``out``."""
     sizes, positions = image.shape[2:], [(0, size) for size in out.shape[2:]]
     out[...] = 0
     for offset in window.offsets():
@@ -95,7 +95,7 @@ def averages(xp: Any, out: Any, image: Any, window: Window, include_pad: bool = 
         count = xp.ones((), np.int64)
         for d, size in enumerate(sizes):
             start = xp.arange(out.shape[d + 2]) * window.stride[d] - window.before[d]
-            # Padding counts, but not what a window has beyond it.
+            # Padding counts as part of a window, but positions beyond the padding do not.
             stop = xp.minimum(start + window.kernel[d], size + window.before[d])
             inside = xp.minimum(stop, size) - xp.maximum(start, 0)
             count = count[..., None] * (stop - start if include_pad else inside)
@@ -123,7 +123,7 @@ def _lp_pool(n: int) -> Any:
         lengths = per_dimension(kernel_size, n)
         steps = per_dimension(stride, n) if stride not in (None, (), []) else lengths
         image, window = _batched(input, n).astype(out.dtype), Window(lengths, steps, (0,) * n, (1,) * n)
-        if math.isinf(norm_type):  # the largest magnitude, or the smallest
+        if math.isinf(norm_type):  # the largest magnitude, or for -inf the smallest
             sign = math.copysign(1, norm_type)
             maxima(kit.xp, _batched(out, n), sign * abs(image), window)
             return sign * out
@@ -142,13 +142,13 @@ for _n in (1, 2, 3):
 
 
 def _bins(size: int, parts: int) -> list[tuple[int, int]]:
-    """The ranges of ``parts`` nearly equal windows that cover ``size`` elements; neighbours may overlap."""
+    """Return the ranges of ``parts`` nearly equal windows that cover ``size`` elements; neighbours may overlap."""
     return [(i * size // parts, -(-(i + 1) * size // parts)) for i in range(parts)]
 
 
 def _adaptive_avg(n: int) -> Any:
     def run(kit: Any, out: Any, input: Any, output_size: Any) -> Any:
-        """The average of a box is that of its averages along each dimension in turn."""
+        """Average along one dimension after the other, which equals the average of the whole box."""
         xp, values = kit.xp, input
         for d in range(out.ndim - n, out.ndim):
             if values.shape[d] == out.shape[d]:
@@ -168,13 +168,13 @@ for _n in (1, 2, 3):
 
 
 def _best(xp: Any, values: Any, index: Any, axis: int) -> tuple[Any, Any]:
-    """The largest value along ``axis``, the first of equal ones, NaN before all; and its index."""
+    """Return the maximum along ``axis`` and its index: the first of equal ones; NaN counts as the largest."""
     at = xp.expand_dims(values.argmax(axis=axis), axis)
     return xp.take_along_axis(values, at, axis), xp.take_along_axis(index, at, axis)
 
 
 def _windows(xp: Any, image: Any, ranges: Sequence[Any], values: Any, indices: Any) -> None:
-    """The maximum over boxes whose ranges per dimension are given, dimension by dimension from the last."""
+    """Write the maxima over boxes, given by their ranges per dimension, reducing from the last dimension on."""
     n = len(ranges)
     best = image
     index = xp.broadcast_to(xp.arange(math.prod(image.shape[2:]), dtype=np.int64).reshape(image.shape[2:]), image.shape)
@@ -210,7 +210,7 @@ kernel("adaptive_max_pool1d")(_adaptive_max(1, True))
 
 
 def _starts(sample: float, size: int, parts: int, length: int) -> list[tuple[int, int]]:
-    """Where Graham's pseudo-random windows of ``length`` lie along a dimension."""
+    """Return the positions of pseudo-random windows: Graham, "Fractional Max-Pooling", 2014."""
     if parts <= 1:
         return [(size - length, size)] * parts
     step = (size - length) / (parts - 1)
@@ -232,7 +232,7 @@ def _fractional(n: int, always: bool) -> Any:
         samples = kit.download(samples)
         for i in range(image.shape[0]):
             for j in range(image.shape[1]):
-                # For two dimensions the first number is that of the width.
+                # In two dimensions the first random number belongs to the width.
                 draw = samples[i, j][::-1] if n == 2 else samples[i, j]
                 ranges = [_starts(float(draw[d]), image.shape[d + 2], values.shape[d + 2], lengths[d]) for d in range(n)]
                 here = (slice(i, i + 1), slice(j, j + 1))

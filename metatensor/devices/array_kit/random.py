@@ -1,11 +1,13 @@
-"""Random streams by counter: element i of a draw depends on the seed, the ticket and i, and on nothing else.
+"""Counter-based random streams: element i of a draw depends only on the seed, the ticket and i.
 
-The generator is Philox4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011).
-Its key is (seed, ticket) and its counter the block number, so any slice of any draw can be had alone, in any order,
-on any device, with the same bits. Word j of a draw is word j % 4 of the block with counter j // 4 + 1 (NumPy's Philox
-counts from 1, and so do we). For arrays of NumPy the words come from compiled code, `metatensor._core.philox`.
+A ticket is the number of a draw; every call of a random operator takes the next one from its generator. The random
+numbers are those of Philox4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011).
+The key is (seed, ticket) and the counter is the block number. Any slice of any draw can therefore be generated
+separately, in any order and on any device, with the same bits. Word j of a draw is word j % 4 of the block with counter
+j // 4 + 1; counters start at 1 as in NumPy's Philox. For NumPy arrays the words come from compiled code,
+`metatensor._core.philox`.
 
-This module is the stream; the kernels that fill tensors from it are those of the ``random`` family of ops.
+The kernels that fill tensors are in `metatensor.devices.array_kit.distributions`.
 """
 
 from __future__ import annotations
@@ -27,24 +29,25 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # the golden ratio and sqrt(3) - 1, in 64 bits
 _ROUNDS = 10
 
-# Longer draws are made in pieces: on the host what stays in the cache, elsewhere few launches.
+# Longer draws are generated in chunks. On the host a chunk should fit the cache; elsewhere there should be few
+# launches.
 HOST_PIECE, DEVICE_PIECE = 1 << 14, 1 << 24
 UNIFORM_DIGITS = {"float32": 24, "float64": 53}
 
 
 class Stream:
-    """The random numbers of one ticket, for one array library ``xp``.
+    """The random numbers of one ticket, as arrays of the library ``xp``.
 
-    ``seed`` and ``ticket`` are integers, taken modulo 2**64. Every method takes the number of elements ``n`` and the
-    index ``start`` of the first, and returns a new 1-d array of the library. The bits are the same on every device;
-    floats made of them without transcendental functions too.
+    ``seed`` and ``ticket`` are integers, taken modulo 2**64. Methods take the number of elements ``n`` and the index
+    ``start`` of the first element, and return a new 1-d array. The bits are the same on every device. So are floats
+    that are computed from them without transcendental functions.
     """
 
     __slots__ = ("first", "seed", "ticket", "xp")
 
     def __init__(self, xp: Any, seed: int, ticket: int, first: int = 0) -> None:
         self.xp = xp
-        self.first = first  # the element of the draw that a kernel's first is, where it fills a part; it adds this itself
+        self.first = first  # where a partial draw begins; the kernel adds it itself
         self.seed = operator.index(seed) & _MASK
         self.ticket = operator.index(ticket) & _MASK
 
@@ -52,7 +55,7 @@ class Stream:
         return f"Stream(seed={self.seed}, ticket={self.ticket})"
 
     def bits(self, n: int, start: int = 0) -> Any:
-        """``n`` words of 64 random bits (uint64), from word ``start`` on. ValueError for negative arguments."""
+        """Return ``n`` words of 64 random bits (uint64), beginning with word ``start``."""
         n, start = _span("bits", n, start)
         if self.xp is np:
             words: Any = np.empty(n, np.uint64)
@@ -63,14 +66,14 @@ class Stream:
         return words[start - 4 * block : start - 4 * block + n]
 
     def uniform(self, n: int, start: int = 0, dtype: Any = "float64") -> Any:
-        """``n`` floats, uniform in [0, 1), one word each: 53 random bits as float64, 24 as float32."""
+        """Return ``n`` uniform floats in [0, 1), one word each: 53 random bits in float64, 24 in float32."""
         dtype = np.dtype(dtype)
         if dtype.name not in UNIFORM_DIGITS:
             raise ValueError(f"uniform: dtype must be float32 or float64, got {dtype}")
         return self.leading(n, start, dtype, UNIFORM_DIGITS[dtype.name])
 
     def leading(self, n: int, start: int, dtype: Any, digits: int) -> Any:
-        """The ``digits`` leading bits of each word as a float in [0, 1): at most 24 as float32, 53 as float64."""
+        """Return the leading ``digits`` bits of each word as floats in [0, 1): at most 24 in float32, 53 in float64."""
         n, start = _span("uniform", n, start)
         dtype = np.dtype(dtype)
         if self.xp is np:
@@ -81,7 +84,7 @@ class Stream:
         return self._pieces(n, start, dtype, lambda count, first: (self.bits(count, first) >> shift).astype(dtype) * scale)
 
     def below(self, n: int, start: int, p: float, dtype: Any = "float64") -> Any:
-        """``uniform(n, start, dtype) < p`` (for float32 ``p`` is rounded to that): bools."""
+        """Return ``uniform(n, start, dtype) < p`` as bools, with ``p`` rounded to ``dtype``."""
         dtype = np.dtype(dtype)
         if self.xp is not np:
             return self.uniform(n, start, dtype) < dtype.type(p)
@@ -91,7 +94,10 @@ class Stream:
         return out
 
     def normal(self, n: int, start: int = 0, dtype: Any = "float64", mean: float = 0.0, std: float = 1.0) -> Any:
-        """``n`` floats of a normal distribution (Box-Muller in float64, from words 2i and 2i + 1), rounded to ``dtype``."""
+        """Return ``n`` normally distributed floats, computed in float64 and rounded to ``dtype``.
+
+        This is the Box-Muller transform. Element i uses the words 2i and 2i + 1.
+        """
         n, start = _span("normal", n, start)
         dtype = np.dtype(dtype)
         if dtype.kind != "f":
@@ -103,8 +109,8 @@ class Stream:
         return self._pieces(n, start, dtype, lambda count, first: self._normal(count, first, mean, std))
 
     def fill_normal(self, out: Any, mean: float, std: float, start: int) -> None:
-        """Fill a C-contiguous array of NumPy of float32, of any shape, with what `normal` gives from element ``start`` on."""
-        # The library's own functions have the last word where it matters.
+        """Fill a C-contiguous float32 NumPy array with the elements of `normal`, beginning with element ``start``."""
+        # The compiled code reports elements that might round differently; recompute them with NumPy's functions.
         for i in host.fill_normal(out, mean, std, self.seed, self.ticket, start):
             out.reshape(-1)[i] = self._normal(1, start + i, mean, std)[0]
 
@@ -146,9 +152,9 @@ def _span(name: str, n: Any, start: Any) -> tuple[int, int]:
 
 
 def philox(xp: Any, seed: int, ticket: int, counter: int, blocks: int) -> Any:
-    """``blocks`` blocks of four words each, flat, from block ``counter`` on, by array arithmetic alone.
+    """Return ``blocks`` blocks of four words each as a flat array, beginning with block ``counter``.
 
-    For libraries other than NumPy; it needs only uint64 arrays that wrap around on overflow.
+    For libraries other than NumPy. It only needs uint64 arrays that wrap around on overflow.
     """
     x0 = xp.arange(blocks, dtype=np.uint64) + np.uint64(counter & _MASK)
     x1 = xp.zeros(blocks, np.uint64)
@@ -165,7 +171,7 @@ def philox(xp: Any, seed: int, ticket: int, counter: int, blocks: int) -> Any:
 
 
 def _multiply(words: Any, constant: int) -> tuple[Any, Any]:
-    """High and low 64 bits of words times a constant, in four products of 32-bit halves."""
+    """Return the high and low 64 bits of words times a constant, computed from products of 32-bit halves."""
     low, high = np.uint64(constant & 0xFFFFFFFF), np.uint64(constant >> 32)
     word_low, word_high = words & _LOW, words >> _HALF
     low_low = word_low * low

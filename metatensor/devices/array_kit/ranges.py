@@ -1,4 +1,4 @@
-"""Values of ranges, identity matrices and grids of indices."""
+"""Kernels of ranges, identity matrices and index grids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def arange(kit: Any, out: Any, end: Any, *_: Any) -> Any:
 
 @kernel("arange.start")
 def arange_start(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -> Any:
-    if out.dtype.kind in "iu":  # cut off before they are added up
+    if out.dtype.kind in "iu":  # truncate before adding
         start, step = int(start), int(step)
     return kit.xp.arange(out.size) * step + start
 
@@ -28,7 +28,10 @@ def closed_range(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -
 
 
 def spaced(kit: Any, dtype: Any, start: Any, end: Any, steps: int) -> Any:
-    """Evenly spaced numbers, counted from both ends so that both are exact; integers, cut first, in float64."""
+    """Return evenly spaced numbers, computed from both ends so that both are exact.
+
+    For integer dtypes the ends are truncated first, and the numbers are float64.
+    """
     xp = kit.xp
     start, end = xp.asarray(start).astype(dtype), xp.asarray(end).astype(dtype)
     if dtype.kind in "iu":
@@ -71,7 +74,7 @@ def triu_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -
 
 
 def _fill_rows(xp: Any, out: Any, rows: Any, first: Any, end: Any) -> None:
-    """Write the row and column numbers of the columns from `first` up to `end` of each row: no more memory than they take."""
+    """Write the row and column numbers of the columns from `first` up to `end` of each row."""
     lengths = xp.broadcast_to(end - first, rows.shape)
     starts = xp.cumsum(lengths) - lengths
     places = xp.arange(out.shape[1])

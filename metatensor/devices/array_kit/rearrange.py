@@ -1,4 +1,4 @@
-"""Elements over again or in another order: moves, so half precision stays as it is stored."""
+"""Kernels that repeat or reorder elements. They only move values, so half dtypes stay as they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of recurrent networks: products with the inputs for all steps at once, then step by step."""
+"""Kernels of recurrent networks: input products for all time steps at once, then one step after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from metatensor.devices.array_kit.registry import kernel
 
-# A cell takes the product of the input, the hidden state, the cell state or None, its part of the parameters and
-# gives the next hidden state and cell state.
+# A cell takes the kit, the input product, the hidden state, the cell state or None, and the recurrent weight and bias.
+# It returns the next hidden state and cell state.
 Cell = Callable[..., Any]
 
 
@@ -52,9 +52,10 @@ def _relu_step(kit: Any, given: Any, h: Any, cell: Any, w_hh: Any, b_hh: Any) ->
 def _run(
     kit: Any, step: Cell, x: Any, sizes: list[int], h: Any, cell: Any, params: list[Any], biases: bool, reverse: bool
 ) -> tuple[Any, Any, Any]:
-    """One layer in one direction: rows of all steps, ``sizes`` at each, to rows of outputs and the last states.
+    """Run one layer in one direction over the rows of all time steps, with ``sizes`` rows per step.
 
-    The sequences are ordered by length, so the first ``n`` rows of the states are those that a step goes on with.
+    Return the output rows and the final states. Sequences are sorted by descending length, so a step with ``n`` rows
+    continues the first ``n`` rows of the states.
     """
     xp = kit.xp
     w_ih, w_hh, *rest = params
@@ -81,7 +82,7 @@ def _layers(
     kit: Any, step: Cell, x: Any, sizes: list[int], states: list[Any], params: list[Any], biases: bool,
     num_layers: int, dropout: float, train: bool, bidirectional: bool, ticket: Any,
 ) -> list[Any]:  # fmt: skip
-    """All layers: outputs of the last one (rows, width), and the last states (layers, batch, size)."""
+    """Run all layers. Return the outputs of the last one (rows, width) and the final states (layers, batch, size)."""
     xp, directions = kit.xp, 2 if bidirectional else 1
     each = len(params) // (num_layers * directions)
     last: list[list[Any]] = [[] for _ in states]
@@ -101,7 +102,7 @@ def _layers(
 
 
 def _dropped(kit: Any, x: Any, p: float, ticket: Any, layer: int) -> Any:
-    """Dropout between layers; each layer has numbers of its own."""
+    """Apply dropout between layers. Each layer has its own random numbers."""
     real = np.float64 if x.dtype in (np.float64, np.complex128) else np.float32
     scale = real(0 if p == 1 else 1 / (1 - p))
     return x * ((kit.random(ticket).uniform(x.size, layer * x.size, "float32") >= p) * scale).reshape(x.shape)

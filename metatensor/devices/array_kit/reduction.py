@@ -1,4 +1,4 @@
-"""Kernels of reductions. Sums of float32 over many elements run in float64 where the library would add one by one."""
+"""Kernels of reductions. Long float32 sums are accumulated in float64 if the library would add element by element."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
-# Adding rows one by one loses a bit for each doubling of their number; from here on it is worth the wider sum.
+# Sequential sums lose a bit each time the number of rows doubles. From this length on, accumulate in the wider dtype.
 MANY = 256
 
 
 def axes_of(dim: Any, ndim: int, empty_is_all: bool = True) -> tuple[int, ...]:
-    """The axes that an optional int or int list names, sorted; all of them for None or, by default, none."""
+    """Return the axes that an optional int or list names, sorted; all for None and, by default, an empty list."""
     if ndim == 0:
         return ()
     if dim is None:
@@ -29,16 +29,16 @@ def axes_of(dim: Any, ndim: int, empty_is_all: bool = True) -> tuple[int, ...]:
 
 
 def count_of(array: Any, axes: tuple[int, ...]) -> int:
-    """How many elements are reduced into one."""
+    """Return the number of elements that are reduced to one."""
     if len(axes) == array.ndim:
         return int(array.size)
     return int(array.shape[axes[0]]) if len(axes) == 1 else math.prod(array.shape[axis] for axis in axes)
 
 
 def wide_dtype(array: Any, axes: tuple[int, ...]) -> Any:
-    """The dtype to add up a float32 or complex64 array in.
+    """Return the dtype to accumulate a float32 or complex64 array in.
 
-    NumPy adds pairwise along the axis that is contiguous in memory, and row by row along others.
+    NumPy adds pairwise along the axis that is contiguous in memory, but sequentially along other axes.
     """
     dtype = array.dtype
     if dtype.char not in "fF" or count_of(array, axes) < MANY:
@@ -49,18 +49,18 @@ def wide_dtype(array: Any, axes: tuple[int, ...]) -> Any:
 
 
 def total(xp: Any, array: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """The sum of a floating-point array over axes, accurate, in the array's dtype or a wider one."""
+    """Return the accurate sum of a floating-point array over axes, in the array's dtype or a wider one."""
     return array.sum(axis=axes, dtype=wide_dtype(array, axes), keepdims=keepdims)
 
 
 def mean_of(xp: Any, array: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """The mean over axes, NaN over no elements; of the dtype of `total`."""
+    """Return the mean over axes in the dtype of `total`; NaN if there are no elements."""
     sums = total(xp, array, axes, keepdims)
     return sums / sums.dtype.type(count_of(array, axes))
 
 
 def variance(xp: Any, array: Any, axes: tuple[int, ...], correction: float, keepdims: bool = False) -> tuple[Any, Any]:
-    """Variance and mean in two passes: the mean first, then the squares of what deviates from it."""
+    """Return variance and mean, in two passes: first the mean, then the squared deviations from it."""
     mean = mean_of(xp, array, axes, True)
     deviation = array - mean.astype(array.dtype)
     if array.dtype.kind == "c":
@@ -198,7 +198,7 @@ def min_other(kit: Any, out: Any, input: Any, other: Any) -> Any:
 
 
 def _extreme(kit: Any, out: Any, input: Any, dim: int, keepdim: bool, find: Any) -> Any:
-    """The element that `find` points at along `dim`, and its index."""
+    """Return the element along `dim` that `find` (argmax or argmin) selects, and its index."""
     if not input.ndim:
         return input, kit.xp.zeros((), np.int64)
     if not out[0].size:
@@ -240,8 +240,8 @@ def argmin(kit: Any, out: Any, input: Any, dim: int | None, keepdim: bool) -> An
 def _var_of(kit: Any, out: Any, input: Any, dim: Any, correction: float, keepdim: bool, root: bool, both: bool) -> Any:
     axes = axes_of(dim, input.ndim)
     if count_of(input, axes) <= correction:
-        warnings.warn("var(), std(): there are no degrees of freedom, for the correction is not less than the number of "
-                      "elements that each variance is of", stacklevel=2)
+        warnings.warn("var(), std(): there are no degrees of freedom, because the correction is not less than the "
+                      "number of elements per result", stacklevel=2)
     var, mean = variance(kit.xp, input, axes, correction, keepdim)
     if root:
         var = kit.xp.sqrt(var)

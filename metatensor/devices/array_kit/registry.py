@@ -1,7 +1,7 @@
-"""The table of kernels: op name to the function that computes its values on NumPy-like arrays.
+"""The table of kernels: maps operator names to functions that compute them on NumPy-like arrays.
 
-A family of ops has one file beside this one, with the basename of its ``ops/<family>.pyx``. A kernel in it
-serves every device of the array kit::
+Each family of operators has a module beside this one, with the same basename as its ``ops/<family>.pyx``. The kernels
+in it serve every device of the array kit::
 
     from metatensor.devices.array_kit.registry import kernel
 
@@ -9,12 +9,12 @@ serves every device of the array kit::
     def add(kit, out, input, other, alpha):
         return kit.xp.add(input, other * alpha)
 
-``kit`` is the `ArrayBackend` that runs it, ``out`` the result's array, allocated, and the rest are the op's
-arguments in schema order with tensors as arrays. The kernel fills ``out``, or returns the values, which are
-stored in it. `metatensor.devices.array_kit.backend` says what becomes of half precision, of several results,
-and of results whose shape depends on the data.
+``kit`` is the `ArrayBackend` that runs the kernel and ``out`` is the allocated result array. The remaining arguments
+are the operator's arguments in schema order, with arrays in place of tensors. The kernel fills ``out``, or returns
+values that are then stored in it. `metatensor.devices.array_kit.backend` documents half dtypes, several results, and
+results whose shape depends on the data.
 
-A device with better routines of its own makes a `KernelTable` over this one; what it holds comes first.
+A device with better routines of its own creates a `KernelTable` on top of this one. Its entries take precedence.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ HALF_MODES = ("upcast", "native", "tensors")
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry: the function, how it takes half precision, who registered it, and a short cut.
+    """One entry of a table: a function, its treatment of half dtypes, and the module that registered it.
 
-    ``ufunc`` names a function of the library that does the same by itself, ``ufunc(*operands, out)``, where the
-    operands are of one dtype, the result's (of any one, for a bool result), and the arguments after them are ``rest``.
+    ``ufunc`` optionally names a library function that computes the same as ``ufunc(*operands, out)``. It is called
+    directly if all operands have the result's dtype (any common dtype for a bool result) and the arguments after the
+    operands equal ``rest``.
     """
 
     function: Callable[..., Any]
@@ -47,10 +48,24 @@ class Kernel:
 
 
 class KernelTable:
-    """Kernels by op name, optionally over a ``parent`` that is asked for the names this one lacks.
+    """Kernels by operator name. Names that are missing here are looked up in ``parent``.
 
-    ``owner`` names the table in messages. A second kernel for one name, here or in the parent, raises `RuntimeError`
-    unless ``override=True`` says that it replaces the first.
+    Parameters
+    ----------
+    owner : str
+        Name of the table, used in messages.
+    parent : KernelTable, optional
+        The table to fall back on.
+
+    Examples
+    --------
+    >>> from metatensor.devices.array_kit import KernelTable
+    >>> table = KernelTable("acme")
+    >>> @table.kernel("add")
+    ... def add(kit, out, input, other, alpha):
+    ...     return input + alpha * other
+    >>> sorted(table.names())
+    ['add']
     """
 
     def __init__(self, owner: str, parent: KernelTable | None = None) -> None:
@@ -61,13 +76,28 @@ class KernelTable:
     def kernel(
         self, *names: str, half: str = "upcast", override: bool = False, ufunc: str = "", rest: tuple[Any, ...] = ()
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register the decorated function for each of ``names``, and return it as it is.
+        """Register the decorated function as the kernel of each operator in ``names``, and return it unchanged.
 
-        A name is an op's qualified one: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``; ValueError for one that no
-        op has. (An op of one's own, ``"acme::rope"``, may come later, unless others of its namespace are there.) With
-        ``half="upcast"`` arrays of half precision come and go as float32 (complex64); with ``half="native"``
-        they come as they are stored. With ``half="tensors"`` the kernel is given tensors in place of arrays, all of
-        them, and fills ``out`` by methods of the kit. ``ufunc`` and ``rest`` are those of `Kernel`.
+        Parameters
+        ----------
+        names : str
+            Qualified operator names: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``. Names in a namespace of
+            which no operator exists yet (``"acme::rope"``) are accepted, too.
+        half : {"upcast", "native", "tensors"}
+            How half dtypes are passed. ``"upcast"``: as float32 or complex64 arrays. ``"native"``: as arrays of the
+            stored dtype. ``"tensors"``: the kernel gets tensors instead of arrays and fills ``out`` with methods of the
+            kit.
+        override : bool
+            Replace an existing kernel of the same name, here or in a parent.
+        ufunc, rest : str, tuple
+            See `Kernel`.
+
+        Raises
+        ------
+        ValueError
+            If there is no operator of that name, or ``half`` is not one of the three values.
+        RuntimeError
+            If there is already a kernel and ``override`` is false.
         """
         if half not in HALF_MODES:
             raise ValueError(f"half must be one of {HALF_MODES}, got {half!r}")
@@ -92,27 +122,27 @@ class KernelTable:
         return register
 
     def find(self, name: str) -> Kernel | None:
-        """The kernel for ``name`` here or in a parent, or None."""
+        """Return the kernel for ``name`` here or in a parent, or None."""
         entry = self.entries.get(name)
         if entry is None and self.parent is not None:
             return self.parent.find(name)
         return entry
 
     def names(self) -> set[str]:
-        """Every op name that `find` answers."""
+        """Return every operator name that `find` knows."""
         inherited = self.parent.names() if self.parent is not None else set()
         return inherited | set(self.entries)
 
 
 def _check_name(name: str, owner: str) -> None:
-    """ValueError for a name that is certainly no op's."""
+    """Raise ValueError if ``name`` cannot be the name of an operator."""
     from metatensor._core.op import registry
 
     if not registry:
-        return  # the core is being imported
+        return  # the core is still being imported
     namespace, own, _ = name.partition("::")
     if own and not any(known.startswith(namespace + "::") for known in registry):
-        return  # a plugin's, and not loaded yet
+        return  # belongs to a plugin that is not loaded yet
     op, stem = registry.get(name), name.rpartition(".")[0]
     if op is not None and op.name == name and op.functional is op:
         return
@@ -128,7 +158,7 @@ def _check_name(name: str, owner: str) -> None:
 
 
 def _forget(name: str) -> None:
-    """Let an op that is in use ask for its kernel again."""
+    """Discard the cached kernel of an operator, so that it is looked up again."""
     from metatensor._core.compute import forget_kernels
     from metatensor._core.op import registry
 
@@ -138,7 +168,7 @@ def _forget(name: str) -> None:
 
 
 class _KitTable(KernelTable):
-    """The kit's own table: fills itself from the family modules when it is first asked."""
+    """The kit's own table, which imports the modules with kernels on first use."""
 
     def __init__(self) -> None:
         super().__init__("array_kit")
@@ -163,7 +193,7 @@ class _KitTable(KernelTable):
         self.load()
         entry = self.entries.get(name)
         if entry is None and self.failures:
-            # The kernel may be in a file that did not import: say so instead of "no kernel".
+            # The kernel may be in a module that failed to import: report that instead of "no kernel".
             family, error = next(iter(self.failures.items()))
             raise RuntimeError(
                 f"no kernel for {name!r}: the kernel file {__package__}.{family} failed to import: {error}"
@@ -176,7 +206,7 @@ class _KitTable(KernelTable):
 
 
 def families() -> Iterator[str]:
-    """Names of the modules of the kit: every one is imported before the first look-up."""
+    """Return the names of the kit's modules. All of them are imported before the first look-up."""
     package = importlib.import_module(__package__ or "metatensor.devices.array_kit")
     for module in pkgutil.iter_modules(package.__path__):
         yield module.name

@@ -1,4 +1,4 @@
-"""Kernels of cumulative ops."""
+"""Kernels of cumulative operations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def accumulate(xp: Any, ufunc: Any, array: Any, axis: int) -> Any:
-    """``ufunc`` of all elements up to each one along an axis; in log(n) steps where the library has no scan."""
+    """Return ``ufunc.accumulate`` along an axis, computed in log(n) steps if the library does not have it."""
     if hasattr(ufunc, "accumulate") and xp is np:
         return ufunc.accumulate(array, axis=axis)
     return doubling(xp, ufunc, array, axis)
 
 
 def doubling(xp: Any, combine: Callable[[Any, Any], Any], array: Any, axis: int) -> Any:
-    """A scan by an associative function: after step k each element stands for the 2**k before it."""
+    """Scan with an associative function: after k steps each element combines up to 2**k elements before it."""
     moved = xp.moveaxis(array, axis, 0).copy()
     step = 1
     while step < moved.shape[0]:
@@ -44,7 +44,7 @@ def cumprod(kit: Any, out: Any, input: Any, dim: int, dtype: Any) -> Any:
 
 
 def _extremes(kit: Any, input: Any, dim: int, ufunc: Any) -> Any:
-    """Largest or smallest so far, and where it was last; NaN once there has been one."""
+    """Return the running extreme and the index of its last occurrence. After the first NaN all values are NaN."""
     xp = kit.xp
     if not input.ndim:
         return input, xp.zeros((), np.int64)
@@ -78,7 +78,7 @@ def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
     if input.dtype.kind != "c":
         return accumulate(xp, xp.logaddexp, input, dim)
 
-    # One by one: which of the logarithms, 2 pi i apart, is given depends on the order.
+    # Sequential: complex logarithms differ by multiples of 2 pi i, and the result depends on the order of evaluation.
     rows = xp.moveaxis(input, dim, 0)
     result = xp.empty_like(rows)
     for i in range(rows.shape[0]):
@@ -87,7 +87,10 @@ def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
 
 
 def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
-    """log(exp(a) + exp(b)) of complex numbers, with an imaginary part near that of the one with the larger real part."""
+    """Return log(exp(a) + exp(b)) for complex numbers.
+
+    Its imaginary part is close to that of the operand with the larger real part.
+    """
     smaller = (a.real < b.real) | xp.isnan(a.real)
     low, high = xp.where(smaller, a, b), xp.where(smaller, b, a)
     sums = xp.log1p(xp.exp(low - high)) + high

@@ -1,4 +1,4 @@
-"""Elements written by index arrays and masks. Where several are written to one place, reductions count them all."""
+"""Kernels that write elements by index arrays and masks. Reductions count every value written to the same place."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def begin(kit: Any, out: Any, input: Any) -> None:
-    """Start from the input's values; in place they are there already."""
+    """Copy the input to ``out``. Nothing to do if the operation is in place."""
     same = kit.xp.may_share_memory(out, input) and out.shape == input.shape and out.strides == input.strides
     if not same:
         out[...] = input
 
 
 def grid(kit: Any, index: Any, dim: int) -> tuple[Any, ...]:
-    """The key that addresses, for each element of ``index``, its own position with ``dim`` replaced by its value."""
+    """Return a key that maps each element of ``index`` to its position, with ``dim`` replaced by its value."""
     dim %= index.ndim
     return tuple(
         [
@@ -31,12 +31,12 @@ def grid(kit: Any, index: Any, dim: int) -> tuple[Any, ...]:
 
 
 def along(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
-    """The key of the slices of ``dim`` that a vector names."""
+    """Return the key of the slices along ``dim`` selected by a vector of indices."""
     return (slice(None),) * (dim % ndim) + (index.reshape(-1),)
 
 
 def vectors(*arrays: Any) -> list[Any]:
-    """0-d arrays as views of one element."""
+    """Return the arrays with 0-d arrays replaced by views of shape (1,)."""
     return [array.reshape((1,)) if array.ndim == 0 else array for array in arrays]
 
 
@@ -45,7 +45,7 @@ UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "a
 
 
 def extreme(dtype: Any, reduce: str) -> Any:
-    """What amax or amin of nothing is."""
+    """Return the value of amax or amin over no elements."""
     if dtype.kind == "b":
         return reduce == "amin"
     if dtype.kind == "f":
@@ -55,7 +55,7 @@ def extreme(dtype: Any, reduce: str) -> Any:
 
 
 def reduce_at(kit: Any, out: Any, key: Any, values: Any, reduce: str, include_self: bool = True) -> None:
-    """Reduce ``values`` into ``out[key]``, with what is there or without."""
+    """Reduce ``values`` into ``out[key]``; the present contents count only if ``include_self`` is true."""
     xp = kit.xp
     values = xp.broadcast_to(values, out[key].shape)
     if not include_self:
@@ -69,7 +69,7 @@ def reduce_at(kit: Any, out: Any, key: Any, values: Any, reduce: str, include_se
 
 
 def scatter(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> None:
-    """All of the scatter family: ``reduce`` is "set" or a reduction, ``src`` an array or a number."""
+    """Implement the scatter family. ``reduce`` is "set" or a reduction; ``src`` is an array or a number."""
     begin(kit, out, input)
     if not index.size:
         return
@@ -177,7 +177,7 @@ def index_put(kit: Any, out: Any, input: Any, indices: Any, dims: Any, values: A
     except IndexError:
         if out.size or not names_nothing(key, out.shape):
             raise
-    except ValueError:  # only with masks: other shapes are known before
+    except ValueError:  # possible only with masks: all other shapes have been checked
         raise RuntimeError(
             f"index_put_(): values of shape {values.shape} do not broadcast to the indexed part, of shape {out[key].shape}"
         ) from None

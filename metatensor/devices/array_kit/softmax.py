@@ -1,4 +1,4 @@
-"""Kernels of softmax and its kin: the largest element is taken off first, so that nothing overflows."""
+"""Kernels of softmax and related functions. The maximum is subtracted first to prevent overflow."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def shifted(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
-    """The array less its largest element along ``dim``, in ``out`` or a new array."""
+    """Return the array minus its maximum along ``dim``, in ``out`` or a new array."""
     return xp.subtract(array, array.max(axis=dim, keepdims=True), out=out)
 
 
 def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
-    """The softmax along ``dim``, in ``out``, which may be the array itself, or in a new array."""
+    """Return the softmax along ``dim``, in ``out`` (which may be the array itself) or a new array."""
     if not array.ndim:
         return softmax_of(xp, array.reshape(1), 0).reshape(())
     if not array.size:
@@ -30,7 +30,7 @@ def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
 
 
 def softmax_into(kit: Any, out: Any, array: Any, dim: int) -> Any:
-    """The same into ``out``, or as a new array; compiled for float32 along the last dimension of host memory."""
+    """Compute the softmax into ``out``, or return it; compiled code handles float32 along the last host dimension."""
     if not array.ndim or not array.size:
         return softmax_of(kit.xp, array, dim)
     if (dim == -1 or dim == array.ndim - 1) and is_single(kit, out, array):
@@ -55,7 +55,7 @@ def _typed(out: Any, input: Any) -> Any:
 
 
 def implied_dim(ndim: int) -> int:
-    """The dimension that a call without one means, as PyTorch has it."""
+    """Return the dimension used if a call passes none, as in PyTorch."""
     return 0 if ndim in (0, 1, 3) else 1
 
 
@@ -81,5 +81,5 @@ def log_softmax_layer(kit: Any, out: Any, input: Any, dim: int | None, _stacklev
 
 @kernel("nn.functional.softmin")
 def softmin(kit: Any, out: Any, input: Any, dim: int | None, _stacklevel: int, dtype: Any) -> Any:
-    # Negated as what it is: unsigned integers wrap around.
+    # Negate before converting: unsigned integers wrap around.
     return softmax_into(kit, out, _typed(out, kit.xp.negative(input)), implied_dim(input.ndim) if dim is None else dim)

@@ -1,4 +1,4 @@
-"""Kernels of sorting and order statistics. NaN counts as larger than everything."""
+"""Kernels of sorting and order statistics. NaN counts as larger than every other value."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def order_of(xp: Any, array: Any, axis: int, descending: bool = False) -> Any:
-    """Indices that sort along an axis, equal elements in their order."""
+    """Return the indices that sort along an axis; equal elements keep their order."""
     if not descending:
         return array.argsort(axis=axis, kind="stable")
-    # Turned around twice, so that equal elements keep their order.
+    # Reverse before and after sorting, so that equal elements keep their order.
     order = xp.flip(xp.argsort(xp.flip(array, axis), axis=axis, kind="stable"), axis)
     return array.shape[axis] - 1 - order
 
@@ -65,7 +65,7 @@ def topk(kit: Any, out: Any, input: Any, k: int, dim: int, largest: bool, sorted
 
 
 def _pick(kit: Any, out: Any, input: Any, order: Any, place: Any, dim: int) -> Any:
-    """The element at ``place`` of the sorted order along ``dim``, and its index."""
+    """Return the element at ``place`` of the sorted order along ``dim``, and its index."""
     xp = kit.xp
     indices = xp.take_along_axis(order, place, axis=dim)
     values = xp.take_along_axis(input, indices, axis=dim)
@@ -99,7 +99,7 @@ def _median(kit: Any, out: Any, input: Any, dim: int, ignore_nan: bool) -> Any:
         if ignore_nan:
             place = xp.maximum(there - 1, 0) // 2
         else:
-            # The first NaN, where there is one: NaN is last in the order.
+            # NaN is last in the sorted order, so this is the first NaN if there is any.
             place = xp.where(there < input.shape[dim], there, place)
     return _pick(kit, out, input, order, place, dim)
 
@@ -134,7 +134,7 @@ def nanmedian(kit: Any, out: Any, input: Any) -> Any:
 
 @kernel("mode")
 def mode(kit: Any, out: Any, input: Any, dim: int, keepdim: bool) -> Any:
-    """The longest run in the sorted order; its last element is the value's last one in the input."""
+    """Find the longest run in the sorted order. Its last element is the last occurrence in the input."""
     xp = kit.xp
     if not input.ndim:
         return input.reshape(out[0].shape), xp.zeros(out[1].shape, np.int64)
@@ -176,7 +176,7 @@ def _quantile(kit: Any, out: Any, input: Any, q: Any, dim: int | None, interpola
         below = above
     low, high = xp.take_along_axis(rows, below, axis=-1), xp.take_along_axis(rows, above, axis=-1)
     weight = xp.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below
-    # From the nearer end, so that an infinite one stays infinite.
+    # Interpolate from the nearer end, so that an infinite end stays infinite.
     gap = high - low
     between = xp.where(weight < 0.5, low + gap * weight, high - gap * (1 - weight))
     result = xp.where(below == above, low, between)
@@ -193,7 +193,7 @@ def nanquantile(kit: Any, out: Any, input: Any, q: Any, dim: int | None, keepdim
     return _quantile(kit, out, input, q, dim, interpolation, True)
 
 
-# What depends on values ---------------------------------------------------------------
+# Results that depend on values -------------------------------------------------------
 
 
 def _chosen(values: Any, inverse: Any, counts: Any, return_inverse: bool, return_counts: bool) -> Any:
@@ -221,9 +221,9 @@ def unique(
 
 
 def _unique_slices(xp: Any, input: Any, dim: int) -> tuple[Any, Any, Any]:
-    """The different slices along `dim` in lexical order, which of them each slice is, and how many there are of each.
+    """Return the distinct slices along `dim` in lexical order, the inverse indices, and the counts.
 
-    NaN equals nothing, so a slice with one in it is always by itself. It sorts last.
+    NaN equals nothing, so every slice that contains NaN is distinct. NaN sorts last.
     """
     slices = xp.moveaxis(input, dim, 0)
     rows = xp.reshape(slices, (slices.shape[0], math.prod(slices.shape[1:])))

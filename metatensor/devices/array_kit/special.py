@@ -1,4 +1,4 @@
-"""Values of `special.*`: by the library's special functions, and orthogonal polynomials by their recurrences."""
+"""Kernels of `special.*`: the library's special functions, and orthogonal polynomials by recurrence."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from metatensor.devices.array_kit.unary import zeta_values
 
 
 def _routine(kit: Any, op: str, name: str) -> Any:
-    """A function of the library, or where it lacks that one, SciPy's on the host."""
+    """Return a function of the library, or SciPy's on the host if the library lacks it."""
     return getattr(kit.special, name, None) or by_host(kit, op, name)
 
 
 def by_host(kit: Any, op: str, name: str) -> Any:
-    """SciPy's function of arrays that are brought to the host and back."""
+    """Return SciPy's function, wrapped to copy arrays to the host and results back."""
     try:
         function = getattr(importlib.import_module("scipy.special"), name)
     except ImportError as error:
@@ -51,7 +51,7 @@ for _name, _function in (
 
 @kernel("special.airy_ai")
 def airy_ai(kit: Any, out: Any, input: Any) -> Any:
-    """Beyond what the library computes: 0 to the right, the first term of the asymptotic expansion to the left."""
+    """Compute Ai. For |x| >= 1e6 use 0 on the right, and on the left the leading term of the asymptotic expansion."""
     xp, x = kit.xp, in_dtype(input, out.dtype)
     far = xp.minimum(xp.abs(x), 1e300).astype(np.float64)
     wave = xp.cos(2 / 3 * far * xp.sqrt(far) - math.pi / 4) / xp.sqrt(math.pi * xp.sqrt(far))
@@ -75,19 +75,22 @@ def spherical_bessel_j0(kit: Any, out: Any, input: Any) -> Any:
 
 # Orthogonal polynomials ---------------------------------------------------------------------
 
-# Recurrences end here: what is still finite at such a degree is not computed.
+# Stop the recurrences at this degree even if values are still finite.
 _LARGEST_DEGREE = 1 << 20
 
 Step = Callable[[Any, int, Any, Any], Any]
 
 
 def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
-    """P0 = 1, P1 = first(x), P(k+1) = step(x, k, Pk, P(k-1)); 0 for a degree below 0, NaN, or beyond 64 bits."""
+    """Register a polynomial: P0 = 1, P1 = first(x), P(k+1) = step(x, k, Pk, P(k-1)).
+
+    The result is 0 for a degree that is negative, NaN, or beyond 64 bits.
+    """
 
     @kernel(f"special.{name}")
     def run(kit: Any, out: Any, input: Any, n: Any) -> Any:
         xp, largest = kit.xp, np.finfo(out.dtype).max
-        # In double precision: the terms of the recurrences cancel.
+        # Compute in double precision: the terms of the recurrences cancel.
         x = xp.broadcast_to(xp.asarray(in_dtype(in_dtype(input, out.dtype), np.float64)), out.shape)
         degree = xp.trunc(xp.broadcast_to(xp.asarray(in_dtype(n, out.dtype)), out.shape))
         degree = xp.where(degree < 2.0**63, degree, out.dtype.type(-1))
@@ -96,7 +99,7 @@ def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
         k = 1
         while bool((xp.isfinite(before) & (degree > k)).any()) and k < _LARGEST_DEGREE:
             before, current = current, step(x, k, current, before)
-            # What is infinite in the result's dtype goes on as such, and ends as NaN.
+            # A value that overflows the result's dtype becomes infinite, and the polynomial ends as NaN.
             current = xp.where(xp.abs(current) > largest, xp.copysign(math.inf, current), current)
             k += 1
             result = xp.where(degree == k, current, result)
@@ -104,7 +107,7 @@ def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
 
 
 def _chebyshev(kind: str, first: Callable[[Any], Any]) -> None:
-    """A kind and its shifted form; they differ in P1 alone."""
+    """Register Chebyshev polynomials of one kind and their shifted form. The kinds differ only in P1."""
     _polynomial(f"chebyshev_polynomial_{kind}", first, lambda x, k, p, q: 2 * x * p - q)
     _polynomial(f"shifted_chebyshev_polynomial_{kind}", lambda x: first(2 * x - 1), lambda x, k, p, q: 2 * (2 * x - 1) * p - q)
 

@@ -1,4 +1,4 @@
-"""Kernels of hashes."""
+"""The kernel of `hash_tensor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 @kernel("hash_tensor")
 def hash_tensor(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool, mode: int) -> Any:
-    """Floats count as float64 and integers as int64; their bits are combined by halves."""
+    """Combine the bits of all elements with XOR, after converting floats to float64 and integers to int64."""
     xp, axes = kit.xp, axes_of(dim, input.ndim)
     wide = np.dtype("f8") if input.dtype.kind == "f" else np.dtype("i8" if input.dtype != np.dtype("u8") else "u8")
     bits = xp.ascontiguousarray(input.astype(wide)).reshape(input.shape).view(np.dtype("u8"))

@@ -1,4 +1,4 @@
-"""The kernel of short-time Fourier transforms; the rest of them is made of other ops."""
+"""The kernel of overlap-add for short-time Fourier transforms, which otherwise consist of other operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 @kernel("_overlap_add")
 def overlap_add(kit: Any, out: Any, input: Any, step: int) -> Any:
-    """A step's width of all frames at a time: these do not overlap."""
+    """Add one step's width of all frames at a time: these pieces do not overlap."""
     n, frames, size = input.shape
     pieces = -(-size // step)
     total = kit.xp.zeros((n, frames - 1 + pieces, step), out.dtype)

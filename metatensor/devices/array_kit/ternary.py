@@ -1,4 +1,4 @@
-"""Values of selection, clamping, interpolation and fused arithmetic."""
+"""Kernels of selection, clamping, interpolation and fused arithmetic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def where(kit: Any, out: Any, condition: Any, input: Any, other: Any) -> Any:
 
 @kernel("where.indices")
 def where_indices(kit: Any, out: Any, condition: Any) -> Any:
-    """One int64 array for each dimension; a 0-d condition counts as 1-d."""
+    """Return one int64 array per dimension. A 0-d condition counts as 1-d."""
     return kit.xp.nonzero(kit.xp.atleast_1d(condition))
 
 
@@ -31,7 +31,7 @@ def masked_fill(kit: Any, out: Any, input: Any, mask: Any, value: Any) -> Any:
     value = in_dtype(value, out.dtype)
     if not kit.xp.may_share_memory(out, input):
         return kit.xp.where(mask, value, input)
-    kit.xp.copyto(out, value, where=mask)       # in place; elements may share memory
+    kit.xp.copyto(out, value, where=mask)       # in place: several elements may share memory
     return None
 
 
@@ -57,7 +57,7 @@ def clamp_max(kit: Any, out: Any, input: Any, max: Any) -> Any:
 
 @kernel("lerp")
 def lerp(kit: Any, out: Any, input: Any, end: Any, weight: Any) -> Any:
-    """From the nearer end, so that weights 0 and 1 give the ends exactly."""
+    """Interpolate from the nearer end, so that weights 0 and 1 give the ends exactly."""
     xp = kit.xp
     weight = in_dtype(weight, out.dtype)
     step = end - input

@@ -1,4 +1,4 @@
-"""Triangles, diagonals and places in sorted sequences."""
+"""Kernels of triangular and diagonal matrices, and of binary search."""
 
 from __future__ import annotations
 

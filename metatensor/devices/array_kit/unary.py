@@ -1,4 +1,4 @@
-"""Values of element-wise functions of one array."""
+"""Kernels of element-wise functions of one array."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def angle(kit: Any, out: Any, input: Any) -> Any:
 
 @kernel("sign", "sgn")
 def sign(kit: Any, out: Any, input: Any) -> Any:
-    """NaN has the sign 0; of a complex number the sign is its direction."""
+    """Return the sign; 0 for NaN. The sign of a complex number is x / |x|."""
     xp = kit.xp
     if input.dtype.kind == "c":
         magnitude = xp.absolute(input)
@@ -136,7 +136,7 @@ for _name, _function in (("erfc", "erfc"), ("erfinv", "erfinv"), ("i0", "i0")):
 
 @kernel("lgamma")
 def lgamma(kit: Any, out: Any, input: Any) -> Any:
-    """Infinite at both infinities, as in C."""
+    """Return log(|gamma(x)|), which is +inf at both infinities, as in C."""
     x = in_dtype(input, out.dtype)
     return kit.xp.where(x == -math.inf, x.dtype.type(math.inf), kit.special.gammaln(x))
 
@@ -150,12 +150,12 @@ def digamma(kit: Any, out: Any, input: Any) -> Any:
 
 
 def polygamma_values(kit: Any, x: Any, n: int) -> Any:
-    """The n-th derivative of digamma, for n >= 1 by the Hurwitz zeta function."""
+    """Return the n-th derivative of digamma, for n >= 1 by means of the Hurwitz zeta function."""
     xp = kit.xp
     if n == 0:
         return digamma(kit, x, x)
     if n == 1:
-        # By reflection below 1/2, where the zeta function is not defined.
+        # Use the reflection formula below 1/2: the zeta function is undefined for q <= 0.
         low = x < 0.5
         sine = xp.sin(x.dtype.type(math.pi) * x)
         direct = zeta_values(kit, x.dtype.type(2), xp.where(low, 1 - x, x))
@@ -164,7 +164,7 @@ def polygamma_values(kit: Any, x: Any, n: int) -> Any:
 
 
 def zeta_values(kit: Any, x: Any, q: Any) -> Any:
-    """Hurwitz's zeta function; at infinite ``q`` PyTorch has NaN."""
+    """Return the Hurwitz zeta function. As in PyTorch, infinite ``q`` gives NaN."""
     return kit.xp.where((q == math.inf) & (x > 1), q.dtype.type(math.nan), kit.special.zeta(x, q))
 
 

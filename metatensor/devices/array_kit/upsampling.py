@@ -1,5 +1,8 @@
-"""Kernels of resampling. Interpolation goes dimension by dimension: each output element is a weighted sum of a few
-input elements along one dimension, the same for every line."""
+"""Kernels of resampling.
+
+Interpolation is separable: along each dimension in turn, an output element is a weighted sum of a few input elements,
+with the same indices and weights for every line.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import numpy as np
 from metatensor.devices.array_kit.convolution import per_dimension
 from metatensor.devices.array_kit.registry import kernel
 
-# The parameter of Keys' cubic (1981): -0.75 for plain interpolation, -0.5 with antialiasing, as in PyTorch.
+# The parameter of cubic convolution (Keys, 1981): -0.75 for plain interpolation, -0.5 with antialiasing, as in PyTorch.
 _CUBIC, _CUBIC_ANTIALIAS = -0.75, -0.5
 
 
@@ -36,17 +39,18 @@ def _lanczos(x: Any) -> Any:
 
 
 def _ratio(size: int, new: int, factor: float | None, corners: bool) -> float:
-    """Input elements for one output element."""
+    """Return the step in input elements per output element."""
     if corners:
         return (size - 1) / (new - 1) if new > 1 else 0.0
     return 1 / factor if factor else size / new
 
 
 def _taps(size: int, new: int, mode: str, ratio: float, corners: bool, antialias: bool) -> tuple[Any, Any]:
-    """Indices and weights (both new x taps) of what makes up each output element along one dimension."""
+    """Return the input indices and weights of each output element along one dimension; both have shape (new, taps)."""
     place = np.arange(new)
     if mode.startswith("nearest"):
-        # In single precision, as PyTorch: products that are nearly integers decide which element is the nearest.
+        # Compute in single precision, like PyTorch: for products close to integers, rounding decides which element is
+        # nearest.
         at = (place + (0.5 if mode == "nearest-exact" else 0)) * np.float32(ratio)
         return np.minimum(at.astype(np.float32).astype(np.int64), size - 1)[:, None], None
     centre = place * ratio if corners else (place + 0.5) * ratio - 0.5
@@ -73,7 +77,7 @@ def _taps(size: int, new: int, mode: str, ratio: float, corners: bool, antialias
 
 
 def _along(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
-    """The weighted sums along one dimension, a tap at a time."""
+    """Return the weighted sums along one dimension, accumulated one tap at a time."""
     index = xp.asarray(index)
     if weight is None:
         return values.take(index[:, 0], axis=axis)
@@ -86,8 +90,8 @@ def _along(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
 
 
 def _along_bytes(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
-    """`_along` for uint8: with weights of 16 bits, and each dimension rounded to uint8 by itself."""
-    # The taps that fall on one element at the border count as one.
+    """Do the same as `_along` for uint8, with 16-bit weights and rounding to uint8 after each dimension."""
+    # Merge taps that are clamped to the same border element.
     same = index[:, :, None] == index[:, None, :]
     weight = (same * weight[:, None, :]).sum(axis=2) * ~np.tril(same, -1).any(axis=2)
     bits = 0
@@ -129,11 +133,11 @@ def interpolate(
     return values
 
 
-# Sampling at places -----------------------------------------------------------------------------
+# Sampling at coordinates ------------------------------------------------------------------------
 
 
 def _reflect(xp: Any, x: Any, low: float, high: float) -> Any:
-    """Fold coordinates back into [low, high]."""
+    """Reflect coordinates back into [low, high]."""
     span = high - low
     if span <= 0:
         return xp.zeros_like(x)
@@ -142,7 +146,7 @@ def _reflect(xp: Any, x: Any, low: float, high: float) -> Any:
 
 
 def _bring_in(xp: Any, x: Any, size: int, padding: str, corners: bool, lost: int) -> Any:
-    """Coordinates by a way of padding; ``lost`` stands for NaN, which is also what infinity folds to."""
+    """Apply a padding mode to coordinates. ``lost`` replaces NaN, which is also the reflection of infinity."""
     if padding == "zeros":
         return x
     if padding == "reflection":
@@ -151,7 +155,7 @@ def _bring_in(xp: Any, x: Any, size: int, padding: str, corners: bool, lost: int
 
 
 def _pick(xp: Any, image: Any, coordinates: list[Any]) -> Any:
-    """Elements (N, C, ...) at integer coordinates (N, ...), zero outside."""
+    """Return elements (N, C, ...) at integer coordinates (N, ...), and zero outside the image."""
     inside: Any = True
     clipped = []
     for x, size in zip(coordinates, image.shape[2:], strict=True):
@@ -167,7 +171,7 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
     xp, corners, sizes = kit.xp, bool(align_corners), input.shape[2:]
     places = []
     for d, size in enumerate(sizes):
-        # The grid names the last dimension first.
+        # The grid stores the last dimension's coordinate first.
         x = grid[..., len(sizes) - 1 - d]
         places.append((x + 1) / 2 * (size - 1) if corners else ((x + 1) * size - 1) / 2)
     if mode == "bicubic":
@@ -182,7 +186,7 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
                 at.append(_bring_in(xp, b + step, size, padding_mode, corners, 0))
             total = total + _pick(xp, input, at) * weight[:, None].astype(input.dtype)
         return total
-    # PyTorch's code for volumes puts NaN at the end, that for images at the start.
+    # PyTorch moves NaN coordinates to the last element for volumes, to the first for images.
     volume = len(sizes) == 3
     places = [
         _bring_in(xp, x, size, padding_mode, corners, size - 1 if volume else 0)
@@ -195,7 +199,7 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
         weight = 1
         for x, b, step in zip(places, base, steps, strict=True):
             weight = weight * (x - b if step else 1 - (x - b))
-        if volume:  # these count what is nowhere as zero; images as NaN
+        if volume:  # NaN weights count as zero for volumes, as NaN for images
             weight = xp.where(xp.isnan(weight), 0, weight)
         total = total + _pick(xp, input, [b + step for b, step in zip(base, steps, strict=True)]) * weight[:, None]
     return total

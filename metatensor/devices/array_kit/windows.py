@@ -1,4 +1,4 @@
-"""Kernels of the windows that are made from scratch; those of `signal.windows` are made of other ops."""
+"""Kernels of the window factories. The functions of `signal.windows` consist of other operators."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from metatensor.devices.array_kit.registry import kernel
 
-# The parameters that a window has, and their values where a call names none.
+# Default parameters of the Kaiser and Hamming windows.
 BETA = 12.0
 ALPHA, BETA_OF_HAMMING = 0.54, 0.46
 
 
 def _window(name: str, *overloads: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register ``values(kit, x, *parameters)``, of places x from 0 to 1, for a window with its overloads."""
+    """Register ``values(kit, x, *parameters)`` for a window and its overloads; x runs from 0 to 1."""
     names = [f"{name}_window", f"{name}_window.periodic", *(f"{name}_window.{overload}" for overload in overloads)]
 
     def register(values: Callable[..., Any]) -> Callable[..., Any]:

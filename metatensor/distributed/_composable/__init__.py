@@ -1,4 +1,4 @@
-"""Functions that spread modules over processes."""
+"""Functions that distribute modules over processes."""
 
 from metatensor.distributed.fsdp import fully_shard
 

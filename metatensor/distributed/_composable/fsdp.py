@@ -1,4 +1,4 @@
-"""The older name of what `torch.distributed.fsdp` has."""
+"""An older name of `torch.distributed.fsdp`."""
 
 from metatensor.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 

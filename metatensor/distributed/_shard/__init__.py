@@ -1,4 +1,4 @@
-"""The older way to cut tensors over processes."""
+"""The older interface to sharded tensors."""
 
 from metatensor._core.lazy import attributes
 

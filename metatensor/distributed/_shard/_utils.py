@@ -1,4 +1,4 @@
-"""Cutting tensors."""
+"""Views of parts of tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["narrow_tensor", "narrow_tensor_by_index"]
 
 
 def narrow_tensor_by_index(tensor: Any, offsets: Sequence[int], sizes: Sequence[int]) -> Any:
-    """The view of a tensor that begins at ``offsets`` and has these sizes."""
+    """Return the view of a tensor that begins at ``offsets`` and has the given sizes."""
     for dim, (offset, size) in enumerate(zip(offsets, sizes)):
         if size < tensor.size(dim):
             tensor = tensor.narrow(dim, offset, size)
@@ -17,5 +17,5 @@ def narrow_tensor_by_index(tensor: Any, offsets: Sequence[int], sizes: Sequence[
 
 
 def narrow_tensor(tensor: Any, metadata: Any) -> Any:
-    """The view of a tensor that a `ShardMetadata` describes."""
+    """Return the view of a tensor that a `ShardMetadata` describes."""
     return narrow_tensor_by_index(tensor, metadata.shard_offsets, metadata.shard_sizes)

@@ -1,4 +1,4 @@
-"""What is known of a part of a tensor."""
+"""Metadata of shards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ShardMetadata"]
 
 @dataclass
 class ShardMetadata:
-    """Where a part begins, its sizes, and where it is. ValueError where these do not fit together."""
+    """Offsets, sizes and placement of a shard. Raises ValueError if they are negative or differ in length."""
 
     shard_offsets: list[int]
     shard_sizes: list[int]

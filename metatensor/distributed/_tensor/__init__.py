@@ -1,3 +1,3 @@
-"""The older name of `torch.distributed.tensor`."""
+"""An older name of `torch.distributed.tensor`."""
 
 from metatensor.distributed.tensor import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Processes with inputs of different numbers: one process waits for nobody."""
+"""Training with different numbers of inputs per process. A single process has nothing to synchronize."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Join", "Joinable"]
 
 
 class Joinable:
-    """What takes part in a `Join`; a base to subclass."""
+    """Base class of objects that take part in a `Join`."""
 
 
 class Join:

@@ -1,4 +1,4 @@
-"""Checkpoints written by several processes: their descriptions are values; writing and reading raise."""
+"""Sharded checkpoints. The classes that describe them work; functions that write or read them raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planners that are used where none is given."""
+"""The default planners."""
 
 from metatensor.distributed.checkpoint.planner import DefaultLoadPlanner, DefaultSavePlanner
 

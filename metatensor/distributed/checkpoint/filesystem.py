@@ -1,4 +1,4 @@
-"""Checkpoints in directories."""
+"""Sharded checkpoints in directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FileSystemReader", "FileSystemWriter", "StorageReader", "StorageWrit
 
 @dataclass
 class _StorageInfo:
-    """Where in a file something is."""
+    """The position of an item in a file."""
 
     relative_path: str
     offset: int
@@ -24,7 +24,7 @@ class _StorageInfo:
 
 @dataclass(frozen=True)
 class WriteResult:
-    """Something that was written."""
+    """Description of an item that was written."""
 
     index: MetadataIndex
     size_in_bytes: int
@@ -32,11 +32,11 @@ class WriteResult:
 
 
 class StorageReader:
-    """Reads what a plan says; a base to subclass."""
+    """Base class of readers, which execute a `LoadPlan`."""
 
 
 class StorageWriter:
-    """Writes what a plan says; a base to subclass."""
+    """Base class of writers, which execute a `SavePlan`."""
 
 
 _WHY = "metatensor writes no sharded checkpoints"

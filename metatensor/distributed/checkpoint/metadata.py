@@ -1,4 +1,4 @@
-"""What a sharded checkpoint says of what is in it."""
+"""Metadata of sharded checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "Metadata
 
 @dataclass
 class ChunkStorageMetadata:
-    """A part of a tensor: where it begins, and its sizes."""
+    """Offsets and sizes of a chunk of a tensor."""
 
     offsets: Any
     sizes: Any
@@ -22,7 +22,7 @@ class ChunkStorageMetadata:
 
 @dataclass
 class TensorProperties:
-    """What a tensor is besides its size."""
+    """Properties of a tensor other than its size."""
 
     dtype: Any = field(default_factory=mt.get_default_dtype)
     layout: Any = mt.strided
@@ -32,13 +32,13 @@ class TensorProperties:
 
     @staticmethod
     def create_from_tensor(tensor: Any) -> TensorProperties:
-        """Those of a tensor."""
+        """Return the properties of a tensor."""
         return TensorProperties(tensor.dtype, tensor.layout, tensor.requires_grad, mt.contiguous_format, tensor.is_pinned())
 
 
 @dataclass
 class TensorStorageMetadata:
-    """A tensor and its parts."""
+    """Properties and size of a tensor, and the chunks it is stored in."""
 
     properties: TensorProperties
     size: Any
@@ -47,12 +47,12 @@ class TensorStorageMetadata:
 
 @dataclass
 class BytesStorageMetadata:
-    """Something that is no tensor."""
+    """Placeholder for an object that is no tensor."""
 
 
 @dataclass
 class StorageMeta:
-    """Where a checkpoint is, and who wrote it."""
+    """Identifiers of a checkpoint and of the calls that saved and loaded it."""
 
     checkpoint_id: Any = None
     save_id: str | None = None
@@ -62,7 +62,7 @@ class StorageMeta:
 
 @dataclass
 class Metadata:
-    """Everything of a checkpoint by name."""
+    """Metadata of a whole checkpoint, by name."""
 
     state_dict_metadata: dict[str, Any]
     planner_data: Any = None
@@ -73,7 +73,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class MetadataIndex:
-    """A name, and for a part of a tensor where it begins; ``index`` is a hint that does not count in comparisons."""
+    """A name and, for a chunk of a tensor, its offset. ``index`` is a hint that comparisons ignore."""
 
     fqn: str
     offset: Any = None

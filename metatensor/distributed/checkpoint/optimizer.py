@@ -1,4 +1,4 @@
-"""States of optimizers in sharded checkpoints."""
+"""Optimizer states in sharded checkpoints."""
 
 from metatensor._core.absent import function
 

@@ -1,4 +1,4 @@
-"""Plans of what is written and read."""
+"""Plans of what to save and load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BytesIOWriteData", "DefaultLoadPlanner", "DefaultSavePlanner", "Load
 
 
 class WriteItemType(enum.Enum):
-    """What is written."""
+    """The kind of an item to save."""
 
     TENSOR = 1
     SHARD = 2
@@ -22,7 +22,7 @@ class WriteItemType(enum.Enum):
 
 
 class LoadItemType(enum.Enum):
-    """What is read."""
+    """The kind of an item to load."""
 
     TENSOR = 1
     BYTE_IO = 2
@@ -30,14 +30,14 @@ class LoadItemType(enum.Enum):
 
 @dataclass(frozen=True)
 class BytesIOWriteData:
-    """The size of something that is no tensor."""
+    """The size in bytes of an object that is no tensor."""
 
     nbytes: int
 
 
 @dataclass(frozen=True)
 class TensorWriteData:
-    """A part of a tensor."""
+    """A chunk of a tensor, with the properties and size of the whole tensor."""
 
     chunk: ChunkStorageMetadata
     properties: TensorProperties
@@ -46,7 +46,7 @@ class TensorWriteData:
 
 @dataclass(frozen=True)
 class WriteItem:
-    """One thing to write."""
+    """One item to save."""
 
     index: MetadataIndex
     type: WriteItemType
@@ -56,7 +56,7 @@ class WriteItem:
 
 @dataclass(frozen=True)
 class ReadItem:
-    """One thing to read: where it is and where it goes."""
+    """One item to load: its position in the checkpoint and its destination."""
 
     type: LoadItemType
     dest_index: MetadataIndex
@@ -68,7 +68,7 @@ class ReadItem:
 
 @dataclass(frozen=True)
 class SavePlan:
-    """All that a process writes."""
+    """Everything that one process saves."""
 
     items: list[WriteItem]
     storage_data: Any = None
@@ -78,7 +78,7 @@ class SavePlan:
 
 @dataclass
 class LoadPlan:
-    """All that a process reads."""
+    """Everything that one process loads."""
 
     items: list[ReadItem]
     storage_data: Any = None
@@ -86,11 +86,11 @@ class LoadPlan:
 
 
 class SavePlanner:
-    """Makes `SavePlan`; a base to subclass."""
+    """Base class of objects that create a `SavePlan`."""
 
 
 class LoadPlanner:
-    """Makes `LoadPlan`; a base to subclass."""
+    """Base class of objects that create a `LoadPlan`."""
 
 
 _WHY = "metatensor writes no sharded checkpoints"

@@ -1,4 +1,4 @@
-"""State dicts of modules, whole: over one process they are what the module says."""
+"""Complete state dicts of models. With one process they equal the module's own state dict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict
 
 @dataclass
 class StateDictOptions:
-    """How a state dict is made and loaded."""
+    """Options for creating and loading a state dict."""
 
     full_state_dict: bool = False
     cpu_offload: bool = False
@@ -27,7 +27,7 @@ class StateDictOptions:
 
 
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: StateDictOptions | None = None) -> dict[str, Any]:
-    """The state dict of a module, on the host where the options say so, without frozen parameters where they say so."""
+    """Return the state dict of a module; ``options`` may move it to the cpu and drop frozen parameters."""
     if submodules is not None:
         raise NotImplementedError("get_model_state_dict: submodules is deprecated in PyTorch and not supported")
     options = options or StateDictOptions()
@@ -39,7 +39,7 @@ def get_model_state_dict(model: Any, *, submodules: Any = None, options: StateDi
 
 
 def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None) -> Any:
-    """Load a state dict into a module."""
+    """Load a state dict into a module. Return the missing and unexpected keys."""
     return model.load_state_dict(model_state_dict, strict=(options or StateDictOptions()).strict)
 
 

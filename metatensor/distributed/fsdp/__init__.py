@@ -1,4 +1,4 @@
-"""Parameters cut over processes: the settings are values; what would cut raises."""
+"""Fully sharded data parallelism. The settings can be created; functions and classes that shard raise."""
 
 from __future__ import annotations
 

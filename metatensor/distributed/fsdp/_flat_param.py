@@ -1,4 +1,4 @@
-"""The flattened parameters of `FullyShardedDataParallel`. There are none."""
+"""The flattened parameters of `FullyShardedDataParallel`, which cannot be created."""
 
 from metatensor._core.absent import kinds
 

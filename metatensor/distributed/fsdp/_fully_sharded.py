@@ -1,4 +1,4 @@
-"""`FullyShardedDataParallel`: a class to name and to ask isinstance about."""
+"""`FullyShardedDataParallel`, for annotations and isinstance checks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def _method(name: str) -> Any:
 
 
 class FullyShardedDataParallel(mt.nn.Module):
-    """A module whose parameters are cut over processes. Making one raises, so nothing is an instance."""
+    """A module whose parameters are sharded over processes. Creating one raises NotImplementedError."""
 
     def __init__(self, module: Any, *args: Any, **options: Any) -> NoReturn:
         raise NotImplementedError(f"torch.distributed.fsdp.FullyShardedDataParallel: {_WHY}; use the module itself")
 
     @staticmethod
     def fsdp_modules(module: Any, root_only: bool = False) -> list[Any]:
-        """The instances in a module: none, unless someone's subclass has some."""
+        """Return the instances among the submodules of a module."""
         return [one for one in module.modules() if isinstance(one, FullyShardedDataParallel)]
 
     state_dict_type = _method("state_dict_type")

@@ -1,4 +1,4 @@
-"""The workings of `FullyShardedDataParallel`, which metatensor does not have."""
+"""The internals of `FullyShardedDataParallel`, which metatensor does not have."""
 
 from metatensor._core.absent import function
 

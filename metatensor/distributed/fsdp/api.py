@@ -1,4 +1,4 @@
-"""Settings of parameters that are cut over processes."""
+"""Settings of fully sharded data parallelism."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ShardingStrategy(enum.Enum):
-    """What is cut."""
+    """Which of parameters, gradients and optimizer states are sharded."""
 
     FULL_SHARD = 1
     SHARD_GRAD_OP = 2
@@ -28,14 +28,14 @@ class ShardingStrategy(enum.Enum):
 
 
 class BackwardPrefetch(enum.Enum):
-    """When the next parameters are fetched in the backward pass."""
+    """When the backward pass prefetches the next parameters."""
 
     BACKWARD_PRE = 1
     BACKWARD_POST = 2
 
 
 class StateDictType(enum.Enum):
-    """Whether a state dict holds whole parameters or parts."""
+    """Whether a state dict holds complete, local flattened, or sharded parameters."""
 
     FULL_STATE_DICT = 1
     LOCAL_STATE_DICT = 2
@@ -43,7 +43,7 @@ class StateDictType(enum.Enum):
 
 
 class OptimStateKeyType(enum.Enum):
-    """What the keys of an optimizer's state are."""
+    """Whether an optimizer state is keyed by parameter names or by numbers."""
 
     PARAM_NAME = 1
     PARAM_ID = 2
@@ -64,7 +64,7 @@ class MixedPrecision:
 
 @dataclass
 class CPUOffload:
-    """Whether parameters wait on the host."""
+    """Whether parameters are kept on the cpu while they are not used."""
 
     offload_params: bool = False
 
@@ -81,73 +81,73 @@ class MixedPrecisionPolicy:
 
 @dataclass
 class OffloadPolicy:
-    """Parameters stay where they are."""
+    """Keep parameters on their device."""
 
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Parameters wait on the host, in pinned memory or not."""
+    """Keep parameters on the cpu while they are not used, optionally in pinned memory."""
 
     pin_memory: bool = True
 
 
 @dataclass
 class StateDictConfig:
-    """Whether a state dict is moved to the host."""
+    """Whether to move state dicts to the cpu."""
 
     offload_to_cpu: bool = False
 
 
 @dataclass
 class FullStateDictConfig(StateDictConfig):
-    """For whole parameters: whether only rank 0 has them."""
+    """Settings of complete state dicts; with ``rank0_only`` only rank 0 gets one."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """For flattened parts."""
+    """Settings of state dicts with local flattened parameters."""
 
 
 @dataclass
 class ShardedStateDictConfig(StateDictConfig):
-    """For parts."""
+    """Settings of state dicts with sharded parameters."""
 
     _use_dtensor: bool = False
 
 
 @dataclass
 class OptimStateDictConfig:
-    """Whether an optimizer's state is moved to the host."""
+    """Whether to move optimizer states to the cpu."""
 
     offload_to_cpu: bool = True
 
 
 @dataclass
 class FullOptimStateDictConfig(OptimStateDictConfig):
-    """For whole states: whether only rank 0 has them."""
+    """Settings of complete optimizer states; with ``rank0_only`` only rank 0 gets one."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """For flattened parts."""
+    """Settings of local flattened optimizer states."""
 
     offload_to_cpu: bool = False
 
 
 @dataclass
 class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """For parts."""
+    """Settings of sharded optimizer states."""
 
     _use_dtensor: bool = False
 
 
 @dataclass
 class StateDictSettings:
-    """The three settings of state dicts together."""
+    """The kind of state dict and its two settings."""
 
     state_dict_type: StateDictType
     state_dict_config: StateDictConfig = field(default_factory=FullStateDictConfig)

@@ -1,4 +1,4 @@
-"""Policies that say which submodules are cut on their own: ordinary functions of modules."""
+"""Policies that select the submodules to shard separately. They are ordinary functions of modules."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["CustomPolicy", "ModuleWrapPolicy", "always_wrap_policy", "enable_wra
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
-    """True."""
+    """Return True."""
     return True
 
 
 def lambda_auto_wrap_policy(module: Any, recurse: bool, nonwrapped_numel: int, lambda_fn: Callable[[Any], bool]) -> bool:
-    """What ``lambda_fn`` says of a module; True while descending."""
+    """Return ``lambda_fn(module)``, or True while recursing."""
     return recurse or lambda_fn(module)
 
 
 def transformer_auto_wrap_policy(module: Any, recurse: bool, nonwrapped_numel: int, transformer_layer_cls: Iterable[type]) -> bool:
-    """Whether a module is of one of the classes; True while descending."""
+    """Return True for modules of the given classes, and while recursing."""
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
 
@@ -31,7 +31,10 @@ def size_based_auto_wrap_policy(
     module: Any, recurse: bool, nonwrapped_numel: int, min_num_params: int = int(1e8),
     force_leaf_modules: set[type] | None = None, exclude_wrap_modules: set[type] | None = None,
 ) -> bool:  # fmt: skip
-    """Whether a module has that many parameters left, and is, or while descending may be looked into for, one to cut."""
+    """Return True if a module has at least ``min_num_params`` unwrapped parameters and is not excluded by its class.
+
+    While recursing, ``force_leaf_modules`` are excluded, else ``exclude_wrap_modules``.
+    """
     large = nonwrapped_numel >= min_num_params
     name = "FORCE_LEAF_MODULES" if recurse else "EXCLUDE_WRAP_MODULES"
     given = force_leaf_modules if recurse else exclude_wrap_modules
@@ -44,12 +47,12 @@ size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {mt.nn.MultiheadAttention}  # t
 
 
 def _or_policy(module: Any, recurse: bool, nonwrapped_numel: int, policies: Iterable[Callable[..., bool]]) -> bool:
-    """Whether any of the policies says so."""
+    """Return True if any of the policies does."""
     return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) for policy in policies)
 
 
 class ModuleWrapPolicy:
-    """The policy that cuts modules of some classes."""
+    """A policy that selects modules of the given classes."""
 
     def __init__(self, module_classes: Iterable[type]) -> None:
         self._module_classes = set(module_classes)
@@ -59,14 +62,14 @@ class ModuleWrapPolicy:
 
 
 class CustomPolicy:
-    """The policy of a function that says True, False or a dict of settings for a module."""
+    """A policy defined by a function that returns True, False or a dict of settings for a module."""
 
     def __init__(self, lambda_fn: Callable[[Any], bool | dict[str, Any]]) -> None:
         self._lambda_fn = lambda_fn
 
 
 def wrap(module: Any, **wrap_overrides: Any) -> Any:
-    """``module`` itself, as always outside of `enable_wrap`."""
+    """Return ``module`` unchanged, as always outside `enable_wrap`."""
     return module
 
 

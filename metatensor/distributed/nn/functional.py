@@ -1,4 +1,4 @@
-"""Collectives that return new tensors: in a group of one process, copies."""
+"""Collectives that return new tensors. In a group of one process these are copies."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ __all__ = ["all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broad
 
 
 def broadcast(tensor: Any, src: int, group: Any = None) -> Any:
-    """A copy of the tensor."""
+    """Return a copy of the tensor."""
     member(group)
     _root("nn.functional.broadcast", src)
     return tensor.clone()
 
 
 def gather(tensor: Any, dst: int = 0, group: Any = None) -> tuple[Any, ...]:
-    """A tuple of a copy of the tensor."""
+    """Return a tuple with a copy of the tensor."""
     member(group)
     _root("nn.functional.gather", dst)
     return (tensor.clone(),)
 
 
 def scatter(tensors: Sequence[Any], src: int = 0, group: Any = None) -> Any:
-    """A copy of the one tensor."""
+    """Return a copy of the only tensor in ``tensors``."""
     member(group)
     _root("nn.functional.scatter", src)
     return _one("nn.functional.scatter", tensors).clone()
 
 
 def reduce(tensor: Any, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> Any:
-    """A copy of the tensor."""
+    """Return a copy of the tensor."""
     member(group)
     _root("nn.functional.reduce", dst)
     return tensor.clone()
 
 
 def reduce_scatter(output: Any, input_list: Sequence[Any], op: Any = ReduceOp.SUM, group: Any = None) -> Any:
-    """A copy of the one tensor of the list."""
+    """Return a copy of the only tensor in ``input_list``."""
     member(group)
     return _one("nn.functional.reduce_scatter", input_list).clone()
 
 
 def all_gather(tensor: Any, group: Any = None) -> tuple[Any, ...]:
-    """A tuple of a copy of the tensor."""
+    """Return a tuple with a copy of the tensor."""
     member(group)
     return (tensor.clone(),)
 
 
 def all_to_all(output_tensor_list: Sequence[Any], input_tensor_list: Sequence[Any], group: Any = None) -> tuple[Any, ...]:
-    """A tuple of a copy of the one tensor."""
+    """Return a tuple with a copy of the only tensor in ``input_tensor_list``."""
     member(group)
     return (_one("nn.functional.all_to_all", input_tensor_list).clone(),)
 
@@ -60,12 +60,12 @@ def all_to_all(output_tensor_list: Sequence[Any], input_tensor_list: Sequence[An
 def all_to_all_single(
     output: Any, input: Any, output_split_sizes: Any = None, input_split_sizes: Any = None, group: Any = None
 ) -> Any:
-    """A copy of ``input``."""
+    """Return a copy of ``input``."""
     member(group)
     return input.clone()
 
 
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None) -> Any:
-    """A copy of the tensor."""
+    """Return a copy of the tensor."""
     member(group)
     return tensor.clone()

@@ -1,4 +1,4 @@
-"""Tensors spread over a mesh of processes: over the one process there is, each is whole."""
+"""Distributed tensors. On a mesh of one process every tensor is complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 __getattr__, __dir__ = attributes(__name__, ("_utils", "parallel", "placement_types"))
 
 
-_ELEMENTWISE = 32  # the flag of operators that compute each element by itself, as in _core/op.pxd
+_ELEMENTWISE = 32  # OpFlag of element-wise operators in _core/op.pxd
 _SAME_PLACES = frozenset((
     "alias", "bfloat16", "clone", "contiguous", "copy_", "cpu", "cuda", "detach", "detach_", "double", "empty_like", "fill_", "float",
     "full_like", "half", "ones_like", "positive", "rand_like", "randn_like", "requires_grad_", "to", "_to_copy", "type_as", "zero_",
@@ -27,11 +27,21 @@ _SAME_PLACES = frozenset((
 
 
 class DTensor(mt.Tensor):
-    """A tensor with a mesh and placements.
+    """A tensor with a device mesh and one placement per mesh dimension.
 
-    Results have placements where these are certain: all arguments are replicated, or an operator works element by element on
-    tensors of one shape and placement. Any other operator on a tensor that is sharded or partial raises NotImplementedError:
-    call ``redistribute`` or ``full_tensor`` first.
+    Results of operators have placements if these are certain: if all arguments are replicated, or if an element-wise
+    operator is applied to tensors of the same shape and placements. Any other operator on a sharded or partial tensor
+    raises NotImplementedError; call ``redistribute`` or ``full_tensor`` first.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+    >>> mt.distributed.init_process_group(world_size=1, rank=0)
+    >>> mesh = init_device_mesh("cpu", (1,))
+    >>> distribute_tensor(mt.ones(4, 3), mesh, [Shard(0)]).placements
+    (Shard(dim=0),)
+    >>> mt.distributed.destroy_process_group()
     """
 
     _overrides_operators_only = True
@@ -70,15 +80,15 @@ class DTensor(mt.Tensor):
         local_tensor: Any, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *,
         run_check: bool = False, shape: Any = None, stride: Any = None, grad_placements: Any = None,
     ) -> Any:  # fmt: skip
-        """A tensor of which ``local_tensor`` is this process's part, so all of it."""
+        """Return a distributed tensor with ``local_tensor`` as this process's shard, which is the whole tensor."""
         return _spread(local_tensor, device_mesh, placements)
 
     def to_local(self, *, grad_placements: Any = None) -> Any:
-        """This process's part: the same elements as an ordinary tensor."""
+        """Return this process's shard: the same elements as an ordinary tensor."""
         return self.as_subclass(mt.Tensor)
 
     def full_tensor(self, *, grad_placements: Any = None) -> Any:
-        """The whole: the same elements as an ordinary tensor."""
+        """Return the complete tensor: the same elements as an ordinary tensor."""
         return self.as_subclass(mt.Tensor)
 
     @property
@@ -89,7 +99,7 @@ class DTensor(mt.Tensor):
         self, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *, async_op: bool = False,
         forward_dtype: Any = None, backward_dtype: Any = None,
     ) -> Any:  # fmt: skip
-        """The same elements with other placements."""
+        """Return the same elements with other placements."""
         return _spread(self.to_local(), device_mesh or self.device_mesh, self.placements if placements is None else placements)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
@@ -97,7 +107,7 @@ class DTensor(mt.Tensor):
 
 
 def _leaves(values: Any) -> list[Any]:
-    """The elements of nested lists and tuples."""
+    """Return the elements of nested lists and tuples."""
     return [leaf for one in values for leaf in (_leaves(one) if isinstance(one, (list, tuple)) else (one,))]
 
 
@@ -120,7 +130,19 @@ def distribute_tensor(
     tensor: Any, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None, *,
     src_data_rank: int | None = 0,
 ) -> Any:  # fmt: skip
-    """A leaf with the elements of ``tensor`` on a mesh."""
+    """Return a distributed leaf tensor with the elements of ``tensor``.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        The tensor to distribute. A `DTensor` is redistributed instead.
+    device_mesh : DeviceMesh, optional
+        Default: a mesh of one dimension on the tensor's device type.
+    placements : sequence of Placement, optional
+        One placement per mesh dimension. Default: `Replicate` for all.
+    src_data_rank : int, optional
+        Ignored.
+    """
     if isinstance(tensor, DTensor):
         return tensor.redistribute(device_mesh, placements)
     wants = tensor.requires_grad
@@ -133,7 +155,11 @@ def distribute_module(
     module: Any, device_mesh: DeviceMesh | None = None, partition_fn: Callable[..., None] | None = None,
     input_fn: Callable[..., Any] | None = None, output_fn: Callable[..., Any] | None = None,
 ) -> Any:  # fmt: skip
-    """Call ``partition_fn(name, submodule, mesh)`` for each submodule, and hook the functions of inputs and outputs."""
+    """Call ``partition_fn(name, submodule, mesh)`` for each submodule and register hooks for inputs and outputs.
+
+    Return the module. ``input_fn(module, inputs, mesh)`` and ``output_fn(module, outputs, mesh)`` are registered as
+    forward hooks.
+    """
     mesh = DeviceMesh("cpu") if device_mesh is None else device_mesh
     if partition_fn is not None:
         for name, submodule in module.named_modules():
@@ -151,7 +177,7 @@ def _maker(name: str) -> Callable[..., Any]:
         return _spread(getattr(mt, name)(*args, device=device, **options), device_mesh, placements)
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"`torch.{name}` on a mesh."
+    make.__doc__ = f"Return the result of `torch.{name}` as a `DTensor`."
     return make
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of the parts that tensors are cut into."""
+"""Shapes and offsets of shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["compute_local_shape_and_global_offset"]
 def compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement], skip_offset: bool = False
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of this process's part of a tensor, and where in the whole it begins (the size where it is empty)."""
+    """Return the shape of this process's shard and its offset in the whole tensor (the size if the shard is empty)."""
     shape, offset = _compute_local_shape_and_global_offset(global_shape, mesh.shape, mesh.get_coordinate(), placements)
     return (shape, ()) if skip_offset else (shape, offset)
 
@@ -21,7 +21,7 @@ def compute_local_shape_and_global_offset(
 def _compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh_shape: Sequence[int], my_coordinate: Sequence[int] | None, placements: Sequence[Placement]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    if my_coordinate is None:  # this process is not in the mesh
+    if my_coordinate is None:  # this process does not belong to the mesh
         return (0,), ()
     places = [range(size) for size in global_shape]
     held: list[list[range]] = [[place] for place in places]
@@ -39,7 +39,7 @@ def _compute_local_shape_and_global_offset(
 
 
 def _part(held: list[range], count: int, index: int) -> list[range]:
-    """Part ``index`` of what runs of elements are cut into by ``count``: equal parts, of which the last may be smaller."""
+    """Divide runs of elements into ``count`` equal parts, of which the last may be smaller; return part ``index``."""
     total = sum(map(len, held))
     size = -(-total // count)
     start, stop = min(size * index, total), min(size * (index + 1), total)

@@ -1,4 +1,4 @@
-"""How a tensor lies on one dimension of a mesh: cut along one of its own, whole on each process, or as terms of a sum."""
+"""Placements of a tensor on a mesh dimension: sharded, replicated, or partial."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ __all__ = ["DTensorSpec", "Partial", "Placement", "Replicate", "Shard", "TensorM
 
 
 class Placement:
-    """The base of the ways to lie."""
+    """Base class of placements."""
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Whether it is `Shard`, of dimension ``dim`` if one is given."""
+        """Return True for `Shard`, along dimension ``dim`` if that is given."""
         return isinstance(self, Shard) and (dim is None or self.dim == dim)
 
     def is_replicate(self) -> bool:
-        """Whether it is `Replicate`."""
+        """Return True for `Replicate`."""
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
-        """Whether it is `Partial`, of ``reduce_op`` if one is given."""
+        """Return True for `Partial`, with ``reduce_op`` if that is given."""
         return isinstance(self, Partial) and (reduce_op is None or self.reduce_op == reduce_op)
 
 
 @dataclass(frozen=True)
 class Shard(Placement):
-    """Cut along dimension ``dim`` into consecutive parts, of which the last may be smaller or missing."""
+    """The tensor is divided along ``dim`` into consecutive shards, of which the last may be smaller or empty."""
 
     dim: int
 
@@ -36,7 +36,10 @@ class Shard(Placement):
 
 @dataclass(frozen=True, repr=False)
 class _StridedShard(Placement):
-    """Cut first into ``split_factor`` pieces, each of which is cut as by `Shard`; a process has its part of every piece."""
+    """The tensor is divided into ``split_factor`` pieces, each of which is sharded as by `Shard`.
+
+    A process has one shard of every piece.
+    """
 
     dim: int
     split_factor: int
@@ -54,7 +57,7 @@ class _StridedShard(Placement):
 
 @dataclass(frozen=True)
 class Replicate(Placement):
-    """The whole tensor on each process."""
+    """Each process has the whole tensor."""
 
     def __str__(self) -> str:
         return "R"
@@ -62,7 +65,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True, repr=False)
 class Partial(Placement):
-    """A term on each process, to be combined by ``reduce_op``."""
+    """Each process has a partial result; combining them with ``reduce_op`` gives the tensor."""
 
     reduce_op: str = "sum"
 
@@ -74,7 +77,7 @@ class Partial(Placement):
 
 
 class TensorMeta(NamedTuple):
-    """The shape, strides and dtype of a whole tensor."""
+    """Shape, strides and dtype of a whole tensor."""
 
     shape: Any
     stride: tuple[int, ...]
@@ -83,7 +86,7 @@ class TensorMeta(NamedTuple):
 
 @dataclass
 class DTensorSpec:
-    """A mesh, how a tensor lies on it, and what the whole tensor is."""
+    """Mesh, placements and metadata of a distributed tensor."""
 
     mesh: Any
     placements: tuple[Placement, ...]

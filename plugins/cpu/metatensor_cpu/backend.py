@@ -1,4 +1,4 @@
-"""The backend: the array kit over NumPy."""
+"""The backend of the cpu device: the array kit over NumPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.devices.array_kit import ArrayBackend
 from metatensor.devices.dlpack import DLDeviceType
 from metatensor_cpu.kernels import TABLE
 
-# What the installed ml_dtypes has; the kit stores the others as bits.
+# The small floats that the installed ml_dtypes has. The kit stores the others as bits.
 SMALL_FLOATS = {
     name: getattr(ml_dtypes, name)
     for name in (
@@ -20,7 +20,7 @@ SMALL_FLOATS = {
 
 
 class CpuBackend(ArrayBackend):
-    """One device, the host. Its arrays are what `Tensor.numpy` and `from_numpy` share."""
+    """The cpu device. `Tensor.numpy` and `from_numpy` share memory with its arrays."""
 
     dlpack_types = (DLDeviceType.kDLCPU, DLDeviceType.kDLCUDAHost, DLDeviceType.kDLROCMHost)
 

@@ -1,4 +1,4 @@
-"""Kernels that are better on the host than the kit's: they come before those of the same name there."""
+"""Kernels that are better on the host than the kit's kernels of the same name, over which they take precedence."""
 
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 

@@ -1,4 +1,4 @@
-"""The cuda device: NVIDIA GPUs through CuPy. Imports, and says what is missing, where there is no CuPy or no GPU."""
+"""The cuda device: NVIDIA GPUs through CuPy. Without CuPy or a GPU it still imports, and reports what is missing."""
 
 from metatensor.hookspecs import hookimpl
 

@@ -1,4 +1,4 @@
-"""The backend: the array kit over CuPy, plus device indices, streams, pinned memory and the memory pool's figures."""
+"""The backend of the cuda device: the array kit over CuPy, plus device indices, streams and pinned memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["TABLE", "CudaBackend", "kernel"]
 TABLE = KernelTable("metatensor-cuda", parent=KIT)
 kernel = TABLE.kernel
 
-# From so many bytes on, copies to the host go through page-locked memory, which the GPU writes to directly.
+# Copies of at least this many bytes to the host go through page-locked memory, which the GPU writes to directly.
 PINNED = 1 << 16
 
 
 class CudaBackend(ArrayBackend):
-    """All GPUs of this process. ``cupy`` and ``special`` are for tests: what to use in place of CuPy and its SciPy."""
+    """All GPUs of this process. Tests pass ``cupy`` and ``special`` to replace CuPy and its special functions."""
 
     dlpack_types = (DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAManaged)
 
@@ -39,10 +39,10 @@ class CudaBackend(ArrayBackend):
         self._reserved: dict[int, int] = {}
         self._count = 0
 
-    # What there is --------------------------------------------------------------
+    # Devices ----------------------------------------------------------------------
 
     def device_count(self) -> int:
-        # What was found once stays; what is missing may come, so that is asked again.
+        # GPUs that were found stay. If none was found, probe again, as one may become available.
         if not self._count and not self._missing:
             self._count = probe(self.xp)[0]
         return self._count
@@ -80,14 +80,14 @@ class CudaBackend(ArrayBackend):
         return f"cuda:{array.device.id}"
 
     def on(self, index: int | None) -> Any:
-        """The context in which device ``index`` (None or negative: the current one) is the current one."""
+        """Return a context manager that makes device ``index`` current; None or -1 stands for the current device."""
         if index is None or index < 0:
             index = self.current_index()
         self.check_index(index)
         return self.xp.cuda.Device(index)
 
     def _at(self, tensor: Any) -> Any:
-        """The context in which the device of a tensor's memory is the current one."""
+        """Return a context manager that makes the device of a tensor's memory current."""
         return self.xp.cuda.Device(tensor.untyped_storage().data.device.id)
 
     # Streams --------------------------------------------------------------------
@@ -97,7 +97,7 @@ class CudaBackend(ArrayBackend):
             return CudaStream(self, device.id, self.xp.cuda.Stream(non_blocking=True, priority=priority or None))
 
     def external_stream(self, handle: int, index: int) -> CudaStream:
-        """A stream that was made elsewhere, by its handle."""
+        """Return a stream for the handle of an existing CUDA stream."""
         with self.on(index) as device:
             if hasattr(self.xp.cuda.Stream, "from_external"):
                 return CudaStream(self, device.id, self.xp.cuda.Stream.from_external(_Foreign(handle)))
@@ -161,10 +161,11 @@ class CudaBackend(ArrayBackend):
             self.xp.get_default_pinned_memory_pool().free_all_blocks()
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
-        """The kit's figures, which count tensors; those of CuPy's pool; and the device's free and total bytes.
+        """Return statistics of tensors (from the kit), of CuPy's memory pool, and of the device, in bytes.
 
-        ``reserved_bytes.all.current`` and ``peak`` are what the pool has taken from the device, the peak as seen at
-        allocations; ``active_bytes.all.current`` is what of it is in use, temporaries and CuPy's own arrays included.
+        ``reserved_bytes.all.current`` and ``.peak`` are the memory that the pool has reserved on the device; the peak
+        is only sampled at allocations. ``active_bytes.all.current`` is the part of it in use, which includes temporary
+        arrays and CuPy's own arrays. ``device_bytes.free`` and ``.total`` describe the whole device.
         """
         with self.on(index) as device:
             free, total = self.xp.cuda.runtime.memGetInfo()
@@ -197,7 +198,7 @@ class CudaBackend(ArrayBackend):
             return super().from_dlpack(producer, copy)
 
     def cuda_array_interface(self, tensor: Any) -> dict[str, Any]:
-        """CuPy's description of the memory, its stream included; dtypes that CuPy lacks are bytes of that size."""
+        """Return CuPy's description of the memory and its stream. Dtypes that CuPy lacks become raw bytes."""
         with self._at(tensor):
             known = dict(self.asarray(tensor).__cuda_array_interface__)
         fmt = self.format(tensor.dtype)
@@ -210,14 +211,14 @@ class CudaBackend(ArrayBackend):
         array = self.xp.asarray(producer)
         return self.adopt(array, device=self.device_of(array))
 
-    # Work, each on the device where its tensors are ---------------------------------
+    # Computation, on the device that holds the tensors ------------------------------------
 
     def copy(self, dst: Any, src: Any) -> None:
         with self._at(dst):
             self._assign(dst, self._bring_over(src), src)
 
     def _bring_over(self, tensor: Any) -> Any:
-        """The array of a tensor, on the current device: kernels and assignments do not cross devices."""
+        """Return a tensor's array on the current device, because kernels and assignments cannot cross devices."""
         if tensor.device.type != self.type:
             return self.asarray(tensor)
         here = self.xp.cuda.runtime.getDevice()
@@ -228,7 +229,7 @@ class CudaBackend(ArrayBackend):
         return dense.copy()
 
     def upload(self, host: np.ndarray) -> Any:
-        # Blocking: memory that is page-locked is read while Python goes on, and might be changed.
+        # Blocking, because an asynchronous copy reads page-locked memory while Python might already change it.
         return self.xp.asarray(host, blocking=True)
 
     def download(self, array: Any) -> np.ndarray:
@@ -263,7 +264,7 @@ class CudaBackend(ArrayBackend):
 
 
 class _Foreign:
-    """A stream by CUDA's protocol for them."""
+    """Wraps a stream handle in the ``__cuda_stream__`` protocol."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -273,7 +274,7 @@ class _Foreign:
 
 
 def _index(out: Any, args: tuple[Any, ...]) -> int | None:
-    """The device index of a call: that of its first output or, without one, of its first cuda argument."""
+    """Return the device index of a call: of its first output or, if there is none, of its first cuda argument."""
     for value in (out, *args):
         for item in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(item, Tensor) and item.device.type == "cuda":
@@ -284,5 +285,5 @@ def _index(out: Any, args: tuple[Any, ...]) -> int | None:
 
 @TABLE.kernel("_to_copy.move", half="tensors", override=True)
 def move(kit: Any, out: Any, input: Any, *_: Any) -> None:
-    """By tensors: the kit's kernel is given arrays, and those of two GPUs do not mix."""
+    """Copy by tensors: the kit's own kernel gets arrays, and arrays of two GPUs cannot be mixed."""
     kit.copy(out, input)

@@ -1,4 +1,4 @@
-"""Whether there is anything to compute on, and if not, what would help."""
+"""Detection of CuPy, driver and GPUs, and advice if something is missing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 __all__ = ["driver_version", "import_cupy", "probe"]
 
-# CuPy's versions for CUDA that the extras of this distribution install, and the least that works.
+# The extra of this distribution for each CUDA version, and the oldest CuPy that works.
 EXTRAS = {12: "cuda12", 13: "cuda13"}
 LEAST = (13, 3)
 
-# The least compute capability that each CUDA has code for.
+# The lowest compute capability that each CUDA version supports.
 CAPABILITY = {11: (3, 5), 12: (5, 0), 13: (7, 5)}
 
 # Status codes of the CUDA runtime.
@@ -23,7 +23,7 @@ NO_GPU = "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES may hide them)"
 
 
 def import_cupy() -> tuple[ModuleType | None, str]:
-    """CuPy, or None and why not."""
+    """Return (CuPy, ""), or None and the reason why it cannot be imported."""
     try:
         import cupy
     except ModuleNotFoundError as error:
@@ -39,7 +39,7 @@ def import_cupy() -> tuple[ModuleType | None, str]:
 
 
 def install() -> str:
-    """The command that installs CuPy for the driver that is there."""
+    """Return the command that installs CuPy for the present driver."""
     extra = EXTRAS.get(min(driver_version() // 1000, max(EXTRAS)))
     if extra:
         return f'pip install "metatensor-cuda[{extra}]"'
@@ -47,7 +47,7 @@ def install() -> str:
 
 
 def driver_version() -> int:
-    """The CUDA version that the NVIDIA driver supports, 12040 for 12.4; 0 where there is no driver."""
+    """Return the CUDA version that the NVIDIA driver supports (12040 for 12.4), or 0 without a driver."""
     for name in ("libcuda.so.1", "nvcuda.dll"):
         try:
             library = ctypes.CDLL(name)
@@ -60,7 +60,7 @@ def driver_version() -> int:
 
 
 def probe(cupy: Any) -> tuple[int, str]:
-    """How many GPUs CuPy can use, and where that is none, why."""
+    """Return the number of GPUs that CuPy can use and, if that is 0, the reason."""
     runtime = cupy.cuda.runtime
     try:
         count = runtime.getDeviceCount()
@@ -71,7 +71,7 @@ def probe(cupy: Any) -> tuple[int, str]:
 
 
 def _unsupported(runtime: Any, count: int) -> str:
-    """What to say of a GPU that CuPy has no code for."""
+    """Return a message about the first GPU that CuPy does not support, or ""."""
     cuda = runtime.runtimeGetVersion() // 1000
     least = CAPABILITY.get(cuda, (0, 0))
     for index in range(count):
@@ -105,5 +105,5 @@ def _explain(runtime: Any, error: Any) -> str:
 
 
 def _version(number: int) -> str:
-    """12040 is 12.4."""
+    """Format a version number: 12040 is 12.4."""
     return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,4 +1,4 @@
-"""Streams and events of CUDA, through CuPy's."""
+"""CUDA streams and events, based on CuPy's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CudaEvent", "CudaStream"]
 
 
 class CudaStream(Stream):
-    """A CUDA stream; ``native`` is CuPy's."""
+    """A CUDA stream. ``native`` is CuPy's stream object."""
 
     def __init__(self, backend: Any, index: int, stream: Any) -> None:
         super().__init__(backend, index)
@@ -26,7 +26,7 @@ class CudaStream(Stream):
             return bool(self.native.done)
 
     def wait_event(self, event: Event) -> None:
-        if isinstance(event, CudaEvent):  # another device's is waited for by the host
+        if isinstance(event, CudaEvent):  # the host waits for events of other device types
             with self.backend.on(self.index):
                 self.native.wait_event(event.native)
         else:

@@ -1,4 +1,4 @@
-"""The older class of tensors that are cut over processes. There are none."""
+"""The older class of sharded tensors, which cannot be created."""
 
 from metatensor._core.absent import kind
 from metatensor.distributed._shard.metadata import ShardMetadata

@@ -1,4 +1,4 @@
-"""Plans of how modules are spread over processes. Over one, a module stays as it is."""
+"""Plans for tensor parallelism. On a mesh of one process modules stay unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareMod
 
 
 class ParallelStyle:
-    """How one module is spread: the arguments are kept as attributes."""
+    """Base class of parallel styles. The arguments are stored as attributes."""
 
     src_data_rank: int | None = 0
 
@@ -25,33 +25,33 @@ class ParallelStyle:
 
 
 class ColwiseParallel(ParallelStyle):
-    """A linear or embedding layer cut along its outputs."""
+    """Shard a linear or embedding layer along its outputs."""
 
 
 class RowwiseParallel(ParallelStyle):
-    """A linear or embedding layer cut along its inputs."""
+    """Shard a linear or embedding layer along its inputs."""
 
 
 class SequenceParallel(ParallelStyle):
-    """A layer on a cut sequence."""
+    """Apply a layer to sequences that are sharded."""
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Placements for what a module gets."""
+    """Placements of the inputs of a module."""
 
 
 class PrepareModuleOutput(ParallelStyle):
-    """Placements for what a module returns."""
+    """Placements of the outputs of a module."""
 
 
 class PrepareModuleInputOutput(ParallelStyle):
-    """Placements for both."""
+    """Placements of the inputs and outputs of a module."""
 
 
 def parallelize_module(
     module: Any, device_mesh: Any = None, parallelize_plan: Any = None, *, src_data_rank: int | None = 0
 ) -> Any:
-    """``module`` itself: a mesh has one process."""
+    """Return ``module`` unchanged, because a mesh has one process."""
     if parallelize_plan is not None and not isinstance(parallelize_plan, (ParallelStyle, dict)):
         raise TypeError(f"parallelize_module: expected a ParallelStyle or a dict of them, got {type(parallelize_plan).__name__}")
     return module
@@ -59,5 +59,5 @@ def parallelize_module(
 
 @contextmanager
 def loss_parallel() -> Any:
-    """No effect: losses are on one process."""
+    """Enter a context without effect, because the loss is on one process."""
     yield
