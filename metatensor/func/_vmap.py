@@ -1,4 +1,4 @@
-"""`vmap`: a function of one member as a function of batches."""
+"""`vmap`, which maps a function over a dimension of its arguments."""
 
 from __future__ import annotations
 
@@ -22,11 +22,43 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """``func`` for all members of a batch: its arguments have one more dimension, ``in_dims``, its results ``out_dims``.
+    """Return a function that applies `func` to every member of a batch.
 
-    ``in_dims`` is an int, or a nest of ints and None (all members have this in common) as the positional arguments
-    are. ``randomness`` says what random operators do: "error", "different" numbers for each member, or the "same".
-    ``chunk_size`` members are computed at once. ValueError where these do not fit the arguments.
+    Parameters
+    ----------
+    func : callable
+        Function of one member. It may return a tensor or nested tuples, lists and dicts of tensors.
+    in_dims : int, or nested tuple, list or dict of int and None
+        Batch dimension of each tensor among the positional arguments, with the nesting of the arguments. None means
+        that all members share the argument. Default: 0 for all.
+    out_dims : int, None, or nested tuple, list or dict of these
+        Batch dimension of each tensor in the result. None is allowed for results that all members share. Default: 0.
+    randomness : {"error", "different", "same"}
+        Random operators in `func` raise, draw different numbers for each member, or draw the same for all.
+    chunk_size : int, optional
+        Maximum number of members computed at once. Default: all.
+
+    Returns
+    -------
+    callable
+        Function of arguments with one more dimension, in which keyword arguments are passed on unchanged.
+
+    Raises
+    ------
+    RuntimeError
+        If `randomness` is unknown. When called: if `func` is random and `randomness` is "error", or if `func` needs the
+        values of one member as Python numbers.
+    ValueError
+        If `chunk_size` is not positive. When called: if `in_dims` or `out_dims` do not fit, or batch sizes differ.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x, y = mt.empty(8, 5, device="meta"), mt.empty(8, 5, device="meta")
+    >>> mt.func.vmap(mt.dot)(x, y).shape
+    metatensor.Size([8])
+    >>> mt.func.vmap(mt.outer, in_dims=(0, None))(x, mt.empty(3, device="meta")).shape
+    metatensor.Size([8, 5, 3])
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"vmap: randomness must be 'error', 'different' or 'same', got {randomness!r}")
@@ -67,7 +99,7 @@ def _name(func: Any) -> str:
 
 
 def _dims_of(func: Any, in_dims: Any, args: tuple[Any, ...]) -> list[int | None]:
-    """The mapped dimension of each leaf of the arguments, or None."""
+    """Return the batch dimension of each leaf of the arguments, or None for leaves that all members share."""
     where = f"vmap({_name(func)}, in_dims={in_dims!r})"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{where}: in_dims must be an int or a tuple, got {type(in_dims).__name__}")
@@ -90,7 +122,7 @@ def _dims_of(func: Any, in_dims: Any, args: tuple[Any, ...]) -> list[int | None]
 
 
 def _out_dims_of(func: Any, outputs: Any, out_dims: Any) -> list[int | None]:
-    """Where the batch goes in each leaf of the results."""
+    """Return the batch dimension of each leaf of the outputs."""
     if isinstance(outputs, Tensor):
         if isinstance(out_dims, tuple) and len(out_dims) == 1:
             return list(out_dims)
@@ -108,7 +140,7 @@ def _out_dims_of(func: Any, outputs: Any, out_dims: Any) -> list[int | None]:
 def _run(
     func: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list[int | None], size: int, out_dims: Any, randomness: str
 ) -> Any:
-    """Call the function with batches and take the results apart."""
+    """Call `func` once with batched tensors and return its outputs as plain tensors."""
     with Level(size, randomness) as level:
         given = [leaf if dim is None else wrap(leaf.movedim(dim, 0), level) for leaf, dim in zip(leaves, dims, strict=True)]
         outputs = func(*_tree.unflatten(args, given), **kwargs)
@@ -118,7 +150,7 @@ def _run(
 
 
 def _taken_apart(func: Any, output: Any, dim: int | None, level: Level) -> Any:
-    """A result with its batch as dimension ``dim``."""
+    """Return an output as a plain tensor with its batch dimension at `dim`."""
     value = output.value if isinstance(output, Batched) and output.level is level else None
     if dim is None:
         if value is not None:
