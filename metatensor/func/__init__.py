@@ -46,14 +46,14 @@ def functional_call(
     module : Module
     parameter_and_buffer_dicts : dict, or sequence of dicts
         Tensors by dotted name. Parameters and buffers that are not named keep their own values.
-    args : tuple or any
-        Positional arguments. Anything but a tuple is the only argument.
+    args : tuple or any, optional
+        Positional arguments: a tuple, or a single argument. None means no arguments.
     kwargs : dict, optional
         Keyword arguments.
     tie_weights : bool
         If True, a tensor given for one name also replaces the parameters tied to it. Default: True.
     strict : bool
-        If True, every parameter and buffer must be given. Default: False.
+        If True, the names given must be exactly those of the module. Default: False.
 
     Returns
     -------
@@ -63,7 +63,10 @@ def functional_call(
     Raises
     ------
     ValueError
-        If a name is in more than one dict, or the argument is neither a dict nor a sequence of dicts.
+        If a name is in more than one dict, if the argument is neither a dict nor a sequence of dicts, or if tied names
+        are given different tensors.
+    RuntimeError
+        With `strict`, if names are missing or unknown.
 
     Examples
     --------
