@@ -1,4 +1,4 @@
-"""What `importlib.metadata` says of torch while metatensor stands in its place."""
+"""The distribution "torch" that `importlib.metadata` finds while metatensor takes PyTorch's place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TorchDistribution"]
 
 
 class TorchDistribution(importlib.metadata.Distribution):
-    """What libraries ask of the distribution that gives them torch: its name, its version, its one package."""
+    """A distribution with the name, version and top-level package of torch, but no files."""
 
     FILES = {
         "METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {TORCH_VERSION}\nSummary: metatensor in the place of PyTorch\n",

@@ -1,4 +1,4 @@
-"""Running combinations along a dimension."""
+"""Cumulative combination of elements along a dimension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,32 @@ __all__ = ["associative_scan"]
 def associative_scan(
     combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:
-    """``out[i]`` is ``combine_fn(out[i - 1], xs[i])`` along ``dim``, for tensors in any tree; from the end with ``reverse``."""
+    """Combine slices cumulatively along a dimension: ``out[i] = combine_fn(out[i - 1], xs[i])``, starting with ``xs[0]``.
+
+    Parameters
+    ----------
+    combine_fn : callable
+        Function of two trees of slices that returns a tree of the same structure.
+    xs : tree of Tensor
+        Tensors with the same size along `dim`, in nested containers.
+    dim : int
+    reverse : bool
+        If True, start at the end. Default: False.
+    combine_mode : {"pointwise", "generic"}
+        Checked and otherwise ignored.
+
+    Returns
+    -------
+    tree of Tensor
+        Tensors with the shapes of `xs`, if `combine_fn` keeps the shapes of slices.
+
+    Raises
+    ------
+    ValueError
+        If `combine_fn` is not callable, `combine_mode` is unknown, or the tensors do not fit.
+    RuntimeError
+        If `combine_fn` returns a tree of another structure.
+    """
     if not callable(combine_fn):
         raise ValueError(f"associative_scan: combine_fn has to be callable, got {type(combine_fn).__name__}")
     if combine_mode not in ("pointwise", "generic"):
