@@ -14,7 +14,9 @@ __all__ = ["associative_scan"]
 def associative_scan(
     combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:
-    """Combine slices cumulatively along a dimension: ``out[i] = combine_fn(out[i - 1], xs[i])``, starting with ``xs[0]``.
+    """Combine slices cumulatively along a dimension.
+
+    ``out[0]`` is ``xs[0]``, and ``out[i]`` is ``combine_fn(out[i - 1], xs[i])``.
 
     Parameters
     ----------

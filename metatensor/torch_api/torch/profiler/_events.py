@@ -14,8 +14,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Recorder"]
 
 
 class FunctionEvent:
-    """A call of an operator or a `record_function` block: its name, its start and end in microseconds, and its memory use.
-    """
+    """A call of an operator or a `record_function` block: its name, start and end in microseconds, and memory use."""
 
     def __init__(self, id: int, name: str, start: float, end: float, shapes: list[Any] | None, memory: int, thread: int = 0) -> None:
         self.id, self.name, self.key, self.thread = id, name, name, thread

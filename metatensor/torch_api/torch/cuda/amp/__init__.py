@@ -1,4 +1,4 @@
-"""Mixed precision on CUDA devices (deprecated in PyTorch): `torch.amp` with the device type said."""
+"""Mixed precision on CUDA devices (deprecated in PyTorch): `torch.amp` with the device type "cuda"."""
 
 from __future__ import annotations
 
