@@ -19,7 +19,9 @@ DTYPES = {
 
 
 class TensorType(type):
-    """Metaclass of `FloatTensor` and similar classes, of which every tensor of that dtype and device type is an instance.
+    """Metaclass of `FloatTensor` and similar classes.
+
+    Every tensor of that dtype and device type is an instance of the class.
     """
 
     dtype: Any
@@ -29,7 +31,10 @@ class TensorType(type):
         return isinstance(instance, mt.Tensor) and instance.dtype is cls.dtype and instance.device.type == cls.device_type
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
-        """Return an uninitialized tensor for sizes, ``LongTensor(2, 3)``, or a tensor of values, ``LongTensor([2, 3])``.
+        """Return a new tensor.
+
+        ``LongTensor(2, 3)`` is an uninitialized tensor of that shape, and ``LongTensor([2, 3])`` a tensor of those
+        values. A tensor of the right type is returned detached, and a storage is viewed as a vector.
         """
         place = mt.device(cls.device_type if device is None else device)
         if place.type != cls.device_type:

@@ -38,7 +38,7 @@ class ShapeProp(Interpreter):
     >>> import metatensor as mt
     >>> from metatensor.program import fx
     >>> from metatensor.program.fx.passes.shape_prop import ShapeProp
-    >>> traced = fx.symbolic_trace(mt.relu)
+    >>> traced = fx.symbolic_trace(lambda x: mt.relu(x))
     >>> _ = ShapeProp(traced).propagate(mt.empty(5, 3, device="meta"))
     >>> traced.graph.output_node().prev.meta["tensor_meta"].shape
     metatensor.Size([5, 3])

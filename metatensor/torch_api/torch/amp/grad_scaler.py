@@ -48,9 +48,10 @@ def _has_device(device: str) -> bool:
 
 
 class GradScaler:
-    """Scaler that multiplies losses, and divides gradients by the same number, so that float16 gradients do not underflow.
+    """Scaler for losses and gradients that keeps float16 gradients from underflowing.
 
-    A step whose gradients overflow is skipped, and the scale is reduced. Gradients without data count as finite.
+    Losses are multiplied by the scale, and gradients are divided by it before the optimizer's step. A step whose
+    gradients overflow is skipped, and the scale is reduced. Gradients without data count as finite.
 
     Parameters
     ----------
