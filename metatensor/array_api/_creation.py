@@ -46,13 +46,13 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     metatensor.Size([2, 2])
     """
     if isinstance(obj, (str, bytes)):
-        raise TypeError(f"asarray: {type(obj).__name__} holds no numbers")
+        raise TypeError(f"asarray: {type(obj).__name__} cannot be converted to a tensor")
     if not isinstance(obj, (mt.Tensor, list, tuple)) and not hasattr(obj, "__dlpack__"):
         obj = _buffer(obj)
     if not isinstance(obj, mt.Tensor):
         return mt.asarray(obj, dtype=dtype, device=device, copy=copy)
     if copy is False and (dtype not in (None, obj.dtype) or device is not None and mt.device(device) != obj.device):
-        raise ValueError(f"asarray: {obj.dtype.name} on {obj.device} becomes {dtype or 'that'} on {device} by a copy only")
+        raise ValueError(f"asarray: {obj.dtype.name} on {obj.device} can become {dtype or 'that'} on {device} only by a copy")
     return obj.to(obj.device if device is None else device, dtype or obj.dtype, copy=bool(copy))
 
 

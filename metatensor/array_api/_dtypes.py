@@ -191,7 +191,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
         If `x` is complex and `dtype` is neither complex nor bool. Use `real` or `imag` instead.
     """
     if array(x).dtype.is_complex and not (dtype.is_complex or dtype is mt.bool):
-        raise TypeError(f"astype: {x.dtype.name} does not become {dtype.name}; take the real or the imaginary part")
+        raise TypeError(f"astype: {x.dtype.name} cannot be converted to {dtype.name}; take the real or the imaginary part")
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 

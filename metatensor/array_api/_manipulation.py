@@ -29,7 +29,7 @@ def places_of(axis: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     places = tuple([place_of(one, ndim) for one in (axis if isinstance(axis, (tuple, list)) else (axis,))])
     if len(set(places)) != len(places):
-        raise ValueError(f"axis {axis} names an axis twice")
+        raise ValueError(f"axis={axis} names an axis twice")
     return places
 
 
@@ -58,7 +58,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     if axis is None:
         tensors, axis = [mt.flatten(x) for x in tensors], 0
     if len({x.ndim for x in tensors}) > 1:
-        raise ValueError(f"concat: tensors must have as many dimensions, got shapes {[list(x.shape) for x in tensors]}")
+        raise ValueError(f"concat: tensors must have the same number of dimensions, got shapes {[list(x.shape) for x in tensors]}")
     return mt.cat(tensors, axis)
 
 
@@ -122,7 +122,7 @@ def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> A
         return mt.reshape(array(x).clone(memory_format=mt.contiguous_format), shape)
     made = mt.reshape(array(x), shape)
     if copy is False and made.untyped_storage() is not x.untyped_storage():
-        raise ValueError(f"reshape: shape {list(x.shape)} with strides {x.stride()} becomes {list(shape)} by a copy only")
+        raise ValueError(f"reshape: shape {list(x.shape)} with strides {x.stride()} can become {list(shape)} only by a copy")
     return made
 
 
@@ -148,7 +148,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
     places = places_of(axis, array(x).ndim)
     for place in places:
         if x.shape[place] != 1:
-            raise ValueError(f"squeeze: axis {place} of shape {list(x.shape)} is not 1")
+            raise ValueError(f"squeeze: the size of axis {place} of shape {list(x.shape)} is not 1")
     return mt.squeeze(x, places)
 
 
@@ -193,7 +193,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     ValueError if the numbers of dimensions differ.
     """
     if array(x).ndim != array(indices, "indices").ndim:
-        raise ValueError(f"take_along_axis: {x.ndim} dimensions, but indices of {indices.ndim}")
+        raise ValueError(f"take_along_axis: x has {x.ndim} dimensions, but indices has {indices.ndim}")
     place = place_of(axis, x.ndim)
     size = x.shape[place]
     indices = indices.to(mt.int64)

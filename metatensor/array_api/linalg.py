@@ -82,7 +82,7 @@ def _aligned(x1: Any, x2: Any, axis: int, name: str) -> tuple[Any, Any]:
     """
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
     if not -min(a.ndim, b.ndim) <= axis < 0:
-        raise ValueError(f"{name}: axis must be negative and one of both tensors, got {axis} for {a.ndim} and {b.ndim}")
+        raise ValueError(f"{name}: axis must be negative and exist in both tensors, got {axis} for {a.ndim} and {b.ndim} dimensions")
     if a.shape[axis] != b.shape[axis]:
         raise ValueError(f"{name}: sizes along axis {axis} differ: {list(a.shape)} and {list(b.shape)}")
     n = max(a.ndim, b.ndim)
@@ -109,7 +109,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Return the cross products of the vectors along `axis`, which must have size 3. The other axes broadcast."""
     a, b = _aligned(x1, x2, axis, "cross")
     if a.shape[axis] != 3:
-        raise ValueError(f"cross: vectors have 3 elements, got shape {list(a.shape)} and axis {axis}")
+        raise ValueError(f"cross: vectors must have 3 elements, got shape {list(a.shape)} and axis {axis}")
     return mt.linalg.cross(a, b, dim=axis)
 
 

@@ -90,8 +90,8 @@ class Level(DispatchMode):
             return op(*args, **kwargs)
         if op.variant:
             raise RuntimeError(
-                f"vmap: {op.name} writes a different number for each member into a tensor that all have in common; use "
-                "randomness='same', or a tensor that is mapped over"
+                f"vmap: {op.name} would write different numbers for each member of the batch into a tensor that they share; "
+                "use randomness='same', or a tensor that is mapped over"
             )
         return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
 
@@ -99,7 +99,7 @@ class Level(DispatchMode):
         """Raise RuntimeError if `randomness` is "error"."""
         if self.randomness == "error":
             raise RuntimeError(
-                f"vmap: the function draws random numbers ({op.name}); say randomness='different' or 'same' for its members"
+                f"vmap: the function draws random numbers ({op.name}); pass randomness='different' or 'same'"
             )
 
 
@@ -149,8 +149,8 @@ class Batched(Tensor):
         name = func.functional.name
         if name in _ANSWERS:
             raise RuntimeError(
-                f"vmap: {name} (or a bool, an int or a comparison made of a tensor) has an answer for each member, and "
-                "what depends on it cannot be done for all at once; use metatensor.where instead of an if"
+                f"vmap: {name} (or bool(), int() or a comparison of a tensor) gives a different result for each member of the "
+                "batch, so that code cannot depend on it; use metatensor.where instead of an if statement"
             )
         if name in _COMMON:
             with DisableTorchFunctionSubclass():
@@ -158,8 +158,8 @@ class Batched(Tensor):
         mutated = args[0] if func.variant == 1 else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
             raise RuntimeError(
-                f"vmap: {func.name} writes members of a batch into a tensor that all have in common; make that with "
-                "new_zeros() or the like from one that is mapped over"
+                f"vmap: {func.name} would write different values for each member of the batch into a tensor that they share; "
+                "create that tensor from one that is mapped over, for example with new_zeros()"
             )
         random = is_random(func, args, kwargs)
         if random:
@@ -226,9 +226,9 @@ def _together(column: list[Any], size: int, level: Level, func: Any) -> Any:
     """Return one leaf of the results for all members, as a batched tensor. Python values must be equal for all."""
     if not isinstance(column[0], Tensor):
         if any(other != column[0] for other in column):
-            raise RuntimeError(f"vmap: {func.name} has another answer for each member")
+            raise RuntimeError(f"vmap: {func.name} gives a different result for each member of the batch")
         return column[0]
     if any(other.shape != column[0].shape for other in column):
-        raise RuntimeError(f"vmap: the shape of what {func.name} returns depends on the values of a member")
+        raise RuntimeError(f"vmap: the shape of the result of {func.name} differs between the members of the batch")
     value = mt.stack(column) if len(column) == size else column[0].unsqueeze(0).expand(size, *column[0].shape).contiguous()
     return wrap(value, level)

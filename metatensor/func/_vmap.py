@@ -67,7 +67,7 @@ def vmap(
 
     def over_batches(*args: Any, **kwargs: Any) -> Any:
         if any(not isinstance(dim, int) and dim is not None for dim in _tree.flatten(out_dims)):
-            raise ValueError(f"vmap({_name(func)}): out_dims must be ints or None, or a nest of them, got {out_dims!r}")
+            raise ValueError(f"vmap({_name(func)}): out_dims must be ints or None, or nested containers of these, got {out_dims!r}")
         dims = _dims_of(func, in_dims, args)
         leaves = _tree.flatten(args)
         sizes = [leaf.shape[dim] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
@@ -104,17 +104,17 @@ def _dims_of(func: Any, in_dims: Any, args: tuple[Any, ...]) -> list[int | None]
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{where}: in_dims must be an int or a tuple, got {type(in_dims).__name__}")
     if not args:
-        raise ValueError(f"{where}: expected at least one argument by position")
+        raise ValueError(f"{where}: expected at least one positional argument")
     dims = _tree.broadcast_prefix(in_dims, args)
     if dims is None:
-        raise ValueError(f"{where}: {_tree.structure(in_dims)} does not fit the arguments, {_tree.structure(args)}")
+        raise ValueError(f"{where}: {_tree.structure(in_dims)} does not match the arguments, {_tree.structure(args)}")
     for at, (leaf, dim) in enumerate(zip(_tree.flatten(args), dims, strict=True)):
         if dim is None:
             continue
         if not isinstance(dim, int):
             raise ValueError(f"{where}: expected ints and None, got {dim!r}")
         if not isinstance(leaf, Tensor):
-            raise ValueError(f"{where}: cannot map over a {type(leaf).__name__}; give None for it")
+            raise ValueError(f"{where}: cannot map over a {type(leaf).__name__}; use None for it")
         if not -leaf.dim() <= dim < leaf.dim():
             raise ValueError(f"{where}: a tensor of {leaf.dim()} dimensions has no dimension {dim}")
         dims[at] = dim % leaf.dim()
@@ -131,7 +131,7 @@ def _out_dims_of(func: Any, outputs: Any, out_dims: Any) -> list[int | None]:
         dims = _tree.broadcast_prefix(out_dims, outputs)
     if dims is None:
         raise ValueError(
-            f"vmap({_name(func)}, out_dims={out_dims!r}): {_tree.structure(out_dims)} does not fit what it returns, "
+            f"vmap({_name(func)}, out_dims={out_dims!r}): {_tree.structure(out_dims)} does not match the returned structure, "
             f"{_tree.structure(outputs)}"
         )
     return dims
@@ -154,10 +154,10 @@ def _taken_apart(func: Any, output: Any, dim: int | None, level: Level) -> Any:
     value = output.value if isinstance(output, Batched) and output.level is level else None
     if dim is None:
         if value is not None:
-            raise ValueError(f"vmap({_name(func)}): what it returns differs from member to member, so that out_dims cannot be None")
+            raise ValueError(f"vmap({_name(func)}): the result differs between members of the batch, so out_dims cannot be None")
         return output
     if not isinstance(output, Tensor):
-        raise ValueError(f"vmap({_name(func)}): expected tensors to be returned, got {type(output).__name__}")
+        raise ValueError(f"vmap({_name(func)}): expected the function to return tensors, got {type(output).__name__}")
     if not -output.dim() - 1 <= dim <= output.dim():
         raise IndexError(f"vmap({_name(func)}): a result of {output.dim() + 1} dimensions has no dimension {dim} (out_dims)")
     if value is not None:

@@ -78,7 +78,7 @@ def install() -> Installation:
         found = sys.modules.get("torch")
         if found is not None:
             raise RuntimeError(
-                f"torch_api.install: torch is imported already, from {getattr(found, '__file__', None) or 'an unknown place'}; "
+                f"torch_api.install: torch is already imported, from {getattr(found, '__file__', None) or 'an unknown place'}; "
                 "call install() before anything imports torch, in a fresh process"
             )
         sys.meta_path.insert(0, _finder)

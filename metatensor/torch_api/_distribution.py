@@ -24,4 +24,4 @@ class TorchDistribution(importlib.metadata.Distribution):
         return self.FILES.get(str(filename))
 
     def locate_file(self, path: Any) -> Any:
-        raise NotImplementedError("torch: metatensor stands in its place, and has no files of it")
+        raise NotImplementedError("torch: metatensor takes PyTorch's place, so there are no files of PyTorch")

@@ -142,7 +142,7 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug:
             raise ValueError("checkpoint: context_fn and debug need use_reentrant=False")
         if kwargs:
-            raise ValueError(f"checkpoint: with use_reentrant=True the function takes no keywords, got {', '.join(kwargs)}")
+            raise ValueError(f"checkpoint: with use_reentrant=True the function takes no keyword arguments, got {', '.join(kwargs)}")
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     with context_fn()[0]:
         return function(*args, **kwargs)
@@ -179,7 +179,7 @@ def checkpoint_sequential(
     """
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
-        raise ValueError(f"checkpoint_sequential: unexpected keywords: {', '.join(kwargs)}")
+        raise ValueError(f"checkpoint_sequential: unexpected keyword arguments: {', '.join(kwargs)}")
     chain = list(functions.children()) if isinstance(functions, mt.nn.Sequential) else list(functions)
     if segments < 1:
         raise ValueError(f"checkpoint_sequential: expected at least one segment, got {segments}")

@@ -58,7 +58,7 @@ def mm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwa
     """Return the FLOPs of a matrix product, (m, k) x (k, n)."""
     (m, k), (k2, n) = a_shape, b_shape
     if k != k2:
-        raise AssertionError(f"mm: the shapes {tuple(a_shape)} and {tuple(b_shape)} have no product")
+        raise AssertionError(f"mm: the shapes {tuple(a_shape)} and {tuple(b_shape)} cannot be multiplied")
     return 2 * m * n * k
 
 
@@ -70,7 +70,7 @@ def addmm_flop(self_shape: Any, a_shape: Any, b_shape: Any, *args: Any, out_shap
 def bmm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
     """Return the FLOPs of a batched matrix product, (b, m, k) x (b, k, n)."""
     if a_shape[0] != b_shape[0]:
-        raise AssertionError(f"bmm: the shapes {tuple(a_shape)} and {tuple(b_shape)} have no product")
+        raise AssertionError(f"bmm: the shapes {tuple(a_shape)} and {tuple(b_shape)} cannot be multiplied")
     return a_shape[0] * mm_flop(a_shape[1:], b_shape[1:])
 
 
@@ -113,9 +113,9 @@ def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
     b2, key_heads, source, width2 = key_shape
     b3, value_heads, source2, value_width = value_shape
     if not (b == b2 == b3 and key_heads == value_heads and width == width2 and source == source2):
-        raise AssertionError(f"sdpa_flop_count: {query_shape}, {key_shape} and {value_shape} do not fit")
+        raise AssertionError(f"sdpa_flop_count: {query_shape}, {key_shape} and {value_shape} do not match")
     if heads < key_heads or heads % key_heads:
-        raise AssertionError(f"sdpa_flop_count: {heads} heads of queries are no multiple of {key_heads} of keys")
+        raise AssertionError(f"sdpa_flop_count: {heads} query heads are not a multiple of {key_heads} key heads")
     return 2 * b * heads * length * source * (width + value_width)
 
 
@@ -264,7 +264,7 @@ class FlopCounterMode:
         self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: dict[Any, Callable[..., int]] | None = None
     ) -> None:
         if mods is not None:
-            warnings.warn("FlopCounterMode: mods is not needed", stacklevel=2)
+            warnings.warn("FlopCounterMode: mods is not needed and ignored", stacklevel=2)
         self.flop_counts: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
         self.depth = depth
         self.display = display
@@ -318,7 +318,7 @@ class FlopCounterMode:
     def __exit__(self, *error: Any) -> None:
         mode, self.mode = self.mode, None
         if mode is None:
-            raise AssertionError("FlopCounterMode: left without having been entered")
+            raise AssertionError("FlopCounterMode: exited without having been entered")
         for part in (mode, self.mod_tracker):
             part.__exit__(*error)
         if self.display:

@@ -7,4 +7,4 @@ __all__ = ["optimize_for_mobile"]
 
 def optimize_for_mobile(script_module: Any, *_: Any, **__: Any) -> Any:
     """Raise NotImplementedError: metatensor has no TorchScript."""
-    raise NotImplementedError("torch.utils.mobile_optimizer: there is no TorchScript to optimise without PyTorch")
+    raise NotImplementedError("torch.utils.mobile_optimizer: there is no TorchScript to optimize without PyTorch")

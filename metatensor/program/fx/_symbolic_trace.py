@@ -102,7 +102,7 @@ class Tracer(TracerBase):
         for name, one in self.root.named_modules():
             if one is mod:
                 return str(name)
-        raise NameError(f"fx: a module of type {type(mod).__name__} is called, but is no submodule of what is traced")
+        raise NameError(f"fx: a module of type {type(mod).__name__} is called, but it is not a submodule of the traced module")
 
     def call_module(self, m: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of calling a submodule: a proxy for a leaf module, else the result of its forward."""

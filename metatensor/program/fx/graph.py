@@ -237,9 +237,9 @@ class Graph:
         for node in self._nodes:
             for given in node.all_input_nodes:
                 if given not in seen:
-                    raise RuntimeError(f"Graph.lint: {node} takes {given}, which does not come before it")
+                    raise RuntimeError(f"Graph.lint: {node} uses {given}, which does not precede it")
             if node.name in names:
-                raise RuntimeError(f"Graph.lint: two nodes are called {node.name}")
+                raise RuntimeError(f"Graph.lint: two nodes have the name {node.name}")
             seen.add(node)
             names.add(node.name)
 
@@ -252,7 +252,7 @@ class Graph:
 
     def python_code(self, root_module: str = "self", **options: Any) -> Any:
         """Raise NotImplementedError, because metatensor interprets graphs and does not generate code for them."""
-        raise NotImplementedError("torch.fx.Graph.python_code: graphs are carried out node by node in metatensor; print the graph instead")
+        raise NotImplementedError("torch.fx.Graph.python_code: metatensor interprets graphs and generates no code; print the graph instead")
 
     def __str__(self) -> str:
         arguments = ", ".join(f"%{node.name}" for node in self._nodes if node.op == "placeholder")

@@ -15,7 +15,7 @@ def attribute_of(module: Any, target: str) -> Any:
     found = module
     for name in target.split("."):
         if not hasattr(found, name):
-            raise RuntimeError(f"Graph: the module has no attribute {target!r}: nothing is called {name!r}")
+            raise RuntimeError(f"Graph: the module has no attribute {target!r}: {name!r} does not exist")
         found = getattr(found, name)
     return found
 

@@ -72,9 +72,9 @@ class Node:
         self, graph: Graph, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], return_type: Any = None
     ) -> None:
         if op == "call_function" and not callable(target):
-            raise ValueError(f"Node: the target of call_function has to be callable, got {target!r}")
+            raise ValueError(f"Node: the target of call_function must be callable, got {target!r}")
         if op != "call_function" and not isinstance(target, str):
-            raise ValueError(f"Node: the target of {op} is a name, got {target!r}")
+            raise ValueError(f"Node: the target of {op} must be a str, got {target!r}")
         self.graph, self.name, self.op, self.target, self.type = graph, name, op, target, return_type
         self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}

@@ -132,7 +132,7 @@ class Proxy(mt.Tensor):
         raise TraceError(f"fx: code needs {self.node} as a number, which is not known while it is traced")
 
     def __contains__(self, item: Any) -> bool:
-        raise TraceError(f"fx: code asks what is in {self.node}, which is not known while it is traced")
+        raise TraceError(f"fx: code tests membership in {self.node}, whose value is not known while it is traced")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError("fx: items of proxies cannot be assigned; operators such as torch.where or index_put can be traced")

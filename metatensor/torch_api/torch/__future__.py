@@ -31,4 +31,4 @@ def set_swap_module_params_on_conversion(value: bool) -> None:
 
 def _only_off(name: str, value: bool) -> None:
     if value:
-        raise NotImplementedError(f"torch.__future__.{name}: modules always keep their parameters and change the data of these")
+        raise NotImplementedError(f"torch.__future__.{name}: modules always keep their parameter objects and change their data")

@@ -14,7 +14,7 @@ from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.torch_api.torch._typed import DTYPES
 
 _STRIDED = "metatensor has strided tensors only"
-_PLAIN = "metatensor has no quantised tensors"
+_PLAIN = "metatensor has no quantized tensors"
 _REMOVED = {
     "eig": "torch.linalg.eig", "lstsq": "torch.linalg.lstsq", "matrix_rank": "torch.linalg.matrix_rank",
     "solve": "torch.linalg.solve", "symeig": "torch.linalg.eigh",

@@ -161,7 +161,7 @@ class DeviceApi:
         """
         stats = self.require().memory_stats(self.index(device))
         if "device_bytes.total" not in stats:
-            raise NotImplementedError(f"torch.{self.type}.mem_get_info: the {self.type} backend does not tell its free memory")
+            raise NotImplementedError(f"torch.{self.type}.mem_get_info: the {self.type} backend does not report its memory")
         return stats["device_bytes.free"], stats["device_bytes.total"]
 
     def empty_cache(self) -> None:

@@ -34,7 +34,7 @@ class SymInt:
     """A symbolic size. It has no instances, because sizes are numbers in metatensor."""
 
     def __init__(self, *_: Any) -> None:
-        raise NotImplementedError(f"torch.{type(self).__name__}: sizes are numbers in metatensor, never symbols")
+        raise NotImplementedError(f"torch.{type(self).__name__}: sizes are numbers in metatensor, never symbolic")
 
 
 class SymFloat(SymInt):
@@ -175,7 +175,7 @@ def compile(model: Any = None, **options: Any) -> Any:
     if model is None:
         return lambda model: compile(model, **options)
     if not callable(model):
-        raise RuntimeError(f"torch.compile: expected something to call, got {type(model).__name__}")
+        raise RuntimeError(f"torch.compile: expected a callable, got {type(model).__name__}")
     return model
 
 

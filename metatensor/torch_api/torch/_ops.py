@@ -61,7 +61,7 @@ class _Ops:
                         impl(f"{package}::{name}", "default", lambda: -1)
             self.loaded_libraries.add(str(path))
             return
-        raise OSError(f"torch.ops.load_library: {path} is compiled against PyTorch, which metatensor stands in the place of")
+        raise OSError(f"torch.ops.load_library: {path} is compiled against PyTorch and cannot be loaded without it")
 
     def import_module(self, module: str) -> None:
         """Import a module that defines operators."""

@@ -52,7 +52,7 @@ def _positive(name: str, n: Any) -> int:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Store the setting. All algorithms of metatensor are deterministic."""
+    """Store the setting. It does not change how operators compute."""
     _kept["deterministic"], _kept["warn_only"] = bool(mode), bool(warn_only)
 
 

@@ -38,7 +38,7 @@ class TensorType(type):
         """
         place = mt.device(cls.device_type if device is None else device)
         if place.type != cls.device_type:
-            raise RuntimeError(f"{cls.__name__}: makes tensors on {cls.device_type}, device= says {place}")
+            raise RuntimeError(f"{cls.__name__}: creates tensors on {cls.device_type}, but device={place}")
         if not args:
             return mt.empty(0, dtype=cls.dtype, device=place)
         if len(args) == 1 and isinstance(args[0], mt.Tensor):

@@ -37,7 +37,7 @@ def assume_constant_result(fn: Any) -> Any:
 
 def wrap_numpy(fn: Any) -> Any:
     """Raise NotImplementedError: calls of NumPy are not converted into calls of tensor functions."""
-    raise NotImplementedError("torch.compiler.wrap_numpy: NumPy calls are not turned into tensor calls in metatensor")
+    raise NotImplementedError("torch.compiler.wrap_numpy: metatensor does not convert calls of NumPy into calls of tensor functions")
 
 
 def substitute_in_graph(original_fn: Any, **_: Any) -> Callable[[Any], Any]:

@@ -198,10 +198,10 @@ def help(
 def _hubconf(name: str, place: str | os.PathLike[str], source: str) -> ModuleType:
     """Import the ``hubconf.py`` of a directory."""
     if source.lower() not in ("github", "local"):
-        raise ValueError(f'torch.hub.{name}: source is "github" or "local", got "{source}"')
+        raise ValueError(f'torch.hub.{name}: source must be "github" or "local", got "{source}"')
     if source.lower() != "local":
         raise NotImplementedError(
-            f"torch.hub.{name}: metatensor downloads no code; get {os.fspath(place)!r} yourself and say source=\"local\""
+            f"torch.hub.{name}: metatensor downloads no code; download {os.fspath(place)!r} yourself and pass source=\"local\""
         )
     folder = os.fspath(place)
     path = os.path.join(folder, MODULE_HUBCONF)

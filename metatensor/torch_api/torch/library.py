@@ -60,7 +60,7 @@ class _Record:
                 # The fake function needs values, and there are: run the kernel instead.
         elif function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
             raise NotImplementedError(
-                f"{self.name}: there is nothing that says what it gives for tensors on {kind}; "
+                f"{self.name}: the metadata of its results for tensors on {kind} cannot be computed; "
                 f"use @torch.library.register_fake({self.name!r})"
             )
         result = function(*args, **kwargs)
@@ -141,7 +141,7 @@ def _record(name: Any) -> _Record:
         name = getattr(name, "name", name)
     record = _records.get(name.removesuffix(".default"))
     if record is None:
-        raise RuntimeError(f"{name}: there is no operator of this name that was defined through torch.library")
+        raise RuntimeError(f"{name}: no operator of this name was defined through torch.library")
     return record
 
 
@@ -173,7 +173,7 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
-            raise ValueError(f"torch.library.Library: the kind is DEF, FRAGMENT or IMPL, got {kind!r}")
+            raise ValueError(f"torch.library.Library: kind must be DEF, FRAGMENT or IMPL, got {kind!r}")
         if kind in ("DEF", "FRAGMENT") and ns in ("aten", "prim", "prims"):
             raise ValueError(f"torch.library.Library: the namespace {ns!r} is PyTorch's own")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
@@ -207,7 +207,7 @@ class Library:
 
 def fallthrough_kernel(*_: Any) -> None:
     """Raise NotImplementedError. Passed to `Library.impl`, it means that a dispatch key does nothing."""
-    raise NotImplementedError("torch.library.fallthrough_kernel: is given to Library.impl, not called")
+    raise NotImplementedError("torch.library.fallthrough_kernel: pass it to Library.impl; it cannot be called")
 
 
 def _implement(qualname: Any, key: str, function: Any, caller: str) -> None:
@@ -319,7 +319,7 @@ def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None) -> None:
     """Raise NotImplementedError: custom operators keep their dtypes under autocast."""
-    raise NotImplementedError("torch.library.register_autocast: operators of one's own keep their dtypes under autocast")
+    raise NotImplementedError("torch.library.register_autocast: custom operators keep their dtypes under autocast")
 
 
 def register_vmap(op: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
@@ -330,7 +330,7 @@ def register_vmap(op: Any, func: Any = None, /, *, lib: Library | None = None) -
 
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
     """Raise NotImplementedError: override operators with ``__torch_function__`` or a mode instead."""
-    raise NotImplementedError("torch.library.register_torch_dispatch: use __torch_function__, or a mode")
+    raise NotImplementedError("torch.library.register_torch_dispatch: use __torch_function__ or a mode instead")
 
 
 class FakeContext:

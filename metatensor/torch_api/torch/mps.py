@@ -44,4 +44,4 @@ def set_per_process_memory_fraction(fraction: float) -> None:
     if not isinstance(fraction, float):
         raise TypeError(f"set_per_process_memory_fraction: expected a float, got {type(fraction).__name__}")
     _api.require()
-    raise NotImplementedError("torch.mps.set_per_process_memory_fraction: metatensor's backends set no limit")
+    raise NotImplementedError("torch.mps.set_per_process_memory_fraction: metatensor's backends do not limit memory")

@@ -106,12 +106,12 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
     if weights_only is None:
         weights_only = pickle_module is None
     elif weights_only and pickle_module is not None:
-        raise RuntimeError("torch.load: a pickle_module runs what the file says; it cannot be given with weights_only=True")
+        raise RuntimeError("torch.load: pickle_module may run code from the file, so it cannot be used with weights_only=True")
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError(f"torch.load: mmap needs the path of a file, got {type(f).__name__}")
     if weights_only:
         if pickle_load_args:
-            warnings.warn("torch.load: pickle_load_args are for weights_only=False; they are not used", stacklevel=2)
+            warnings.warn("torch.load: pickle_load_args are ignored unless weights_only=False", stacklevel=2)
         return mt.load(f, map_location=map_location, mmap=mmap)
     return mt.load(f, map_location=map_location, mmap=mmap, weights_only=False, pickle_module=pickle_module,
                    **pickle_load_args)  # fmt: skip
@@ -138,7 +138,7 @@ def default_restore_location(storage: Any, location: str) -> Any:
         device = mt.device(location)
         return storage if storage.device == device else as_bytes(storage).to(device).untyped_storage()
     except (RuntimeError, TypeError, ValueError) as error:
-        raise RuntimeError(f"default_restore_location: {location!r} is no device here: {error}") from None
+        raise RuntimeError(f"default_restore_location: {location!r} is not available: {error}") from None
 
 
 def normalize_storage_type(storage_type: Any) -> Any:
@@ -167,7 +167,7 @@ def _index(location: str, kind: str) -> int:
     index = mt.device(location).index or 0
     count = mt.plugins.backend(kind).device_count() if kind in mt.plugins.device_types() else 0
     if index >= count:
-        raise RuntimeError(f"the file has a storage on {location!r}, and {count} {kind} devices are here; map_location says where it goes")
+        raise RuntimeError(f"the file has a storage on {location!r}, but there are {count} {kind} devices; use map_location to choose another device")
     return int(index)
 
 

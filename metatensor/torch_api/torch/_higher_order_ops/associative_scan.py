@@ -43,9 +43,9 @@ def associative_scan(
         If `combine_fn` returns a tree of another structure.
     """
     if not callable(combine_fn):
-        raise ValueError(f"associative_scan: combine_fn has to be callable, got {type(combine_fn).__name__}")
+        raise ValueError(f"associative_scan: combine_fn must be callable, got {type(combine_fn).__name__}")
     if combine_mode not in ("pointwise", "generic"):
-        raise ValueError(f"associative_scan: combine_mode is 'pointwise' or 'generic', got {combine_mode!r}")
+        raise ValueError(f"associative_scan: combine_mode must be 'pointwise' or 'generic', got {combine_mode!r}")
     leaves, spec = pytree.tree_flatten(xs)
     if not leaves or not all(isinstance(leaf, mt.Tensor) for leaf in leaves):
         raise ValueError("associative_scan: expected at least one tensor, and tensors only")
@@ -60,7 +60,7 @@ def associative_scan(
             combined = combine_fn(pytree.tree_unflatten(rows[-1], spec), pytree.tree_unflatten(row, spec))
             row, got = pytree.tree_flatten(combined)
             if got != spec:
-                raise RuntimeError(f"associative_scan: combine_fn has to return a tree like its arguments, {spec}, got {got}")
+                raise RuntimeError(f"associative_scan: combine_fn must return a tree with the structure of its arguments, {spec}, got {got}")
         rows.append(row)
     if not rows:
         return pytree.tree_unflatten([leaf.clone() for leaf in leaves], spec)

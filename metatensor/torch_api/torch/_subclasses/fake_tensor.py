@@ -26,7 +26,7 @@ class FakeTensor(metaclass=_FakeType):
     """The class of fake tensors: every tensor without data whose device is not meta is an instance."""
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
-        raise TypeError("FakeTensor: is made by FakeTensorMode, or by its from_tensor")
+        raise TypeError("FakeTensor: cannot be constructed; use FakeTensorMode, or its from_tensor")
 
 
 def unset_fake_temporarily() -> Any:

@@ -89,7 +89,7 @@ class GradScaler:
     ) -> None:  # fmt: skip
         usable = not enabled or _has_device(device)
         if not usable:
-            warnings.warn(f"GradScaler: there is no {device} device here, it is disabled", stacklevel=2)
+            warnings.warn(f"GradScaler: there is no {device} device, so the scaler is disabled", stacklevel=2)
         self._device, self._enabled = device, enabled and usable
         if self._enabled:
             if not backoff_factor < 1.0 < growth_factor:
@@ -262,7 +262,7 @@ class GradScaler:
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError("GradScaler.load_state_dict: the state is empty, as that of a disabled scaler is")
+            raise RuntimeError("GradScaler.load_state_dict: the state is empty, because it comes from a disabled scaler")
         self._load(*(state_dict[key] for key in _SAVED))
         if self._scale is not None:
             self._scale.fill_(self._init_scale)

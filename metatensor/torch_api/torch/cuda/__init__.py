@@ -77,7 +77,7 @@ def is_tf32_supported() -> bool:
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     """Raise NotImplementedError: the backend does not report it."""
     _api.require()
-    raise NotImplementedError("torch.cuda.can_device_access_peer: metatensor's cuda backend does not tell")
+    raise NotImplementedError("torch.cuda.can_device_access_peer: metatensor's cuda backend does not report it")
 
 
 def get_arch_list() -> list[str]:
@@ -93,7 +93,7 @@ def get_gencode_flags() -> str:
 def current_blas_handle() -> int:
     """Raise NotImplementedError: the backend does not expose its cuBLAS handles."""
     _api.require()
-    raise NotImplementedError("torch.cuda.current_blas_handle: handles of cuBLAS are the backend's own in metatensor")
+    raise NotImplementedError("torch.cuda.current_blas_handle: metatensor's cuda backend does not expose its cuBLAS handles")
 
 
 def ipc_collect() -> None:
@@ -141,7 +141,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     if debug_mode not in modes and debug_mode not in (0, 1, 2):
         raise RuntimeError(f"torch.cuda.set_sync_debug_mode: expected one of {modes} or 0, 1, 2, got {debug_mode!r}")
     if debug_mode not in (0, "default"):
-        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: transfers that wait are not watched: no mode {debug_mode!r}")
+        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: synchronization is not monitored, so mode {debug_mode!r} is not supported")
 
 
 def get_sync_debug_mode() -> int:

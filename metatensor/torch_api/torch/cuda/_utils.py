@@ -25,6 +25,6 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         raise ValueError(f"torch.cuda: expected a cuda device, got {place}")
     if place is None or place.index is None:
         if not optional:
-            raise ValueError(f"torch.cuda: expected a device with a number, got {device!r}")
+            raise ValueError(f"torch.cuda: expected a device with an index, got {device!r}")
         return current_device()
     return int(place.index)

@@ -57,9 +57,9 @@ class Dim:
     def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
         low = 0 if min is None else min
         if max is not None and max <= low:
-            raise AssertionError(f"Dim: max has to be larger than min, got min={low} and max={max}")
+            raise AssertionError(f"Dim: max must be larger than min, got min={low} and max={max}")
         if not name.isidentifier():
-            raise AssertionError(f"Dim: a name is an identifier, got {name!r}")
+            raise AssertionError(f"Dim: the name must be an identifier, got {name!r}")
         self.__name__, self.min, self.max = name, low, max
 
     def _derived(self, name: str, min: int, max: int | None) -> Dim:
@@ -75,7 +75,7 @@ class Dim:
 
     def __mul__(self, other: int) -> Dim:
         if _int(other) <= 0:
-            raise NotImplementedError(f"Dim: multiples are positive, got {other}")
+            raise NotImplementedError(f"Dim: the factor must be positive, got {other}")
         return self._derived(f"{other}*{self.__name__}", self.min * other, None if self.max is None else self.max * other)
 
     __radd__, __rmul__ = __add__, __mul__

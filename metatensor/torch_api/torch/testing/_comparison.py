@@ -62,8 +62,8 @@ class _Comparison:
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
             if actual.keys() != expected.keys():
                 missing, more = expected.keys() - actual.keys(), actual.keys() - expected.keys()
-                self.fail(f"the mappings differ in their keys: missing are {sorted(map(str, missing))}, "
-                          f"not expected {sorted(map(str, more))}", at)  # fmt: skip
+                self.fail(f"the mappings have different keys: missing {sorted(map(str, missing))}, "
+                          f"unexpected {sorted(map(str, more))}", at)  # fmt: skip
             for key in expected:
                 self.compare(actual[key], expected[key], f"{at}[{key!r}]")
         else:
@@ -80,8 +80,8 @@ class _Comparison:
             return
         difference = abs(actual - expected)
         if not difference <= atol + rtol * abs(expected) or difference == float("inf"):
-            self.fail(f"expected {expected}, got {actual}: they differ by {difference}, allowed are {atol} and {rtol} times "
-                      f"what is expected", at)  # fmt: skip
+            self.fail(f"expected {expected}, got {actual}: they differ by {difference}, allowed are {atol} plus {rtol} times "
+                      f"the expected value", at)  # fmt: skip
 
     def tensors(self, actual: Any, expected: Any, at: str) -> None:
         for name, of in (("shape", lambda t: tuple(t.shape)), ("dtype", lambda t: t.dtype), ("device", lambda t: t.device),
@@ -108,7 +108,7 @@ def _report(a: Any, b: Any, matches: Any, wrong: int, rtol: float, atol: float) 
     difference = mt.where(matches, mt.zeros_like(difference), difference)
     relative = difference / b.to(wide).abs()
     relative = mt.where(matches, mt.zeros_like(relative), relative)
-    lines = [f"{wrong} of {a.numel()} elements differ from what is expected"]
+    lines = [f"{wrong} of {a.numel()} elements differ from the expected value"]
     for name, values, allowed in (("absolute", difference, atol), ("relative", relative, rtol)):
         place = int(values.flatten().argmax())
         index = []

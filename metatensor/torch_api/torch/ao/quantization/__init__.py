@@ -37,7 +37,7 @@ class QConfig(namedtuple("QConfig", ("activation", "weight"))):
         from metatensor.nn import Module
 
         if isinstance(activation, Module) or isinstance(weight, Module):
-            raise ValueError("QConfig: expected what makes observers, such as MinMaxObserver, not observers")
+            raise ValueError("QConfig: expected functions or classes that create observers, such as MinMaxObserver, not observers")
         return super().__new__(cls, activation, weight)
 
 

@@ -45,7 +45,7 @@ def fuse_known_modules(mod_list: Sequence[Any], is_qat: bool, additional_fuser_m
     """
     if not any(len(kinds) == len(mod_list) and all(map(isinstance, mod_list, kinds)) for kinds in _KNOWN):
         names = ", ".join(type(one).__name__ for one in mod_list)
-        raise NotImplementedError(f"fuse_modules: no way to fuse {names}")
+        raise NotImplementedError(f"fuse_modules: cannot fuse {names}")
     first, *others = mod_list
     if is_qat:
         parts = list(mod_list)
