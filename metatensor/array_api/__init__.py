@@ -1,10 +1,11 @@
-"""The Python array API standard, version 2024.12, over tensors of any device.
+"""The Python array API standard, version 2024.12, for tensors on any device.
 
     xp = x.__array_namespace__()
     xp.mean(xp.abs(x), axis=0)
 
-Functions have the standard's names, signatures and dtypes; everything whose shape does not depend on values works on
-meta. Methods and operators of tensors are PyTorch's: they differ from the standard where docs/array-api.md says.
+Functions have the standard's names, signatures and dtypes. Every function whose output shape does not depend on the
+values of its inputs works on the meta device. The methods and operators of tensors follow PyTorch;
+docs/interchange.md lists where they differ from the standard.
 """
 
 from math import e, inf, nan, pi

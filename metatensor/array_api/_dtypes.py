@@ -1,7 +1,8 @@
-"""Dtypes of the standard: which there are, of which kind, and how they promote.
+"""The standard's dtypes, their kinds, and type promotion.
 
-The standard promotes by dtype alone, whatever the number of dimensions; operators of tensors follow PyTorch, for which
-a tensor without dimensions counts less. So the functions of this namespace bring their arguments to one dtype first.
+The standard promotes by dtype alone, regardless of the number of dimensions. The operators of tensors follow PyTorch,
+where a 0-d tensor has less influence on the result than others. Functions of this namespace therefore convert their
+arguments to one dtype first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = [
 
 _SIGNED = ("int8", "int16", "int32", "int64")
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
-# Kind to the standard's dtypes, in the standard's words.
+# The standard's dtypes by kind, under the standard's names.
 KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": _SIGNED,
@@ -29,13 +30,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "complex floating": ("complex64", "complex128"),
     "numeric": (*_SIGNED, *_UNSIGNED, "float32", "float64", "complex64", "complex128"),
 }
-# What metatensor has beyond the standard and counts to a kind.
+# Dtypes beyond the standard that belong to one of its kinds.
 _MORE = {"real floating": ("float16", "bfloat16"), "complex floating": ("complex32",)}
 DTYPES: dict[str, Any] = {name: getattr(mt, name) for name in ("bool", *KINDS["numeric"])}
 
 
 def _wide_promotions() -> dict[tuple[Any, Any], Any]:
-    """The promotions of wide unsigned integers, which PyTorch does not define."""
+    """Return the promotions of unsigned integers by pair of dtypes. PyTorch does not define those of the wider ones."""
     table = {}
     for i, unsigned in enumerate(_UNSIGNED):
         for j, other in enumerate(_UNSIGNED):
@@ -64,7 +65,7 @@ def _join(a: Any, b: Any) -> Any:
 
 
 def default_dtype(number: Any) -> Any:
-    """The dtype of a Python number by itself."""
+    """Return the dtype that a Python number implies."""
     if isinstance(number, bool):
         return mt.bool
     if isinstance(number, int):
@@ -77,7 +78,10 @@ def default_dtype(number: Any) -> Any:
 
 
 def _with_number(dtype: Any, number: Any) -> Any:
-    """The dtype of an operation on a tensor of `dtype` and a Python number: the tensor's, unless its kind is lower."""
+    """Return the dtype of an operation on a tensor of `dtype` and a Python number.
+
+    It is the tensor's dtype unless the number is of a higher kind.
+    """
     own = default_dtype(number)
     if own is mt.bool or dtype.is_complex:
         return dtype
@@ -91,9 +95,20 @@ def _with_number(dtype: Any, number: Any) -> Any:
 
 
 def result_type(*arrays_and_dtypes: Any) -> Any:
-    """The dtype to which tensors, dtypes and Python numbers promote; at least one must be a tensor or a dtype.
+    """Return the dtype to which tensors, dtypes and Python numbers promote.
 
-    TypeError where there is none (uint64 with a signed integer).
+    Raises
+    ------
+    ValueError
+        If there is neither a tensor nor a dtype among the arguments.
+    TypeError
+        If the dtypes have no common dtype, such as uint64 and a signed integer.
+
+    Examples
+    --------
+    >>> import metatensor.array_api as xp
+    >>> xp.result_type(xp.int8, xp.uint8, 3)
+    metatensor.int16
     """
     dtype, numbers = None, []
     for given in arrays_and_dtypes:
@@ -111,7 +126,7 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 
 
 def array(x: Any, name: str = "x") -> Any:
-    """`x`, which must be a tensor."""
+    """Return `x`. Raise TypeError unless it is a tensor."""
     if not isinstance(x, mt.Tensor):
         raise TypeError(f"argument {name} must be a tensor, got {type(x).__name__}")
     return x
@@ -124,7 +139,7 @@ def _as(x: Any, like: Any, dtype: Any) -> Any:
 
 
 def pair(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Two operands, one of them perhaps a number, as tensors of their common dtype."""
+    """Return two operands as tensors of their common dtype. One of them may be a Python number."""
     if isinstance(x1, mt.Tensor) and isinstance(x2, mt.Tensor) and x1.dtype is x2.dtype:
         return x1, x2
     like = x1 if isinstance(x1, mt.Tensor) else array(x2, "x1 or x2")
@@ -133,7 +148,7 @@ def pair(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 def together(tensors: Any) -> list[Any]:
-    """Some tensors, in their common dtype."""
+    """Return the tensors, converted to their common dtype."""
     tensors = [array(x, f"arrays[{i}]") for i, x in enumerate(tensors)]
     if not tensors:
         return []
@@ -142,12 +157,15 @@ def together(tensors: Any) -> list[Any]:
 
 
 def floating(x: Any) -> Any:
-    """`x` where it is floating-point or complex, else in the default dtype."""
+    """Return `x` if it is floating-point or complex, else `x` converted to the default dtype."""
     return array(x) if x.dtype.is_floating_point or x.dtype.is_complex else x.to(mt.get_default_dtype())
 
 
 def sum_dtype(x: Any, dtype: Any) -> Any:
-    """The dtype in which elements of `x` are summed or multiplied: 64 bits for integers, unless one is given."""
+    """Return the dtype in which the elements of `x` are summed or multiplied.
+
+    It is `dtype` if that is given. Otherwise integers use 64 bits, and other dtypes stay as they are.
+    """
     if dtype is not None:
         return dtype
     if x.dtype.is_floating_point or x.dtype.is_complex:
@@ -156,17 +174,32 @@ def sum_dtype(x: Any, dtype: Any) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    """`x` in another dtype, on `device`; with `copy` false `x` itself where nothing changes.
+    """Return `x` converted to `dtype`.
 
-    TypeError for complex numbers as real ones: take their `real` or `imag` part.
+    Parameters
+    ----------
+    x : Tensor
+    dtype : dtype
+    copy : bool
+        If False, `x` itself is returned when neither dtype nor device changes. Default: True.
+    device : device, optional
+        Default: the device of `x`.
+
+    Raises
+    ------
+    TypeError
+        If `x` is complex and `dtype` is neither complex nor bool. Use `real` or `imag` instead.
     """
     if array(x).dtype.is_complex and not (dtype.is_complex or dtype is mt.bool):
-        raise TypeError(f"astype: {x.dtype.name} does not become {dtype.name}; take the real or the imaginary part")
+        raise TypeError(f"astype: {x.dtype.name} cannot be converted to {dtype.name}; take the real or the imaginary part")
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 
 def of_kind(kind: Any, more: bool = False) -> tuple[str, ...]:
-    """Names of the dtypes of a kind; with `more`, of those beyond the standard, too. ValueError for an unknown one."""
+    """Return the names of the dtypes of a kind. With `more`, include dtypes beyond the standard.
+
+    Raise ValueError for an unknown kind.
+    """
     if kind not in KINDS:
         raise ValueError(f"unknown kind of dtype {kind!r}; expected one of {', '.join(map(repr, KINDS))}")
     extra = [n for name, names in _MORE.items() if more and kind in (name, "numeric") for n in names]
@@ -174,10 +207,21 @@ def of_kind(kind: Any, more: bool = False) -> tuple[str, ...]:
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether `dtype` is the dtype `kind`, of the kind of that name, or one of several.
+    """Return whether `dtype` is of the given kind.
 
-    Kinds: 'bool', 'signed integer', 'unsigned integer', 'integral', 'real floating' (float16 and bfloat16, too),
-    'complex floating', 'numeric'. ValueError for other names.
+    Parameters
+    ----------
+    dtype : dtype
+    kind : dtype, str, or tuple of these
+        The names are "bool", "signed integer", "unsigned integer", "integral", "real floating" (which includes float16
+        and bfloat16), "complex floating" and "numeric". A tuple matches if any of its members does.
+
+    Raises
+    ------
+    ValueError
+        If the name of the kind is unknown.
+    TypeError
+        If `kind` is of another type.
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
@@ -189,7 +233,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether the dtype `from_`, or that of a tensor, promotes to `to`."""
+    """Return whether a dtype, or the dtype of a tensor, promotes to the dtype `to`."""
     source = from_.dtype if isinstance(from_, mt.Tensor) else from_
     if not isinstance(source, mt.dtype) or not isinstance(to, mt.dtype):
         raise TypeError("can_cast: expected a dtype or a tensor, and a dtype")
@@ -205,7 +249,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 @dataclass(frozen=True)
 class finfo_object:
-    """Limits of a floating-point dtype, or of the parts of a complex one."""
+    """Limits of a floating-point dtype, or of the real and imaginary parts of a complex one."""
 
     bits: int
     eps: float
@@ -230,12 +274,15 @@ def _limits(found: Callable[[Any], Any], type: Any) -> Any:
 
 
 def finfo(type: Any, /) -> finfo_object:
-    """Limits of a floating-point or complex dtype, or that of a tensor. TypeError for others."""
+    """Return the limits of a floating-point or complex dtype, or of the dtype of a tensor.
+
+    Raise TypeError for other dtypes.
+    """
     found = _limits(mt.finfo, type)
     return finfo_object(found.bits, found.eps, found.max, found.min, found.smallest_normal, getattr(mt, found.dtype))
 
 
 def iinfo(type: Any, /) -> iinfo_object:
-    """Limits of an integer dtype, or that of a tensor. TypeError for others."""
+    """Return the limits of an integer dtype, or of the dtype of a tensor. Raise TypeError for other dtypes."""
     found = _limits(mt.iinfo, type)
     return iinfo_object(found.bits, found.max, found.min, getattr(mt, found.dtype))

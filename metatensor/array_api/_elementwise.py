@@ -1,4 +1,4 @@
-"""Functions of each element: PyTorch-like operators on operands of one dtype, under the standard's names."""
+"""Element-wise functions under the standard's names. They convert their operands to one dtype first."""
 
 from __future__ import annotations
 
@@ -48,24 +48,33 @@ def _imag(x: Any) -> Any:
 def _sign(x: Any) -> Any:
     if x.dtype.is_complex:
         return mt.sgn(x)
-    # NaN has no sign to PyTorch's `sign`, which makes it 0.
+    # `mt.sign` follows PyTorch and gives 0 for NaN; the standard requires NaN.
     return mt.where(mt.isnan(x), x, mt.sign(x)) if x.dtype.is_floating_point else mt.sign(x)
 
 
 def _by_parts(op: _Function) -> _Function:
-    """`op`, of the real and the imaginary part where there are two."""
+    """Return `op`, applied separately to the real and imaginary parts of complex tensors."""
     return lambda x: mt.complex(op(x.real), op(x.imag)) if x.dtype.is_complex else op(x)
 
 
 def _integers_alone(op: _Function) -> _Function:
-    """`op`, which leaves whole numbers and truth values as they are."""
+    """Return `op` as a function that returns a copy of integer and bool tensors unchanged."""
     return lambda x: op(x) if x.dtype.is_floating_point or x.dtype.is_complex else x.clone()
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
-    """The elements of `x`, at least `min` and at most `max`: numbers or tensors that broadcast, None for no bound.
+    """Return `x` with each element limited to the range from `min` to `max`.
 
-    The dtype is that of `x`. NaN in `x` or a bound gives NaN.
+    Parameters
+    ----------
+    x : Tensor
+    min, max : number or Tensor, optional
+        Bounds that broadcast with `x`. None means no bound.
+
+    Returns
+    -------
+    Tensor
+        Dtype of `x`. An element is NaN if `x` or one of its bounds is NaN.
     """
     out = array(x)
     for bound, op in ((min, mt.maximum), (max, mt.minimum)):
@@ -74,70 +83,82 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return out.clone() if out is x else out
 
 
-abs = _unary("abs", mt.abs, "The absolute value; of complex numbers the magnitude, which is real.")
-acos = _unary("acos", mt.acos, "The inverse cosine, in radians.")
-acosh = _unary("acosh", mt.acosh, "The inverse hyperbolic cosine.")
-asin = _unary("asin", mt.asin, "The inverse sine, in radians.")
-asinh = _unary("asinh", mt.asinh, "The inverse hyperbolic sine.")
-atan = _unary("atan", mt.atan, "The inverse tangent, in radians.")
-atanh = _unary("atanh", mt.atanh, "The inverse hyperbolic tangent.")
-bitwise_invert = _unary("bitwise_invert", mt.bitwise_not, "All bits inverted; of truth values the opposite.")
-ceil = _unary("ceil", _integers_alone(mt.ceil), "The smallest whole number not below the element.")
-conj = _unary("conj", mt.conj_physical, "The complex conjugate.")
-cos = _unary("cos", mt.cos, "The cosine of radians.")
-cosh = _unary("cosh", mt.cosh, "The hyperbolic cosine.")
-exp = _unary("exp", mt.exp, "The exponential function.")
-expm1 = _unary("expm1", mt.expm1, "exp(x) - 1, exact for small x.")
-floor = _unary("floor", _integers_alone(mt.floor), "The greatest whole number not above the element.")
-imag = _unary("imag", _imag, "The imaginary part: a real dtype of the same precision.")
-isfinite = _unary("isfinite", mt.isfinite, "Whether the element is neither infinite nor NaN.")
-isinf = _unary("isinf", mt.isinf, "Whether the element is infinite.")
-isnan = _unary("isnan", mt.isnan, "Whether the element is NaN.")
-log = _unary("log", mt.log, "The natural logarithm.")
-log10 = _unary("log10", mt.log10, "The logarithm to base 10.")
-log1p = _unary("log1p", mt.log1p, "log(1 + x), exact for small x.")
-log2 = _unary("log2", mt.log2, "The logarithm to base 2.")
-logical_not = _unary("logical_not", mt.logical_not, "Whether the element is zero or false.")
-negative = _unary("negative", mt.neg, "The element with the opposite sign.")
-positive = _unary("positive", mt.clone, "The element itself, in a new tensor.")
-real = _unary("real", mt.real, "The real part: a real dtype of the same precision.")
-reciprocal = _unary("reciprocal", mt.reciprocal, "1 / x.")
-round = _unary("round", _integers_alone(_by_parts(mt.round)), "The nearest whole number, of two the even one.")
-sign = _unary("sign", _sign, "-1, 0 or 1; x / abs(x) for complex numbers; NaN for NaN.")
-signbit = _unary("signbit", mt.signbit, "Whether the sign is set, also that of -0.0.")
-sin = _unary("sin", mt.sin, "The sine of radians.")
-sinh = _unary("sinh", mt.sinh, "The hyperbolic sine.")
-sqrt = _unary("sqrt", mt.sqrt, "The square root.")
-square = _unary("square", mt.square, "The element times itself.")
-tan = _unary("tan", mt.tan, "The tangent of radians.")
-tanh = _unary("tanh", mt.tanh, "The hyperbolic tangent.")
-trunc = _unary("trunc", _integers_alone(mt.trunc), "The nearest whole number towards zero.")
+abs = _unary(
+    "abs", mt.abs, "Return the absolute value of each element. For complex numbers it is the magnitude, a real number."
+)
+acos = _unary("acos", mt.acos, "Return the inverse cosine of each element, in radians.")
+acosh = _unary("acosh", mt.acosh, "Return the inverse hyperbolic cosine of each element.")
+asin = _unary("asin", mt.asin, "Return the inverse sine of each element, in radians.")
+asinh = _unary("asinh", mt.asinh, "Return the inverse hyperbolic sine of each element.")
+atan = _unary("atan", mt.atan, "Return the inverse tangent of each element, in radians.")
+atanh = _unary("atanh", mt.atanh, "Return the inverse hyperbolic tangent of each element.")
+bitwise_invert = _unary(
+    "bitwise_invert", mt.bitwise_not, "Return each integer with its bits inverted, or the logical negation of each bool."
+)
+ceil = _unary("ceil", _integers_alone(mt.ceil), "Return each element rounded up to an integer, in the dtype of `x`.")
+conj = _unary("conj", mt.conj_physical, "Return the complex conjugate of each element.")
+cos = _unary("cos", mt.cos, "Return the cosine of each element, given in radians.")
+cosh = _unary("cosh", mt.cosh, "Return the hyperbolic cosine of each element.")
+exp = _unary("exp", mt.exp, "Return e to the power of each element.")
+expm1 = _unary("expm1", mt.expm1, "Return exp(x) - 1 without loss of precision for small x.")
+floor = _unary(
+    "floor", _integers_alone(mt.floor), "Return each element rounded down to an integer, in the dtype of `x`."
+)
+imag = _unary("imag", _imag, "Return the imaginary part of each element, in the real dtype of the same precision.")
+isfinite = _unary("isfinite", mt.isfinite, "Return whether each element is neither infinite nor NaN.")
+isinf = _unary("isinf", mt.isinf, "Return whether each element is infinite.")
+isnan = _unary("isnan", mt.isnan, "Return whether each element is NaN.")
+log = _unary("log", mt.log, "Return the natural logarithm of each element.")
+log10 = _unary("log10", mt.log10, "Return the logarithm of each element to base 10.")
+log1p = _unary("log1p", mt.log1p, "Return log(1 + x) without loss of precision for small x.")
+log2 = _unary("log2", mt.log2, "Return the logarithm of each element to base 2.")
+logical_not = _unary("logical_not", mt.logical_not, "Return whether each element is zero or False.")
+negative = _unary("negative", mt.neg, "Return each element with the opposite sign.")
+positive = _unary("positive", mt.clone, "Return a copy of `x`.")
+real = _unary("real", mt.real, "Return the real part of each element, in the real dtype of the same precision.")
+reciprocal = _unary("reciprocal", mt.reciprocal, "Return 1 / x for each element.")
+round = _unary(
+    "round",
+    _integers_alone(_by_parts(mt.round)),
+    "Return each element rounded to the nearest integer, in the dtype of `x`. Ties go to the even integer."
+)
+sign = _unary("sign", _sign, "Return -1, 0 or 1 for each element; x / abs(x) for complex numbers; NaN for NaN.")
+signbit = _unary("signbit", mt.signbit, "Return whether the sign bit of each element is set, which it is for -0.0.")
+sin = _unary("sin", mt.sin, "Return the sine of each element, given in radians.")
+sinh = _unary("sinh", mt.sinh, "Return the hyperbolic sine of each element.")
+sqrt = _unary("sqrt", mt.sqrt, "Return the square root of each element.")
+square = _unary("square", mt.square, "Return the square of each element.")
+tan = _unary("tan", mt.tan, "Return the tangent of each element, given in radians.")
+tanh = _unary("tanh", mt.tanh, "Return the hyperbolic tangent of each element.")
+trunc = _unary("trunc", _integers_alone(mt.trunc), "Return each element rounded towards zero, in the dtype of `x`.")
 
-add = _binary("add", mt.add, "x1 + x2.")
-atan2 = _binary("atan2", mt.atan2, "The angle of the point (x2, x1), in radians.")
-bitwise_and = _binary("bitwise_and", mt.bitwise_and, "The bits that are set in both.")
-bitwise_left_shift = _binary("bitwise_left_shift", mt.bitwise_left_shift, "The bits of x1, moved up by x2 places.")
-bitwise_or = _binary("bitwise_or", mt.bitwise_or, "The bits that are set in either.")
-bitwise_right_shift = _binary("bitwise_right_shift", mt.bitwise_right_shift, "The bits of x1, moved down by x2 places.")
-bitwise_xor = _binary("bitwise_xor", mt.bitwise_xor, "The bits that are set in one of the two.")
-copysign = _binary("copysign", mt.copysign, "The magnitude of x1 with the sign of x2.")
-divide = _binary("divide", mt.div, "x1 / x2, a floating-point number.")
-equal = _binary("equal", mt.eq, "Whether x1 == x2.")
-floor_divide = _binary("floor_divide", mt.floor_divide, "x1 / x2, rounded down.")
-greater = _binary("greater", mt.gt, "Whether x1 > x2.")
-greater_equal = _binary("greater_equal", mt.ge, "Whether x1 >= x2.")
-hypot = _binary("hypot", mt.hypot, "sqrt(x1**2 + x2**2), without overflow on the way.")
-less = _binary("less", mt.lt, "Whether x1 < x2.")
-less_equal = _binary("less_equal", mt.le, "Whether x1 <= x2.")
-logaddexp = _binary("logaddexp", mt.logaddexp, "log(exp(x1) + exp(x2)), without overflow on the way.")
-logical_and = _binary("logical_and", mt.logical_and, "Whether both are true.")
-logical_or = _binary("logical_or", mt.logical_or, "Whether at least one is true.")
-logical_xor = _binary("logical_xor", mt.logical_xor, "Whether exactly one is true.")
-maximum = _binary("maximum", mt.maximum, "The greater of the two; NaN where one is.")
-minimum = _binary("minimum", mt.minimum, "The smaller of the two; NaN where one is.")
-multiply = _binary("multiply", mt.mul, "x1 * x2.")
-nextafter = _binary("nextafter", mt.nextafter, "The number next to x1, towards x2.")
-not_equal = _binary("not_equal", mt.ne, "Whether x1 != x2.")
-pow = _binary("pow", mt.pow, "x1 to the power of x2.")
-remainder = _binary("remainder", mt.remainder, "What is left of x1 after division by x2, with the sign of x2.")
-subtract = _binary("subtract", mt.sub, "x1 - x2.")
+add = _binary("add", mt.add, "Return x1 + x2.")
+atan2 = _binary("atan2", mt.atan2, "Return the angle of the point (x2, x1) in radians, between -pi and pi.")
+bitwise_and = _binary("bitwise_and", mt.bitwise_and, "Return the bits that are set in both x1 and x2.")
+bitwise_left_shift = _binary("bitwise_left_shift", mt.bitwise_left_shift, "Return x1 with its bits shifted left by x2.")
+bitwise_or = _binary("bitwise_or", mt.bitwise_or, "Return the bits that are set in x1 or x2.")
+bitwise_right_shift = _binary(
+    "bitwise_right_shift", mt.bitwise_right_shift, "Return x1 with its bits shifted right by x2."
+)
+bitwise_xor = _binary("bitwise_xor", mt.bitwise_xor, "Return the bits that are set in exactly one of x1 and x2.")
+copysign = _binary("copysign", mt.copysign, "Return the magnitude of x1 with the sign of x2.")
+divide = _binary("divide", mt.div, "Return x1 / x2 as a floating-point or complex number.")
+equal = _binary("equal", mt.eq, "Return whether x1 == x2.")
+floor_divide = _binary("floor_divide", mt.floor_divide, "Return x1 / x2, rounded down.")
+greater = _binary("greater", mt.gt, "Return whether x1 > x2.")
+greater_equal = _binary("greater_equal", mt.ge, "Return whether x1 >= x2.")
+hypot = _binary("hypot", mt.hypot, "Return sqrt(x1**2 + x2**2) without intermediate overflow.")
+less = _binary("less", mt.lt, "Return whether x1 < x2.")
+less_equal = _binary("less_equal", mt.le, "Return whether x1 <= x2.")
+logaddexp = _binary("logaddexp", mt.logaddexp, "Return log(exp(x1) + exp(x2)) without intermediate overflow.")
+logical_and = _binary("logical_and", mt.logical_and, "Return whether both x1 and x2 are true.")
+logical_or = _binary("logical_or", mt.logical_or, "Return whether x1 or x2 is true.")
+logical_xor = _binary("logical_xor", mt.logical_xor, "Return whether exactly one of x1 and x2 is true.")
+maximum = _binary("maximum", mt.maximum, "Return the larger of x1 and x2, or NaN if one of them is NaN.")
+minimum = _binary("minimum", mt.minimum, "Return the smaller of x1 and x2, or NaN if one of them is NaN.")
+multiply = _binary("multiply", mt.mul, "Return x1 * x2.")
+nextafter = _binary("nextafter", mt.nextafter, "Return the representable number next to x1 in the direction of x2.")
+not_equal = _binary("not_equal", mt.ne, "Return whether x1 != x2.")
+pow = _binary("pow", mt.pow, "Return x1 to the power of x2.")
+remainder = _binary("remainder", mt.remainder, "Return the remainder of x1 / x2, with the sign of x2.")
+subtract = _binary("subtract", mt.sub, "Return x1 - x2.")

@@ -1,4 +1,4 @@
-"""What there is: devices, dtypes and capabilities."""
+"""Inspection of the namespace: devices, dtypes and capabilities."""
 
 from __future__ import annotations
 
@@ -11,30 +11,35 @@ __all__ = ["__array_namespace_info__"]
 
 
 class Info:
-    """What the namespace can do; every device can do all of it, but meta has no values, so no shapes that follow from them."""
+    """Devices, dtypes and capabilities of the namespace.
+
+    The capabilities hold for every device except meta, which has no values. Functions whose output shape depends on
+    values raise there.
+    """
 
     def capabilities(self) -> dict[str, Any]:
-        """'boolean indexing', 'data-dependent shapes', and 'max dimensions' of a tensor."""
+        """Return "boolean indexing", "data-dependent shapes" and "max dimensions" by name."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 72}
 
     def default_device(self) -> Any:
-        """The device of tensors made without naming one."""
+        """Return the device on which tensors are created if none is named."""
         return mt.get_default_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        """The dtypes of tensors made of Python numbers, and of indices."""
+        """Return the dtypes of tensors created from Python numbers, and of indices, by kind."""
         real = mt.get_default_dtype()
         return {"real floating": real, "complex floating": real.to_complex(), "integral": mt.int64, "indexing": mt.int64}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
-        """The standard's dtypes by name, all or those of one kind or several; see `isdtype` for the kinds."""
+        """Return the standard's dtypes by name. `kind` restricts them to one kind or a tuple of kinds; see `isdtype`.
+        """
         if kind is None:
             return dict(DTYPES)
         names = [name for one in (kind if isinstance(kind, tuple) else (kind,)) for name in of_kind(one)]
         return {name: dtype for name, dtype in DTYPES.items() if name in names}
 
     def devices(self) -> list[Any]:
-        """All devices that can be used now, meta among them. It loads their plugins."""
+        """Return all devices that can be used, including meta. This loads the plugins of all devices."""
         found = []
         for type in mt.plugins.device_types():
             try:
@@ -43,12 +48,12 @@ class Info:
             except RuntimeError:  # broken, blocked, or without hardware
                 continue
             if type == "meta" or type == "cpu":
-                found.append(mt.device(type))  # tensors there name no index
+                found.append(mt.device(type))  # the devices of such tensors have no index
             else:
                 found += [mt.device(type, index) for index in range(count)]
         return found
 
 
 def __array_namespace_info__() -> Info:
-    """An object that says what the namespace can do."""
+    """Return an object that describes the devices, dtypes and capabilities of the namespace."""
     return Info()

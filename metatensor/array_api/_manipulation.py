@@ -1,4 +1,4 @@
-"""Other shapes and orders of the same elements; and elements chosen by index."""
+"""Functions that reshape, reorder, join and select elements."""
 
 from __future__ import annotations
 
@@ -14,29 +14,32 @@ __all__ = [
 
 
 def place_of(axis: Any, ndim: int) -> int:
-    """An axis as 0 <= axis < ndim. IndexError for one that does not exist."""
+    """Return `axis` as a non-negative index. Raise IndexError if it is out of range for `ndim` dimensions."""
     if not -ndim <= axis < ndim:
         raise IndexError(f"axis {axis} is out of range for {ndim} dimensions")
     return axis % ndim
 
 
 def places_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """One axis, several, or None for all, as places. ValueError for one that is named twice."""
+    """Return one axis or several as non-negative indices, or all of them for None.
+
+    Raise ValueError if an axis is named twice.
+    """
     if axis is None:
         return tuple(range(ndim))
     places = tuple([place_of(one, ndim) for one in (axis if isinstance(axis, (tuple, list)) else (axis,))])
     if len(set(places)) != len(places):
-        raise ValueError(f"axis {axis} names an axis twice")
+        raise ValueError(f"axis={axis} names an axis twice")
     return places
 
 
 def broadcast_arrays(*arrays: Any) -> list[Any]:
-    """The tensors, of one shape."""
+    """Return views of the tensors, broadcast to their common shape."""
     return list(mt.broadcast_tensors(*arrays)) if arrays else []
 
 
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
-    """`x` with its elements repeated to `shape`; a view. ValueError where they do not fit."""
+    """Return a view of `x`, broadcast to `shape`. Raise ValueError if `x` does not broadcast to it."""
     try:
         fits = min(shape, default=0) >= 0 and mt.broadcast_shapes(array(x).shape, shape) == tuple(shape)
     except RuntimeError:
@@ -47,37 +50,50 @@ def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
-    """The tensors one after the other along `axis`; flattened first where that is None."""
+    """Return the tensors joined along `axis`. If `axis` is None, they are flattened first.
+
+    Tensors are converted to their common dtype. Raise ValueError if their numbers of dimensions differ.
+    """
     tensors = together(arrays)
     if axis is None:
         tensors, axis = [mt.flatten(x) for x in tensors], 0
     if len({x.ndim for x in tensors}) > 1:
-        raise ValueError(f"concat: tensors must have as many dimensions, got shapes {[list(x.shape) for x in tensors]}")
+        raise ValueError(f"concat: tensors must have the same number of dimensions, got shapes {[list(x.shape) for x in tensors]}")
     return mt.cat(tensors, axis)
 
 
 def expand_dims(x: Any, /, axis: int) -> Any:
-    """`x` with a dimension of size 1 at place `axis` of the result. IndexError where there is no such place."""
+    """Return `x` with a new axis of size 1 at position `axis` of the result. Raise IndexError if that is out of range.
+    """
     return mt.unsqueeze(array(x), place_of(axis, x.ndim + 1))
 
 
 def flip(x: Any, /, *, axis: Any = None) -> Any:
-    """The elements in reverse order, along one axis, several or all."""
+    """Return `x` with its elements in reverse order along one axis, several axes, or all (None)."""
     return mt.flip(array(x), places_of(axis, x.ndim))
 
 
 def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
-    """The axes `source` moved to the places `destination`, the others in their order."""
+    """Return a view of `x` with the axes `source` at positions `destination`. The other axes keep their order."""
     return mt.movedim(array(x), source, destination)
 
 
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Any:
-    """The axes in another order."""
+    """Return a view of `x` whose axes are in the order given by `axes`."""
     return mt.permute(array(x), tuple(axes))
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
-    """Each element so many times, along `axis` or, where that is None, of the flattened tensor."""
+    """Return `x` with each element repeated.
+
+    Parameters
+    ----------
+    x : Tensor
+    repeats : int or Tensor
+        Number of repetitions, or one number for each element along `axis`.
+    axis : int, optional
+        Default: repeat the elements of the flattened tensor.
+    """
     x = mt.flatten(array(x)) if axis is None else array(x)
     axis = 0 if axis is None else place_of(axis, x.ndim)
     if not isinstance(repeats, mt.Tensor):
@@ -86,21 +102,36 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
 
 
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Any:
-    """The elements in row-major order in another shape; a view where possible.
+    """Return `x` in another shape, with its elements in row-major order.
 
-    With `copy` true never a view, with `copy` false always: ValueError where there is none.
+    Parameters
+    ----------
+    x : Tensor
+    shape : tuple of int
+        One size may be -1, which stands for the remaining elements.
+    copy : bool, optional
+        True always copies. False always returns a view. None returns a view where possible.
+
+    Raises
+    ------
+    ValueError
+        If `copy` is False and a view of that shape does not exist.
     """
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if copy:
         return mt.reshape(array(x).clone(memory_format=mt.contiguous_format), shape)
     made = mt.reshape(array(x), shape)
     if copy is False and made.untyped_storage() is not x.untyped_storage():
-        raise ValueError(f"reshape: shape {list(x.shape)} with strides {x.stride()} becomes {list(shape)} by a copy only")
+        raise ValueError(f"reshape: shape {list(x.shape)} with strides {x.stride()} can become {list(shape)} only by a copy")
     return made
 
 
 def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
-    """The elements moved on by `shift` places along one axis or several, the last ones to the front."""
+    """Return `x` with its elements shifted along one axis or several.
+
+    Elements shifted past the end reappear at the start. If `axis` is None, the flattened tensor is shifted and then
+    takes the shape of `x` again. An axis may be named twice; its shifts then add up.
+    """
     if axis is None:
         return mt.roll(array(x), shift)
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -113,16 +144,16 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
 
 
 def squeeze(x: Any, /, axis: Any) -> Any:
-    """`x` without some axes of size 1. ValueError where an axis has another size."""
+    """Return a view of `x` without the given axes, whose size must be 1. Raise ValueError if a size is not 1."""
     places = places_of(axis, array(x).ndim)
     for place in places:
         if x.shape[place] != 1:
-            raise ValueError(f"squeeze: axis {place} of shape {list(x.shape)} is not 1")
+            raise ValueError(f"squeeze: the size of axis {place} of shape {list(x.shape)} is not 1")
     return mt.squeeze(x, places)
 
 
 def stack(arrays: Any, /, *, axis: int = 0) -> Any:
-    """Tensors of one shape along a new axis."""
+    """Return tensors of one shape joined along a new axis, in their common dtype."""
     tensors = together(arrays)
     if tensors:
         place_of(axis, tensors[0].ndim + 1)
@@ -130,7 +161,21 @@ def stack(arrays: Any, /, *, axis: int = 0) -> Any:
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
-    """The elements at `indices` along `axis`, which only a vector need not name. Negative ones count from the end."""
+    """Return the elements of `x` at `indices` along `axis`.
+
+    Parameters
+    ----------
+    x : Tensor
+    indices : Tensor
+        Vector of integers. Negative ones count from the end.
+    axis : int, optional
+        Required unless `x` is a vector.
+
+    Raises
+    ------
+    ValueError
+        If `indices` is not a vector, or `axis` is missing.
+    """
     if axis is None:
         if array(x).ndim != 1:
             raise ValueError(f"take: axis is needed for a tensor of shape {list(x.shape)}")
@@ -142,9 +187,13 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
 
 
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
-    """For each place along the other axes, the elements at `indices` along `axis`; the others broadcast."""
+    """Return the elements of `x` at `indices` along `axis`, with separate indices for each position on the other axes.
+
+    `indices` has as many dimensions as `x`; the other axes broadcast. Negative indices count from the end. Raise
+    ValueError if the numbers of dimensions differ.
+    """
     if array(x).ndim != array(indices, "indices").ndim:
-        raise ValueError(f"take_along_axis: {x.ndim} dimensions, but indices of {indices.ndim}")
+        raise ValueError(f"take_along_axis: x has {x.ndim} dimensions, but indices has {indices.ndim}")
     place = place_of(axis, x.ndim)
     size = x.shape[place]
     indices = indices.to(mt.int64)
@@ -152,10 +201,10 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
 
 
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
-    """The tensor over and over: so many times along each axis, the last one last."""
+    """Return `x` repeated as a whole, `repetitions[i]` times along axis i."""
     return mt.tile(array(x), tuple(repetitions))
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """The parts of `x` along an axis, views without it."""
+    """Return views of the parts of `x` along `axis`, without that axis."""
     return tuple(mt.unbind(array(x), place_of(axis, x.ndim)))

@@ -1,4 +1,4 @@
-"""One value of many: statistics, searches, truth; and running sums."""
+"""Reductions, cumulative sums and products, searches and sorting."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = [
 
 
 def _over(op: Callable[..., Any], x: Any, axis: Any, keepdims: bool) -> Any:
-    """``op(x, axes, keepdim)`` over one axis, several, all (None) or none (an empty tuple)."""
+    """Return ``op(x, axes, keepdim)`` for one axis, several, all (None) or none (an empty tuple)."""
     places = places_of(axis, x.ndim)
-    if not places:  # PyTorch-like ops take no axes for all of them: an axis of one element stands in
+    if not places:  # `op` would take () as all axes, so reduce an additional axis of size 1
         return op(x.unsqueeze(-1), (x.ndim,), False)
     return op(x, places, keepdims)
 
 
 def _each(op: Callable[..., Any]) -> Callable[..., Any]:
-    """An op of one axis, over several: the last first, so that the others keep their places."""
+    """Return `op`, which reduces one axis, as a function that reduces several."""
 
     def over(x: Any, places: tuple[int, ...], keepdims: bool) -> Any:
-        for place in sorted(places, reverse=True):
+        for place in sorted(places, reverse=True):  # descending, so that the remaining axes keep their indices
             x = op(x, place, keepdims)
         return x
 
@@ -35,54 +35,87 @@ def _each(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Whether all elements are true: not zero."""
+    """Return whether all elements are nonzero, over one axis, several axes, or all (None)."""
     return _over(_each(lambda x, dim, keep: mt.all(x, dim, keep)), array(x) != 0, axis, keepdims)
 
 
 def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Whether an element is true: not zero."""
+    """Return whether at least one element is nonzero, over one axis, several axes, or all (None)."""
     return _over(_each(lambda x, dim, keep: mt.any(x, dim, keep)), array(x) != 0, axis, keepdims)
 
 
 def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """How many elements are not zero."""
+    """Return the number of nonzero elements, as int64, over one axis, several axes, or all (None)."""
     return _over(lambda x, dims, keep: mt.sum(x, dims, keep, dtype=mt.int64), array(x) != 0, axis, keepdims)
 
 
 def max(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The greatest element; NaN where there is one."""
+    """Return the maximum over one axis, several axes, or all (None). It is NaN if an element is NaN."""
     return _over(mt.amax, array(x), axis, keepdims)
 
 
 def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The smallest element; NaN where there is one."""
+    """Return the minimum over one axis, several axes, or all (None). It is NaN if an element is NaN."""
     return _over(mt.amin, array(x), axis, keepdims)
 
 
 def mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The mean, of the dtype of `x`; of whole numbers in the default dtype."""
+    """Return the mean over one axis, several axes, or all (None).
+
+    The result has the dtype of `x`, or the default dtype if `x` holds integers or bools.
+    """
     return _over(mt.mean, floating(x), axis, keepdims)
 
 
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The sum, of the dtype of `x` or, for smaller whole numbers and truth values, 64 bits."""
+    """Return the sum over one axis, several axes, or all (None).
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int or tuple of int, optional
+        Default: all axes.
+    dtype : dtype, optional
+        Dtype of the sum. Default: uint64 for unsigned integers, int64 for signed integers and bools, else that of `x`.
+    keepdims : bool
+        If True, reduced axes remain with size 1. Default: False.
+    """
     chosen = sum_dtype(array(x), dtype)
     return _over(lambda x, dims, keep: mt.sum(x, dims, keep, dtype=chosen), x, axis, keepdims)
 
 
 def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The product, of the dtype of `x` or, for smaller whole numbers and truth values, 64 bits."""
+    """Return the product over one axis, several axes, or all (None).
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int or tuple of int, optional
+        Default: all axes.
+    dtype : dtype, optional
+        Dtype of the product. Default: uint64 for unsigned integers, int64 for signed integers and bools, else that of
+        `x`.
+    keepdims : bool
+        If True, reduced axes remain with size 1. Default: False.
+    """
     chosen = sum_dtype(array(x), dtype)
     return _over(_each(lambda x, dim, keep: mt.prod(x, dim, keep, dtype=chosen)), x, axis, keepdims)
 
 
 def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
-    """The standard deviation; squares are summed and divided by N - `correction`."""
+    """Return the standard deviation over one axis, several axes, or all (None).
+
+    It is the square root of `var` with the same arguments.
+    """
     return _over(lambda x, dims, keep: mt.std(x, dims, correction=correction, keepdim=keep), floating(x), axis, keepdims)
 
 
 def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
-    """The variance; squares are summed and divided by N - `correction`."""
+    """Return the variance over one axis, several axes, or all (None).
+
+    The sum of squared deviations from the mean is divided by N - `correction`, where N is the number of elements.
+    Integers and bools are converted to the default dtype.
+    """
     return _over(lambda x, dims, keep: mt.var(x, dims, correction=correction, keepdim=keep), floating(x), axis, keepdims)
 
 
@@ -101,17 +134,52 @@ def _cumulative(op: Any, x: Any, axis: int | None, dtype: Any, initial: int | No
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Running sums, after a 0 where `include_initial` is true. ValueError without an axis unless `x` is a vector."""
+    """Return the cumulative sum along `axis`.
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int, optional
+        Required if `x` has two or more dimensions.
+    dtype : dtype, optional
+        Default: as in `sum`.
+    include_initial : bool
+        If True, a 0 precedes the sums, so that the axis has one more element. Default: False.
+
+    Raises
+    ------
+    ValueError
+        If `axis` is missing.
+    """
     return _cumulative(mt.cumsum, array(x), axis, dtype, 0 if include_initial else None)
 
 
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Running products, after a 1 where `include_initial` is true. ValueError without an axis unless `x` is a vector."""
+    """Return the cumulative product along `axis`.
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int, optional
+        Required if `x` has two or more dimensions.
+    dtype : dtype, optional
+        Default: as in `prod`.
+    include_initial : bool
+        If True, a 1 precedes the products, so that the axis has one more element. Default: False.
+
+    Raises
+    ------
+    ValueError
+        If `axis` is missing.
+    """
     return _cumulative(mt.cumprod, array(x), axis, dtype, 1 if include_initial else None)
 
 
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbours along `axis`, `n` times, of `x` with other tensors before and after it."""
+    """Return the `n`-th difference of neighbouring elements along `axis`.
+
+    `prepend` and `append` are tensors that are joined to `x` first, before and after it.
+    """
     place = place_of(axis, array(x).ndim)
     parts = [part for part in (prepend, x, append) if part is not None]
     if len(parts) > 1:
@@ -128,29 +196,40 @@ def _arg(op: Callable[..., Any], x: Any, axis: int | None, keepdims: bool) -> An
 
 
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the greatest element is, the first of them: along an axis, or in the flattened tensor."""
+    """Return the index of the maximum along `axis`, or in the flattened tensor (None).
+
+    Of equal elements the first counts.
+    """
     return _arg(mt.argmax, x, axis, keepdims)
 
 
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the smallest element is, the first of them: along an axis, or in the flattened tensor."""
+    """Return the index of the minimum along `axis`, or in the flattened tensor (None).
+
+    Of equal elements the first counts.
+    """
     return _arg(mt.argmin, x, axis, keepdims)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """The indices that sort `x` along `axis`; equal elements stay in order where `stable` is true."""
+    """Return the int64 indices that sort `x` along `axis`. With `stable`, equal elements keep their order."""
     return mt.sort(array(x), dim=place_of(axis, x.ndim), descending=descending, stable=stable)[1]
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """The elements in order along `axis`; equal ones stay in theirs where `stable` is true."""
+    """Return the elements of `x` sorted along `axis`. With `stable`, equal elements keep their order."""
     return mt.sort(array(x), dim=place_of(axis, x.ndim), descending=descending, stable=stable)[0]
 
 
 def nonzero(x: Any, /) -> tuple[Any, ...]:
-    """Where the elements are that are not zero: indices along each axis, in row-major order.
+    """Return the indices of the nonzero elements in row-major order, as one int64 vector for each axis.
 
-    ValueError for a tensor without dimensions, DataDependentError on meta.
+    Raises
+    ------
+    ValueError
+        If `x` has no dimensions.
+    DataDependentError
+        On meta, because the number of elements depends on values.
     """
     if array(x).ndim == 0:
         raise ValueError("nonzero: a tensor without dimensions has no indices")
@@ -158,9 +237,27 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: Any = "left", sorter: Any = None) -> Any:
-    """Where the elements of `x2` go into the sorted vector `x1`: before its equals, or with side 'right' behind them.
+    """Return the indices at which the elements of `x2` would be inserted into the sorted vector `x1`.
 
-    `sorter` holds the indices that sort `x1` where it is not sorted.
+    Parameters
+    ----------
+    x1 : Tensor
+        Vector, sorted in ascending order unless `sorter` is given.
+    x2 : Tensor or number
+    side : {"left", "right"}
+        Whether an element goes before or after the elements equal to it.
+    sorter : Tensor, optional
+        Indices that sort `x1`.
+
+    Returns
+    -------
+    Tensor
+        int64, of the shape of `x2`.
+
+    Raises
+    ------
+    ValueError
+        If `side` is unknown or `x1` is not a vector.
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
@@ -171,5 +268,5 @@ def searchsorted(x1: Any, x2: Any, /, *, side: Any = "left", sorter: Any = None)
 
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:
-    """Elements of `x1` where `condition` is true, else of `x2`; one of the two may be a Python number."""
+    """Return elements of `x1` where `condition` is true, else of `x2`. One of the two may be a Python number."""
     return mt.where(array(condition, "condition").to(mt.bool), *pair(x1, x2))

@@ -1,4 +1,4 @@
-"""The different elements of a tensor. Shapes depend on the data: DataDependentError on meta."""
+"""Distinct elements of tensors. Output shapes depend on values, so every function raises DataDependentError on meta."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
 
 class unique_all_result(NamedTuple):
-    """What `unique_all` gives."""
+    """Result of `unique_all`."""
 
     values: Any
     indices: Any
@@ -20,40 +20,51 @@ class unique_all_result(NamedTuple):
 
 
 class unique_counts_result(NamedTuple):
-    """What `unique_counts` gives."""
+    """Result of `unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class unique_inverse_result(NamedTuple):
-    """What `unique_inverse` gives."""
+    """Result of `unique_inverse`."""
 
     values: Any
     inverse_indices: Any
 
 
 def unique_all(x: Any, /) -> unique_all_result:
-    """The different elements, where each occurs first, which of them each element is, and how often each occurs.
+    """Return the distinct elements of `x` with their positions and counts.
 
-    NaNs are all different; 0.0 and -0.0 are not.
+    Every NaN is distinct from all others. 0.0 and -0.0 are equal.
+
+    Returns
+    -------
+    values : Tensor
+        Distinct elements, as a vector.
+    indices : Tensor
+        Index of the first occurrence of each value in the flattened `x`.
+    inverse_indices : Tensor
+        Index into `values` of each element, of the shape of `x`.
+    counts : Tensor
+        Number of occurrences of each value.
     """
     values, inverse, counts = mt.unique(array(x), return_inverse=True, return_counts=True)
-    # Elements by what they are, each in its order: the first of each is where the counts before it end.
+    # A stable sort groups equal elements by first occurrence. A group starts where the counts before it end.
     order = mt.sort(inverse.flatten(), stable=True)[1]
     return unique_all_result(values, order[mt.cumsum(counts, 0) - counts], inverse, counts)
 
 
 def unique_counts(x: Any, /) -> unique_counts_result:
-    """The different elements, and how often each occurs."""
+    """Return the distinct elements of `x` and the number of occurrences of each."""
     return unique_counts_result(*mt.unique(array(x), return_counts=True))
 
 
 def unique_inverse(x: Any, /) -> unique_inverse_result:
-    """The different elements, and which of them each element is."""
+    """Return the distinct elements of `x`, and the index among them of each element of `x`."""
     return unique_inverse_result(*mt.unique(array(x), return_inverse=True))
 
 
 def unique_values(x: Any, /) -> Any:
-    """The different elements."""
+    """Return the distinct elements of `x`, as a vector."""
     return mt.unique(array(x))

@@ -1,4 +1,8 @@
-"""The Fourier transforms of the standard."""
+"""Discrete Fourier transforms: the standard's `fft` extension.
+
+`norm` selects where the scale 1/N is applied: "backward" to the inverse transforms, "forward" to the forward
+transforms, and "ortho" applies 1/sqrt(N) to both.
+"""
 
 from __future__ import annotations
 
@@ -14,70 +18,81 @@ __all__ = [
 
 
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """The transform along one axis, of `n` elements: cut off or filled with zeros."""
+    """Return the Fourier transform along one axis, which is truncated or zero-padded to `n` elements if `n` is given.
+    """
     return mt.fft.fft(array(x), n=n, dim=axis, norm=norm)
 
 
 def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """The inverse of `fft`."""
+    """Return the inverse of `fft`."""
     return mt.fft.ifft(array(x), n=n, dim=axis, norm=norm)
 
 
 def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: Any = "backward") -> Any:
-    """The transform along several axes, of the sizes `s`."""
+    """Return the Fourier transform along several axes, which are truncated or zero-padded to the sizes `s` if given.
+
+    `axes` defaults to the last ``len(s)`` axes, or to all axes if `s` is not given either.
+    """
     return mt.fft.fftn(array(x), s=s, dim=axes, norm=norm)
 
 
 def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: Any = "backward") -> Any:
-    """The inverse of `fftn`."""
+    """Return the inverse of `fftn`."""
     return mt.fft.ifftn(array(x), s=s, dim=axes, norm=norm)
 
 
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """The transform of real numbers: the half of it that the other follows from."""
+    """Return the Fourier transform of a real tensor along one axis.
+
+    Only the nonnegative frequencies are returned, which are n // 2 + 1 elements. The others are their complex
+    conjugates.
+    """
     return mt.fft.rfft(array(x), n=n, dim=axis, norm=norm)
 
 
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """The inverse of `rfft`, with `n` elements."""
+    """Return the inverse of `rfft`, a real tensor with `n` elements along `axis`. The default is 2 * (size - 1)."""
     return mt.fft.irfft(array(x), n=n, dim=axis, norm=norm)
 
 
 def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: Any = "backward") -> Any:
-    """The transform of real numbers along several axes: half of it along the last."""
+    """Return the Fourier transform of a real tensor along several axes.
+
+    Along the last of them, only the nonnegative frequencies are returned.
+    """
     return mt.fft.rfftn(array(x), s=s, dim=axes, norm=norm)
 
 
 def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: Any = "backward") -> Any:
-    """The inverse of `rfftn`, of the sizes `s`."""
+    """Return the inverse of `rfftn`, a real tensor of the sizes `s` along `axes`."""
     return mt.fft.irfftn(array(x), s=s, dim=axes, norm=norm)
 
 
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """The transform, real, of a Hermitian signal of which half is given."""
+    """Return the real Fourier transform of a Hermitian signal, of which the nonnegative half is given."""
     return mt.fft.hfft(array(x), n=n, dim=axis, norm=norm)
 
 
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """The inverse of `hfft`."""
+    """Return the inverse of `hfft`, the nonnegative half of a Hermitian signal."""
     return mt.fft.ihfft(array(x), n=n, dim=axis, norm=norm).resolve_conj()
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of `fft` of `n` samples at distance `d`."""
+    """Return the frequencies that the elements of an `fft` of `n` samples at spacing `d` belong to, as a vector."""
     return mt.fft.fftfreq(n, d=d, dtype=dtype, device=device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of `rfft` of `n` samples at distance `d`."""
+    """Return the frequencies that the elements of an `rfft` of `n` samples at spacing `d` belong to, as a vector."""
     return mt.fft.rfftfreq(n, d=d, dtype=dtype, device=device)
 
 
 def fftshift(x: Any, /, *, axes: Any = None) -> Any:
-    """Frequency 0 moved to the middle."""
+    """Return `x` with frequency 0 moved to the centre of `axes`. The default is all axes."""
     return mt.fft.fftshift(array(x), dim=axes)
 
 
 def ifftshift(x: Any, /, *, axes: Any = None) -> Any:
-    """The inverse of `fftshift`."""
+    """Return the inverse of `fftshift`."""
     return mt.fft.ifftshift(array(x), dim=axes)

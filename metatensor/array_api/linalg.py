@@ -1,4 +1,7 @@
-"""The linear algebra of the standard: products, norms, solutions and decompositions of matrices and stacks of them."""
+"""Linear algebra of the standard: products, norms, solvers and decompositions.
+
+Leading dimensions are batches of matrices.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +19,28 @@ __all__ = [
 
 
 class eigh_result(NamedTuple):
-    """What `eigh` gives."""
+    """Result of `eigh`."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class qr_result(NamedTuple):
-    """What `qr` gives."""
+    """Result of `qr`."""
 
     Q: Any
     R: Any
 
 
 class slogdet_result(NamedTuple):
-    """What `slogdet` gives."""
+    """Result of `slogdet`."""
 
     sign: Any
     logabsdet: Any
 
 
 class svd_result(NamedTuple):
-    """What `svd` gives."""
+    """Result of `svd`."""
 
     U: Any
     S: Any
@@ -45,19 +48,27 @@ class svd_result(NamedTuple):
 
 
 def matmul(x1: Any, x2: Any, /) -> Any:
-    """The matrix product; a vector counts as one row on the left and as one column on the right."""
+    """Return the matrix product of shapes (..., M, K) and (..., K, N), in the common dtype.
+
+    A vector on the left is a row of shape (1, K), and a vector on the right a column of shape (K, 1); its additional
+    axis does not appear in the result.
+    """
     return mt.matmul(*pair(array(x1, "x1"), array(x2, "x2")))
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """The last two axes swapped; a view."""
+    """Return a view of `x` with the last two axes swapped. Raise ValueError if `x` has fewer than two dimensions."""
     if array(x).ndim < 2:
         raise ValueError(f"matrix_transpose: a tensor of shape {list(x.shape)} holds no matrices")
     return x.mT
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
-    """The sum of products over the last `axes` axes of `x1` and the first of `x2`, or over two lists of axes."""
+    """Return the sum of products of elements over pairs of axes.
+
+    If `axes` is an int, these are the last `axes` axes of `x1` and the first `axes` axes of `x2`. Otherwise it is a
+    pair of lists: the axes of `x1`, and those of `x2`.
+    """
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
     if not isinstance(axes, int):
         axes = ([*axes[0]], [*axes[1]])
@@ -65,10 +76,13 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 
 
 def _aligned(x1: Any, x2: Any, axis: int, name: str) -> tuple[Any, Any]:
-    """Two tensors of one dtype and as many dimensions, with the same size along `axis`, counted from the end."""
+    """Return two tensors with a common dtype and number of dimensions.
+
+    Raise ValueError unless `axis` is negative, exists in both tensors, and has the same size in both.
+    """
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
     if not -min(a.ndim, b.ndim) <= axis < 0:
-        raise ValueError(f"{name}: axis must be negative and one of both tensors, got {axis} for {a.ndim} and {b.ndim}")
+        raise ValueError(f"{name}: axis must be negative and exist in both tensors, got {axis} for {a.ndim} and {b.ndim} dimensions")
     if a.shape[axis] != b.shape[axis]:
         raise ValueError(f"{name}: sizes along axis {axis} differ: {list(a.shape)} and {list(b.shape)}")
     n = max(a.ndim, b.ndim)
@@ -76,9 +90,13 @@ def _aligned(x1: Any, x2: Any, axis: int, name: str) -> tuple[Any, Any]:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """Products of vectors along `axis`, the first one conjugated; the other axes broadcast.
+    """Return the dot products of the vectors along `axis`; the elements of `x1` are conjugated and the other axes
+    broadcast.
 
-    ValueError for an axis that is not negative or sizes that differ along it.
+    Raises
+    ------
+    ValueError
+        If `axis` is not negative, or its sizes differ.
     """
     a, b = _aligned(x1, x2, axis, "vecdot")
     a, b = a.movedim(axis, -1), b.movedim(axis, -1)
@@ -88,110 +106,138 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The cross product of vectors of 3 elements along `axis`; the other axes broadcast."""
+    """Return the cross products of the vectors along `axis`, which must have size 3. The other axes broadcast."""
     a, b = _aligned(x1, x2, axis, "cross")
     if a.shape[axis] != 3:
-        raise ValueError(f"cross: vectors have 3 elements, got shape {list(a.shape)} and axis {axis}")
+        raise ValueError(f"cross: vectors must have 3 elements, got shape {list(a.shape)} and axis {axis}")
     return mt.linalg.cross(a, b, dim=axis)
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
-    """All products of an element of the vector `x1` and one of `x2`."""
+    """Return the outer product of two vectors, of shape (N, M)."""
     return mt.outer(*pair(array(x1, "x1"), array(x2, "x2")))
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """Diagonals of matrices: above the main one where `offset` > 0. A view."""
+    """Return a view of the diagonals of matrices. A positive `offset` selects one above the main diagonal."""
     return mt.diagonal(array(x), offset, -2, -1)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """Sums along diagonals, in the dtype that `sum` has."""
+    """Return the sum along a diagonal of each matrix. Its default dtype is that of `sum`."""
     return mt.sum(diagonal(x, offset=offset), -1, dtype=sum_dtype(x, dtype))
 
 
 def cholesky(x: Any, /, *, upper: bool = False) -> Any:
-    """The lower Cholesky factor, or with `upper` the upper one. LinAlgError where a matrix is not positive definite."""
+    """Return the lower Cholesky factor L, where ``x = L @ L^H``, or with `upper` its conjugate transpose.
+
+    Raise LinAlgError if a matrix is not positive definite.
+    """
     return mt.linalg.cholesky(array(x), upper=upper)
 
 
 def det(x: Any, /) -> Any:
-    """Determinants."""
+    """Return the determinant of each matrix."""
     return mt.linalg.det(array(x))
 
 
 def slogdet(x: Any, /) -> slogdet_result:
-    """Signs of determinants and logarithms of their magnitudes."""
+    """Return the sign of each determinant and the logarithm of its absolute value."""
     return slogdet_result(*mt.linalg.slogdet(array(x)))
 
 
 def inv(x: Any, /) -> Any:
-    """Inverses. LinAlgError for a singular matrix."""
+    """Return the inverse of each matrix. Raise LinAlgError if one is singular."""
     return mt.linalg.inv(array(x))
 
 
 def pinv(x: Any, /, *, rtol: Any = None) -> Any:
-    """Pseudo-inverses; singular values up to `rtol` times the greatest count as 0."""
+    """Return the Moore-Penrose pseudo-inverse of each matrix of shape (..., M, N), as (..., N, M).
+
+    Singular values up to `rtol` times the largest one are treated as 0.
+    """
     return mt.linalg.pinv(array(x), rtol=rtol)
 
 
 def solve(x1: Any, x2: Any, /) -> Any:
-    """The `x` of x1 @ x = x2. `x2` is one vector, or matrices. LinAlgError where a matrix is singular."""
+    """Return the solution of ``x1 @ x = x2``. `x2` is one vector, or a matrix or batch of matrices.
+
+    Raise LinAlgError if a matrix is singular.
+    """
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
     vector = b.ndim == 1
     b = b.unsqueeze(1) if vector else b
-    # As many dimensions on both sides, so that x2 is never taken for several vectors.
+    # `mt.linalg.solve` could take x2 for a batch of vectors; with equal numbers of dimensions it does not.
     n = max(a.ndim, b.ndim)
     solved = mt.linalg.solve(a[(None,) * (n - a.ndim)], b[(None,) * (n - b.ndim)])
     return solved.squeeze(-1) if vector else solved
 
 
 def eigh(x: Any, /) -> eigh_result:
-    """Eigenvalues in ascending order and eigenvectors, as columns, of symmetric or Hermitian matrices."""
+    """Return the eigenvalues, in ascending order, and the eigenvectors, as columns, of symmetric or Hermitian matrices.
+    """
     return eigh_result(*mt.linalg.eigh(array(x)))
 
 
 def eigvalsh(x: Any, /) -> Any:
-    """Eigenvalues of symmetric or Hermitian matrices, in ascending order."""
+    """Return the eigenvalues of symmetric or Hermitian matrices, in ascending order."""
     return mt.linalg.eigvalsh(array(x))
 
 
 def qr(x: Any, /, *, mode: Any = "reduced") -> qr_result:
-    """Orthonormal columns and an upper triangle whose product is `x`; all columns where `mode` is 'complete'."""
+    """Return Q with orthonormal columns and upper triangular R, where ``x = Q @ R``.
+
+    For matrices of shape (M, N) and K = min(M, N), Q has shape (M, K) and R (K, N) in the mode "reduced". In the mode
+    "complete", they are (M, M) and (M, N). Raise ValueError for any other mode.
+    """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
     return qr_result(*mt.linalg.qr(array(x), mode=mode))
 
 
 def svd(x: Any, /, *, full_matrices: bool = True) -> svd_result:
-    """Singular vectors, values in descending order, and conjugated right vectors, as rows."""
+    """Return U, the singular values S in descending order, and Vh, where ``x = (U * S) @ Vh``.
+
+    For matrices of shape (M, N) and K = min(M, N), U has shape (M, M) and Vh (N, N). Without `full_matrices`, they are
+    (M, K) and (K, N), and only then does the formula hold as written if M and N differ.
+    """
     return svd_result(*mt.linalg.svd(array(x), full_matrices=full_matrices))
 
 
 def svdvals(x: Any, /) -> Any:
-    """Singular values, in descending order."""
+    """Return the singular values of each matrix in descending order."""
     return mt.linalg.svdvals(array(x))
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """Norms of matrices: 'fro' (or None), 'nuc', 1, 2, inf, and -1, -2, -inf."""
+    """Return the norm of each matrix.
+
+    `ord` is "fro" (or None), "nuc", 1, 2, inf, -1, -2 or -inf.
+    """
     return mt.linalg.matrix_norm(array(x), "fro" if ord is None else ord, dim=(-2, -1), keepdim=keepdims)
 
 
 def matrix_power(x: Any, n: int, /) -> Any:
-    """Matrices to the power of an integer, which may be negative."""
+    """Return each square matrix raised to the integer power `n`. A negative `n` inverts it first."""
     return mt.linalg.matrix_power(array(x), n)
 
 
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
-    """How many singular values are above `rtol` times the greatest."""
+    """Return the number of singular values of each matrix that are greater than `rtol` times the largest one.
+
+    Raise ValueError if `x` has fewer than two dimensions.
+    """
     if array(x).ndim < 2:
         raise ValueError(f"matrix_rank: a tensor of shape {list(x.shape)} holds no matrices")
     return mt.linalg.matrix_rank(x, rtol=rtol)
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """Norms of vectors along one axis, several, or all: sum(abs(x)**ord)**(1/ord), inf, -inf, or 0."""
+    """Return the norm of the vectors along one axis, several axes, or all (None).
+
+    It is ``sum(abs(x)**ord)**(1/ord)``, the largest absolute value for inf, the smallest for -inf, and the number of
+    nonzero elements for 0.
+    """
     places = places_of(axis, array(x).ndim)
     if not places:
         return mt.linalg.vector_norm(x.unsqueeze(-1), ord, dim=-1)

@@ -1,4 +1,4 @@
-"""Functions made of functions: modules as functions of their parameters, and functions of one member over batches."""
+"""Function transforms: vectorization with `vmap`, and modules as functions of their parameters."""
 
 from __future__ import annotations
 
@@ -39,10 +39,42 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """``module(*args, **kwargs)`` with tensors from one dict, or from several, in place of its own.
+    """Call a module with tensors in place of its own parameters and buffers.
 
-    See `metatensor.nn.utils.stateless.functional_call`. ValueError where a name is in two of the dicts, and for
-    anything but dicts.
+    Parameters
+    ----------
+    module : Module
+    parameter_and_buffer_dicts : dict, or sequence of dicts
+        Tensors by dotted name. Parameters and buffers that are not named keep their own values.
+    args : tuple or any, optional
+        Positional arguments: a tuple, or a single argument. None means no arguments.
+    kwargs : dict, optional
+        Keyword arguments.
+    tie_weights : bool
+        If True, a tensor given for one name also replaces the parameters tied to it. Default: True.
+    strict : bool
+        If True, the names given must be exactly those of the module. Default: False.
+
+    Returns
+    -------
+    Any
+        The result of ``module(*args, **kwargs)``.
+
+    Raises
+    ------
+    ValueError
+        If a name is in more than one dict, if the argument is neither a dict nor a sequence of dicts, or if tied names
+        are given different tensors.
+    RuntimeError
+        With `strict`, if names are missing or unknown.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.Linear(3, 2, device="meta")
+    >>> weight = mt.empty(2, 3, device="meta")
+    >>> mt.func.functional_call(layer, {"weight": weight}, mt.empty(5, 3, device="meta")).shape
+    metatensor.Size([5, 2])
     """
     given = parameter_and_buffer_dicts
     if isinstance(given, Mapping):
@@ -58,9 +90,10 @@ def functional_call(
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """``func`` under another identity: what it computes is the same with its writes replaced by new tensors.
+    """Return `func` wrapped in another function.
 
-    RuntimeError for a ``remove`` that is neither "mutations" nor "mutations_and_views".
+    The wrapper calls `func` as it is: in-place operators and views are not replaced, and arguments that `func` writes
+    to are changed. Raise RuntimeError if `remove` is neither "mutations" nor "mutations_and_views".
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(f"functionalize: remove must be 'mutations' or 'mutations_and_views', got {remove!r}")
@@ -73,10 +106,30 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, mt.Tensor], dict[str, mt.Tensor]]:
-    """The parameters and the buffers of modules of one class, each stacked in a new first dimension, by name.
+    """Stack the parameters and buffers of several modules of one class along a new first dimension.
 
-    RuntimeError for no modules, for several classes, and where some are in training mode or require gradients and
-    others are or do not.
+    Parameters
+    ----------
+    models : sequence of Module
+
+    Returns
+    -------
+    parameters, buffers : dict of str to Tensor
+        Tensors of shape (N, ...) by name, where N is the number of modules.
+
+    Raises
+    ------
+    RuntimeError
+        If there are no modules, or if they differ in class, in training mode, or in whether a parameter requires
+        gradients.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layers = [mt.nn.Linear(3, 2, device="meta") for _ in range(4)]
+    >>> parameters, buffers = mt.func.stack_module_state(layers)
+    >>> parameters["weight"].shape
+    metatensor.Size([4, 2, 3])
     """
     if not models:
         raise RuntimeError("stack_module_state: expected at least one module")

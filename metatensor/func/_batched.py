@@ -1,8 +1,9 @@
-"""Tensors that stand for a batch of them, which is how `vmap` calls a function once instead of once for each.
+"""Batched tensors, with which `vmap` calls a function once for a whole batch.
 
-A `Batched` looks like one of its members (shape, dtype, device) and holds all of them in one tensor, along a first
-dimension of its own. Operators that have a rule in `metatensor.func._rules` compute with that tensor; any other is
-called for one member after the other. On a device without data one member is enough: all have the same metadata.
+A `Batched` tensor has the shape, dtype and device of one member. Its `value` holds all members, along an additional
+first dimension. Operators with a rule in `metatensor.func._rules` compute with `value`; any other operator is called
+for one member after another. On a device without data it is called for a single member, because all members have the
+same metadata.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from metatensor.func import _tree
 
 __all__ = ["Batched", "Level", "current_level", "is_random", "wrap"]
 
-VIEW_FLAG = 4  # of an operator's declaration, as in _core/op.pxd
+VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
 RANDOM_FLAG = 64
 
-# Operators that are random only with arguments that say so: a probability, and where there is one a training switch.
+# Arguments that decide whether an operator is random: its probability, and its training switch if it has one.
 _DROPOUT = ("p", "dropout", "dropout_p")
 _SWITCH = ("train", "training")
 
-# They answer with Python values, which differ from member to member.
+# These operators return Python values, which may differ between members.
 _ANSWERS = frozenset(("item", "tolist", "equal", "allclose", "is_nonzero"))
-# They answer with Python values that all members have in common, or ask nothing of them.
+# The results of these operators depend on metadata alone, which all members share.
 _COMMON = frozenset((
     "is_contiguous", "numel", "is_complex", "is_floating_point", "is_signed", "is_conj", "is_neg", "is_inference", "get_device",
     "is_same_size", "dim_order", "result_type",
@@ -44,12 +45,12 @@ _threads = _Threads()
 
 
 def current_level() -> Level | None:
-    """The innermost vmap that is running."""
+    """Return the innermost running `vmap`, or None."""
     return _threads.levels[-1] if _threads.levels else None
 
 
 def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call of an operator draws numbers."""
+    """Return whether this call of an operator draws random numbers."""
     if not op.flags & RANDOM_FLAG:
         return False
     names = op.overloads[0].argument_names
@@ -63,7 +64,7 @@ def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 class Level(DispatchMode):
-    """One running vmap: how many members there are, and what random operators do."""
+    """One running `vmap`: its batch size, and how it treats random operators."""
 
     def __init__(self, size: int, randomness: str) -> None:
         self.size = size
@@ -81,7 +82,7 @@ class Level(DispatchMode):
         super().__exit__(*error)
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Random operators that no batched tensor takes part in."""
+        """Run an operator without batched arguments. Random ones raise, run once, or run once for each member."""
         if self.inside_member or not is_random(op, args, kwargs):
             return op(*args, **kwargs)
         self.refuse_random(op)
@@ -89,21 +90,21 @@ class Level(DispatchMode):
             return op(*args, **kwargs)
         if op.variant:
             raise RuntimeError(
-                f"vmap: {op.name} writes a different number for each member into a tensor that all have in common; use "
-                "randomness='same', or a tensor that is mapped over"
+                f"vmap: {op.name} would write different numbers for each member of the batch into a tensor that they share; "
+                "use randomness='same', or a tensor that is mapped over"
             )
         return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
 
     def refuse_random(self, op: Any) -> None:
-        """RuntimeError unless it was said what random operators do."""
+        """Raise RuntimeError if `randomness` is "error"."""
         if self.randomness == "error":
             raise RuntimeError(
-                f"vmap: the function draws random numbers ({op.name}); say randomness='different' or 'same' for its members"
+                f"vmap: the function draws random numbers ({op.name}); pass randomness='different' or 'same'"
             )
 
 
 def wrap(value: Any, level: Level) -> Any:
-    """The batch whose members are the parts of ``value`` along its first dimension."""
+    """Return a `Batched` tensor whose members are the slices of `value` along its first dimension."""
     with DisableTorchFunctionSubclass():
         member = value.select(0, 0) if value.shape[0] else value.new_empty(value.shape[1:])
     made = Tensor._make_subclass(Batched, member.detach(), value.requires_grad)
@@ -113,7 +114,8 @@ def wrap(value: Any, level: Level) -> Any:
 
 
 def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
-    """A nest with a member of each batch of a level in its place; with what holds all members for None."""
+    """Replace the batched tensors of a level in nested containers by member `at` of each, or by all members for None.
+    """
 
     def one(x: Any) -> Any:
         if isinstance(x, Batched) and x.level is level:
@@ -124,7 +126,11 @@ def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
 
 
 class Batched(Tensor):
-    """Members of a batch, as one tensor ``value`` with one more dimension in front; ``level`` is the vmap it belongs to."""
+    """A tensor that has the metadata of one member of a batch.
+
+    Its attribute `value` holds all members along an additional first dimension, and `level` is the `vmap` it belongs
+    to.
+    """
 
     value: Any
     level: Level
@@ -143,8 +149,8 @@ class Batched(Tensor):
         name = func.functional.name
         if name in _ANSWERS:
             raise RuntimeError(
-                f"vmap: {name} (or a bool, an int or a comparison made of a tensor) has an answer for each member, and "
-                "what depends on it cannot be done for all at once; use metatensor.where instead of an if"
+                f"vmap: {name} (or bool(), int() or a comparison of a tensor) gives a different result for each member of the "
+                "batch, so that code cannot depend on it; use metatensor.where instead of an if statement"
             )
         if name in _COMMON:
             with DisableTorchFunctionSubclass():
@@ -152,8 +158,8 @@ class Batched(Tensor):
         mutated = args[0] if func.variant == 1 else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
             raise RuntimeError(
-                f"vmap: {func.name} writes members of a batch into a tensor that all have in common; make that with "
-                "new_zeros() or the like from one that is mapped over"
+                f"vmap: {func.name} would write different values for each member of the batch into a tensor that they share; "
+                "create that tensor from one that is mapped over, for example with new_zeros()"
             )
         random = is_random(func, args, kwargs)
         if random:
@@ -163,13 +169,13 @@ class Batched(Tensor):
             try:
                 result = rule(func, level, args, kwargs)
             except (RuntimeError, IndexError, TypeError, ValueError):
-                result = NotImplemented  # told better by the members
+                result = NotImplemented  # calling the operator for each member gives a better message
             if result is not NotImplemented:
                 return mutated if func.variant == 1 else result
         return _by_member(func, level, args, kwargs, mutated, random)
 
     def numpy(self, *, force: bool = False) -> Any:
-        """RuntimeError: its values are those of all members."""
+        """Raise RuntimeError, because the values would be those of all members."""
         raise RuntimeError("vmap: the values of a tensor that is mapped over cannot be read")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -180,7 +186,7 @@ class Batched(Tensor):
 
 
 def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any, random: bool) -> Any:
-    """Call an operator for each member and put the results together."""
+    """Call an operator for each member and stack the results."""
     values = [x.value for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched) and x.level is level]
     size = values[0].shape[0]
     if size == 0:
@@ -194,7 +200,7 @@ def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
     results = []
     level.inside_member += 1
     try:
-        # Without data one member says what all look like; modes other than vmap's own are shown all of them.
+        # Without data, one member gives the metadata of all. Other dispatch modes must see every call, though.
         watched = any(not isinstance(mode, Level) for mode in current_modes())
         for at in range(1 if no_data and not watched else size):
             if state is not None:
@@ -217,12 +223,12 @@ def _innermost(value: Any) -> Any:
 
 
 def _together(column: list[Any], size: int, level: Level, func: Any) -> Any:
-    """The results of all members at one place."""
+    """Return one leaf of the results for all members, as a batched tensor. Python values must be equal for all."""
     if not isinstance(column[0], Tensor):
         if any(other != column[0] for other in column):
-            raise RuntimeError(f"vmap: {func.name} has another answer for each member")
+            raise RuntimeError(f"vmap: {func.name} gives a different result for each member of the batch")
         return column[0]
     if any(other.shape != column[0].shape for other in column):
-        raise RuntimeError(f"vmap: the shape of what {func.name} returns depends on the values of a member")
+        raise RuntimeError(f"vmap: the shape of the result of {func.name} differs between the members of the batch")
     value = mt.stack(column) if len(column) == size else column[0].unsqueeze(0).expand(size, *column[0].shape).contiguous()
     return wrap(value, level)

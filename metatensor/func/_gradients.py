@@ -1,4 +1,7 @@
-"""Names of transforms that differentiate, which metatensor does not: they raise when they are called."""
+"""Transforms that differentiate functions. They raise NotImplementedError, because metatensor computes no gradients.
+
+`grad`, `grad_and_value`, `hessian`, `jacfwd` and `jacrev` return a function that raises when it is called.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def _no_gradients(name: str) -> NoReturn:
 
 
 def _refusing(name: str, func: Callable[..., Any]) -> Callable[..., Any]:
-    """What a transform returns: a function that says so when it is called."""
+    """Return a function with the name of `func` that raises NotImplementedError."""
 
     def transformed(*args: Any, **kwargs: Any) -> NoReturn:
         _no_gradients(name)
@@ -23,24 +26,24 @@ def _refusing(name: str, func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that raises NotImplementedError: there are no gradients."""
+    """Return a function that raises NotImplementedError: metatensor computes no gradients."""
     return _refusing("grad", func)
 
 
 def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that raises NotImplementedError: there are no gradients."""
+    """Return a function that raises NotImplementedError: metatensor computes no gradients."""
     return _refusing("grad_and_value", func)
 
 
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
-    """A function that raises NotImplementedError: there are no gradients."""
+    """Return a function that raises NotImplementedError: metatensor computes no gradients."""
     return _refusing("hessian", func)
 
 
 def jacfwd(
     func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that raises NotImplementedError: there are no gradients."""
+    """Return a function that raises NotImplementedError: metatensor computes no gradients."""
     return _refusing("jacfwd", func)
 
 
@@ -52,20 +55,20 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:
-    """A function that raises NotImplementedError: there are no gradients."""
+    """Return a function that raises NotImplementedError: metatensor computes no gradients."""
     return _refusing("jacrev", func)
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """NotImplementedError: there are no gradients."""
+    """Raise NotImplementedError: metatensor computes no gradients."""
     _no_gradients("jvp")
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> Any:
-    """NotImplementedError: there are no gradients."""
+    """Raise NotImplementedError: metatensor computes no gradients."""
     _no_gradients("linearize")
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """NotImplementedError: there are no gradients."""
+    """Raise NotImplementedError: metatensor computes no gradients."""
     _no_gradients("vjp")

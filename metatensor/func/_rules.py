@@ -1,7 +1,8 @@
-"""How operators compute with all members of a batch at once: `RULES`, by the name of the operator.
+"""Batching rules: how operators compute with all members of a batch at once.
 
-A rule gets the operator, the level, and the arguments of one member, among which are batches; it returns a batch, or
-NotImplemented where it has nothing to say of these arguments. The members' dimensions come after the batch's.
+`RULES` maps operator names to rules. A rule receives the operator, the level and the arguments, some of which are
+batched. It returns batched tensors, or NotImplemented if it does not cover these arguments. In `value`, the batch
+dimension comes first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def _value(x: Any, level: Level) -> Any:
 
 
 def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run the operator on one member, to see whether it takes it; no mode sees, and so counts, this call."""
+    """Run the operator on one member to check its arguments.
+
+    Dispatch modes are off, so that none of them sees this call.
+    """
     level = _disable_modes()
     try:
         with DisableTorchFunctionSubclass():
@@ -50,7 +54,7 @@ def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _aligned(x: Any, ndim: int, level: Level) -> Any:
-    """All members, with dimensions of size 1 in front of each so that it has ``ndim``; what is no batch as it is."""
+    """Return all members, with dimensions of size 1 inserted so that each has `ndim`. Return anything else as it is."""
     if not _is_batch(x, level):
         return x
     missing = ndim - x.dim()
@@ -58,11 +62,11 @@ def _aligned(x: Any, ndim: int, level: Level) -> Any:
 
 
 def _at_front(x: Any, level: Level, size: int) -> Any:
-    """All members, also of what all members have in common."""
+    """Return all members. A tensor that all members share is expanded along a new first dimension."""
     return x.value if _is_batch(x, level) else x.unsqueeze(0).expand(size, *x.shape)
 
 
-# Element by element ----------------------------------------------------------------------------------------------------
+# Element-wise operators ------------------------------------------------------------------------------------------------
 
 _UNARY = """
     abs absolute neg negative sign sgn conj_physical square reciprocal sqrt rsqrt frac nan_to_num bitwise_not logical_not
@@ -88,7 +92,7 @@ _BROADCAST = """
 
 @_rule(_UNARY)
 def _unary(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """All elements alike, whatever their dimensions."""
+    """Apply an element-wise operator to all members. The batch dimension makes no difference to it."""
     if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])) or kwargs.get("memory_format") is not None:
         return NotImplemented
     value = args[0].value
@@ -97,7 +101,7 @@ def _unary(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _promoted(tensors: list[Any]) -> Any:
-    """The dtype of a result, in which 0-d tensors count only by their kind where there are others."""
+    """Return the promoted dtype of tensors. If there are others, 0-d tensors count only by their kind."""
     large = [x.dtype for x in tensors if x.dim()] or [tensors[0].dtype]
     dtype = large[0]
     for other in large[1:]:
@@ -110,7 +114,10 @@ def _promoted(tensors: list[Any]) -> Any:
 
 @_rule(_BROADCAST)
 def _broadcast(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Elements of tensors that broadcast; a 0-d member keeps its smaller say in the dtype of the result."""
+    """Apply a broadcasting operator to all members.
+
+    Members that are 0-d are converted first: with the batch dimension they would count fully in type promotion.
+    """
     tensors = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Tensor)]
     ndim = max(x.dim() for x in tensors)
     if ndim and any(not x.dim() and _is_batch(x, level) for x in tensors):
@@ -127,7 +134,7 @@ def _broadcast(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
 
 @_rule("new_zeros new_ones new_empty new_full")
 def _new(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A member's shape, for all of them."""
+    """Create a tensor for all members, with the shape that the operator gives one member."""
     if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])):
         return NotImplemented
     with DisableTorchFunctionSubclass():
@@ -142,7 +149,7 @@ def _new(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def view(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Views of a member show where those of the others are: the same strides, from where these begin."""
+    """Apply a view operator to one member, and use its strides and offset for all members."""
     x = args[0]
     if not _is_batch(x, level) or not x.value.shape[0] or any(isinstance(y, Batched) for y in _tree.flatten([args[1:], kwargs])):
         return NotImplemented
@@ -164,7 +171,7 @@ def view(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 @_rule("view reshape flatten unflatten ravel view_as reshape_as squeeze unsqueeze")
 def _reshaped(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The same elements in another shape, copied where no view has it."""
+    """Reshape all members, with a copy if no view of that shape exists."""
     found = view(func, level, args, kwargs)
     if found is not NotImplemented or func.variant or any(isinstance(x, mt.dtype) for x in args[1:]):
         return found
@@ -176,7 +183,7 @@ def _reshaped(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
 
 @_rule("expand expand_as broadcast_to")
 def _expanded(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Dimensions in front, and of size 1, repeated."""
+    """Expand all members, by new leading dimensions and by dimensions of size 1."""
     if not _is_batch(args[0], level):
         return NotImplemented
     shape = _plain(func, *args, **kwargs).shape
@@ -185,7 +192,7 @@ def _expanded(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _shifted(dim: Any, ndim: int) -> Any:
-    """A member's dimension, or several, as the batch's."""
+    """Convert one or several dimensions of a member to dimensions of the batch."""
     if isinstance(dim, int) and not isinstance(dim, bool):
         if not -ndim <= dim < ndim:
             raise IndexError("no such dimension")
@@ -200,7 +207,7 @@ def _shifted(dim: Any, ndim: int) -> Any:
     topk index_select nn.functional.glu
 """)
 def _along(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Along one dimension of each member, or along several."""
+    """Apply an operator along one or several dimensions of each member."""
     x = args[0]
     if func.variant or not _is_batch(x, level) or any(isinstance(y, Batched) for y in _tree.flatten([args[1:], kwargs])):
         return NotImplemented
@@ -216,7 +223,7 @@ def _along(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any
 
 @_rule("sum mean prod amax amin all any logsumexp var std nansum nanmean count_nonzero argmax argmin max min median")
 def _reduced(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Over some dimensions of each member, or over all."""
+    """Reduce some or all dimensions of each member."""
     x = args[0]
     if len(args) > (2 if func.name in ("var", "std") else 3) or any(isinstance(y, Tensor) for y in _tree.flatten([args[1:], kwargs])):
         return NotImplemented
@@ -236,12 +243,12 @@ def _reduced(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     return _tree.tree_map(lambda y: wrap(y, level), result)
 
 
-# Several tensors -------------------------------------------------------------------------------------------------------
+# Operators on several tensors ------------------------------------------------------------------------------------------
 
 
 @_rule("cat concat concatenate stack")
 def _joined(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Along a dimension of the members."""
+    """Join tensors along a dimension of the members."""
     tensors = list(args[0])
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     size = next(x.value.shape[0] for x in tensors if _is_batch(x, level))
@@ -251,7 +258,7 @@ def _joined(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, An
 
 @_rule("matmul linalg.matmul mm bmm mv dot")
 def _product(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Matrices and vectors, those of the members beside each other."""
+    """Multiply matrices and vectors with a batched `matmul`."""
     a, b = args if len(args) == 2 else (args[0], kwargs["other"])
     shape = _plain(func, a, b).shape
     ndim = max(a.dim(), b.dim(), 2)
@@ -272,7 +279,7 @@ def _product(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
 
 @_rule("nn.functional.linear")
 def _linear(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One weight for all members, or one for each."""
+    """Apply a linear layer whose weight is shared by all members, or batched."""
     given = dict(zip(("input", "weight", "bias"), args)) | kwargs
     x, weight, bias = given["input"], given["weight"], given.get("bias")
     if not _is_batch(weight, level) and not _is_batch(bias, level):
@@ -283,7 +290,7 @@ def _linear(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, An
 
 @_rule("gather take_along_dim")
 def _gathered(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Positions along a dimension of each member."""
+    """Gather elements by index along a dimension of each member."""
     if func.name != "gather" or len(args) != 3 or not args[0].dim() or kwargs:
         return NotImplemented
     x, dim, index = args
@@ -293,7 +300,11 @@ def _gathered(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
 
 @_rule("_index")
 def _indexed(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """x[i, :, j]: the indexed dimensions go to the front, are picked from, and go back where they are neighbours."""
+    """Index with tensors, as in ``x[i, :, j]``.
+
+    The indexed dimensions are moved to the front first. The dimensions of the result are moved back if the indexed
+    dimensions were adjacent.
+    """
     x, indices, dims = args[0], list(args[1]), list(args[2])
     rank = max(index.dim() for index in indices)
     batched_input = _is_batch(x, level)

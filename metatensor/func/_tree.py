@@ -1,4 +1,4 @@
-"""Nests of tuples, lists and dicts as trees: their leaves, and the same nest of other leaves."""
+"""Nested tuples, lists and dicts as trees: flattening, unflattening and mapping over leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["broadcast_prefix", "flatten", "structure", "tree_map", "unflatten"]
 
 
 def _parts(tree: Any) -> list[Any] | None:
-    """What a container holds, or None for a leaf."""
+    """Return the children of a container, or None for a leaf."""
     if isinstance(tree, dict):
         return list(tree.values())
     if type(tree) in (tuple, list) or isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -20,7 +20,7 @@ def _parts(tree: Any) -> list[Any] | None:
 
 
 def _like(tree: Any, parts: list[Any]) -> Any:
-    """A container of the same kind around other parts."""
+    """Return a container of the type of `tree` with the given children."""
     if isinstance(tree, dict):
         made = tree.copy()
         made.update(zip(tree, parts, strict=True))
@@ -31,25 +31,25 @@ def _like(tree: Any, parts: list[Any]) -> Any:
 
 
 def flatten(tree: Any) -> list[Any]:
-    """The leaves, from left to right; None is one."""
+    """Return the leaves from left to right. None is a leaf."""
     parts = _parts(tree)
     return [tree] if parts is None else [leaf for part in parts for leaf in flatten(part)]
 
 
 def unflatten(tree: Any, leaves: list[Any]) -> Any:
-    """The nest of ``tree`` with other leaves."""
+    """Return a tree with the structure of `tree` and the given leaves."""
     rest = iter(leaves)
     return tree_map(lambda _: next(rest), tree)
 
 
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The nest of what the function makes of each leaf."""
+    """Return a tree with the structure of `tree`, in which `function` is applied to each leaf."""
     parts = _parts(tree)
     return function(tree) if parts is None else _like(tree, [tree_map(function, part) for part in parts])
 
 
 def structure(tree: Any) -> str:
-    """The nest as text, with * for leaves."""
+    """Return the structure of a tree as text, with * for each leaf."""
     parts = _parts(tree)
     if parts is None:
         return "*"
@@ -60,7 +60,10 @@ def structure(tree: Any) -> str:
 
 
 def broadcast_prefix(prefix: Any, tree: Any) -> list[Any] | None:
-    """For each leaf of ``tree`` the leaf of ``prefix`` at its place or above it; None where the nests do not fit."""
+    """Return, for each leaf of `tree`, the leaf of `prefix` at the same position or above it.
+
+    Return None if `prefix` is not a prefix of `tree`.
+    """
     above, below = _parts(prefix), _parts(tree)
     if above is None:
         return [prefix] * len(flatten(tree))

@@ -1,4 +1,4 @@
-"""`vmap`: a function of one member as a function of batches."""
+"""`vmap`, which maps a function over a dimension of its arguments."""
 
 from __future__ import annotations
 
@@ -22,11 +22,43 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """``func`` for all members of a batch: its arguments have one more dimension, ``in_dims``, its results ``out_dims``.
+    """Return a function that applies `func` to every member of a batch.
 
-    ``in_dims`` is an int, or a nest of ints and None (all members have this in common) as the positional arguments
-    are. ``randomness`` says what random operators do: "error", "different" numbers for each member, or the "same".
-    ``chunk_size`` members are computed at once. ValueError where these do not fit the arguments.
+    Parameters
+    ----------
+    func : callable
+        Function of one member. It may return a tensor or nested tuples, lists and dicts of tensors.
+    in_dims : int, or nested tuple, list or dict of int and None
+        Batch dimension of each tensor among the positional arguments, with the nesting of the arguments. None means
+        that all members share the argument. Default: 0 for all.
+    out_dims : int, None, or nested tuple, list or dict of these
+        Batch dimension of each tensor in the result. None is allowed for results that all members share. Default: 0.
+    randomness : {"error", "different", "same"}
+        Random operators in `func` raise, draw different numbers for each member, or draw the same for all.
+    chunk_size : int, optional
+        Maximum number of members computed at once. Default: all.
+
+    Returns
+    -------
+    callable
+        Function of arguments with one more dimension, in which keyword arguments are passed on unchanged.
+
+    Raises
+    ------
+    RuntimeError
+        If `randomness` is unknown. When called: if `func` is random and `randomness` is "error", or if `func` needs the
+        values of one member as Python numbers.
+    ValueError
+        If `chunk_size` is not positive. When called: if `in_dims` or `out_dims` do not fit, or batch sizes differ.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x, y = mt.empty(8, 5, device="meta"), mt.empty(8, 5, device="meta")
+    >>> mt.func.vmap(mt.dot)(x, y).shape
+    metatensor.Size([8])
+    >>> mt.func.vmap(mt.outer, in_dims=(0, None))(x, mt.empty(3, device="meta")).shape
+    metatensor.Size([8, 5, 3])
     """
     if randomness not in ("error", "different", "same"):
         raise RuntimeError(f"vmap: randomness must be 'error', 'different' or 'same', got {randomness!r}")
@@ -35,7 +67,7 @@ def vmap(
 
     def over_batches(*args: Any, **kwargs: Any) -> Any:
         if any(not isinstance(dim, int) and dim is not None for dim in _tree.flatten(out_dims)):
-            raise ValueError(f"vmap({_name(func)}): out_dims must be ints or None, or a nest of them, got {out_dims!r}")
+            raise ValueError(f"vmap({_name(func)}): out_dims must be ints or None, or nested containers of these, got {out_dims!r}")
         dims = _dims_of(func, in_dims, args)
         leaves = _tree.flatten(args)
         sizes = [leaf.shape[dim] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
@@ -67,22 +99,22 @@ def _name(func: Any) -> str:
 
 
 def _dims_of(func: Any, in_dims: Any, args: tuple[Any, ...]) -> list[int | None]:
-    """The mapped dimension of each leaf of the arguments, or None."""
+    """Return the batch dimension of each leaf of the arguments, or None for leaves that all members share."""
     where = f"vmap({_name(func)}, in_dims={in_dims!r})"
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(f"{where}: in_dims must be an int or a tuple, got {type(in_dims).__name__}")
     if not args:
-        raise ValueError(f"{where}: expected at least one argument by position")
+        raise ValueError(f"{where}: expected at least one positional argument")
     dims = _tree.broadcast_prefix(in_dims, args)
     if dims is None:
-        raise ValueError(f"{where}: {_tree.structure(in_dims)} does not fit the arguments, {_tree.structure(args)}")
+        raise ValueError(f"{where}: {_tree.structure(in_dims)} does not match the arguments, {_tree.structure(args)}")
     for at, (leaf, dim) in enumerate(zip(_tree.flatten(args), dims, strict=True)):
         if dim is None:
             continue
         if not isinstance(dim, int):
             raise ValueError(f"{where}: expected ints and None, got {dim!r}")
         if not isinstance(leaf, Tensor):
-            raise ValueError(f"{where}: cannot map over a {type(leaf).__name__}; give None for it")
+            raise ValueError(f"{where}: cannot map over a {type(leaf).__name__}; use None for it")
         if not -leaf.dim() <= dim < leaf.dim():
             raise ValueError(f"{where}: a tensor of {leaf.dim()} dimensions has no dimension {dim}")
         dims[at] = dim % leaf.dim()
@@ -90,7 +122,7 @@ def _dims_of(func: Any, in_dims: Any, args: tuple[Any, ...]) -> list[int | None]
 
 
 def _out_dims_of(func: Any, outputs: Any, out_dims: Any) -> list[int | None]:
-    """Where the batch goes in each leaf of the results."""
+    """Return the batch dimension of each leaf of the outputs."""
     if isinstance(outputs, Tensor):
         if isinstance(out_dims, tuple) and len(out_dims) == 1:
             return list(out_dims)
@@ -99,7 +131,7 @@ def _out_dims_of(func: Any, outputs: Any, out_dims: Any) -> list[int | None]:
         dims = _tree.broadcast_prefix(out_dims, outputs)
     if dims is None:
         raise ValueError(
-            f"vmap({_name(func)}, out_dims={out_dims!r}): {_tree.structure(out_dims)} does not fit what it returns, "
+            f"vmap({_name(func)}, out_dims={out_dims!r}): {_tree.structure(out_dims)} does not match the returned structure, "
             f"{_tree.structure(outputs)}"
         )
     return dims
@@ -108,7 +140,7 @@ def _out_dims_of(func: Any, outputs: Any, out_dims: Any) -> list[int | None]:
 def _run(
     func: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list[int | None], size: int, out_dims: Any, randomness: str
 ) -> Any:
-    """Call the function with batches and take the results apart."""
+    """Call `func` once with batched tensors and return its outputs as plain tensors."""
     with Level(size, randomness) as level:
         given = [leaf if dim is None else wrap(leaf.movedim(dim, 0), level) for leaf, dim in zip(leaves, dims, strict=True)]
         outputs = func(*_tree.unflatten(args, given), **kwargs)
@@ -118,14 +150,14 @@ def _run(
 
 
 def _taken_apart(func: Any, output: Any, dim: int | None, level: Level) -> Any:
-    """A result with its batch as dimension ``dim``."""
+    """Return an output as a plain tensor with its batch dimension at `dim`."""
     value = output.value if isinstance(output, Batched) and output.level is level else None
     if dim is None:
         if value is not None:
-            raise ValueError(f"vmap({_name(func)}): what it returns differs from member to member, so that out_dims cannot be None")
+            raise ValueError(f"vmap({_name(func)}): the result differs between members of the batch, so out_dims cannot be None")
         return output
     if not isinstance(output, Tensor):
-        raise ValueError(f"vmap({_name(func)}): expected tensors to be returned, got {type(output).__name__}")
+        raise ValueError(f"vmap({_name(func)}): expected the function to return tensors, got {type(output).__name__}")
     if not -output.dim() - 1 <= dim <= output.dim():
         raise IndexError(f"vmap({_name(func)}): a result of {output.dim() + 1} dimensions has no dimension {dim} (out_dims)")
     if value is not None:

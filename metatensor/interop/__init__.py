@@ -1,1 +1,1 @@
-"""What other libraries need to know of metatensor's tensors, a module for each library."""
+"""Adapters for other libraries, one module for each."""

@@ -1,1 +1,1 @@
-"""Programs: models as lists of operators. `fx` is the view of them that `torch.fx` has."""
+"""Models as graphs of operators. `fx` has the interface of `torch.fx`."""

@@ -1,12 +1,12 @@
-"""metatensor in the place of PyTorch: model code that imports torch runs unmodified, with no PyTorch installed.
+"""Run code written for PyTorch on metatensor, without PyTorch installed.
 
     import metatensor.torch_api as torch_api
 
     torch_api.install()
     import timm  # or any other library or file that imports torch
 
-While it is installed, ``import torch`` and its submodules resolve to metatensor in this process, and
-`importlib.metadata` knows a distribution called torch. ``with torch_api.install():`` undoes it at the end.
+After `install`, ``import torch`` and its submodules resolve to metatensor in this process, and `importlib.metadata`
+finds a distribution called torch. ``with torch_api.install():`` undoes this at the end of the block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _finder = TorchFinder()
 
 
 class Installation:
-    """What `install` returns: a context manager at whose end the installation is undone."""
+    """The result of `install`: a context manager that calls `uninstall` on exit.
+
+    It does nothing on exit if metatensor was already installed as torch.
+    """
 
     def __init__(self, fresh: bool) -> None:
         self._fresh = fresh
@@ -44,11 +47,30 @@ class Installation:
 
 
 def install() -> Installation:
-    """Make ``import torch`` resolve to metatensor in this process; nothing happens where it does already.
+    """Make ``import torch`` resolve to metatensor in this process.
 
-    Call it before anything imports torch, and before libraries that look once whether torch is there. A PyTorch
-    that is installed is hidden, not touched. Processes started by `multiprocessing` meanwhile call it too, before they import
-    the main script. Raises RuntimeError where PyTorch is imported already.
+    Call it before anything imports torch, and before importing libraries that check only once whether torch is
+    available. An installed PyTorch is hidden while metatensor takes its place; its files are not changed. Processes
+    started through `multiprocessing` in the meantime call `install` before they import the main script. A second call
+    has no effect.
+
+    Returns
+    -------
+    Installation
+        Context manager that undoes the installation.
+
+    Raises
+    ------
+    RuntimeError
+        If PyTorch is already imported.
+
+    Examples
+    --------
+    >>> from metatensor import torch_api
+    >>> with torch_api.install():
+    ...     import torch
+    ...     print(torch.empty(2, 3, device="meta").shape)
+    torch.Size([2, 3])
     """
     with _lock:
         if _finder in sys.meta_path:
@@ -56,7 +78,7 @@ def install() -> Installation:
         found = sys.modules.get("torch")
         if found is not None:
             raise RuntimeError(
-                f"torch_api.install: torch is imported already, from {getattr(found, '__file__', None) or 'an unknown place'}; "
+                f"torch_api.install: torch is already imported, from {getattr(found, '__file__', None) or 'an unknown place'}; "
                 "call install() before anything imports torch, in a fresh process"
             )
         sys.meta_path.insert(0, _finder)
@@ -66,9 +88,10 @@ def install() -> Installation:
 
 
 def uninstall() -> None:
-    """Undo `install`: ``import torch`` finds what it found before, a PyTorch or nothing. Harmless where none is installed.
+    """Undo `install`, so that ``import torch`` finds PyTorch again if it is installed.
 
-    Modules that imported torch in between keep what they got.
+    Modules that imported torch in the meantime keep their references to metatensor. Without a previous `install` this
+    does nothing.
     """
     with _lock:
         if _finder not in sys.meta_path:
@@ -80,5 +103,5 @@ def uninstall() -> None:
 
 
 def is_installed() -> bool:
-    """Whether ``import torch`` resolves to metatensor."""
+    """Return whether ``import torch`` resolves to metatensor."""
     return _finder in sys.meta_path

@@ -1,8 +1,8 @@
-"""Processes that this one starts know the name torch too: `install` is called in them before they import the main script.
+"""Installation of metatensor as torch in child processes, before they import the main script.
 
-`multiprocessing` sends a child, before anything else, a dict that says how to find the main script. While metatensor is
-installed as torch, an object goes with it whose unpickling calls `install`. The server of the "forkserver" method imports
-`metatensor.torch_api._installed` instead of the main script.
+`multiprocessing` first sends a child process a dict with instructions for importing the main script. While metatensor
+is installed as torch, this dict also holds an object that calls `install` when it is unpickled. The server of the
+"forkserver" method imports `metatensor.torch_api._installed` instead of the main script.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODULES = ("multiprocessing.spawn", "multiprocessing.forkserver")
 
 
 def _install() -> bool:
-    """Install metatensor as torch in a child."""
+    """Install metatensor as torch in a child process."""
     from metatensor.torch_api import install
 
     install()
@@ -27,7 +27,7 @@ def _install() -> bool:
 
 
 class _Installing:
-    """Unpickling it installs metatensor as torch."""
+    """An object that installs metatensor as torch when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, tuple]:
         return _install, ()
@@ -60,14 +60,14 @@ def _patch(module: ModuleType) -> None:
 
 
 def prepare() -> None:
-    """Change the modules of `multiprocessing` that are imported already; `find` changes the others when they are."""
+    """Patch the modules of `multiprocessing` that are already imported. `find` patches the others on import."""
     for name in MODULES:
         if name in sys.modules:
             _patch(sys.modules[name])
 
 
 class _Loader:
-    """Loads a module of `multiprocessing` and changes it."""
+    """A loader that patches a module of `multiprocessing` after loading it."""
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
@@ -84,7 +84,7 @@ class _Loader:
 
 
 def find(name: str, path: Any) -> ModuleSpec | None:
-    """Return the spec of one of `MODULES`, with a loader that changes it."""
+    """Return the spec of one of `MODULES`, with a loader that patches it."""
     spec = PathFinder.find_spec(name, path)
     if spec is not None:
         spec.loader = _Loader(spec.loader)  # type: ignore[assignment]

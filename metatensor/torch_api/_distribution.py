@@ -1,4 +1,4 @@
-"""What `importlib.metadata` says of torch while metatensor stands in its place."""
+"""The distribution "torch" that `importlib.metadata` finds while metatensor takes PyTorch's place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TorchDistribution"]
 
 
 class TorchDistribution(importlib.metadata.Distribution):
-    """What libraries ask of the distribution that gives them torch: its name, its version, its one package."""
+    """A distribution with the name, version and top-level package of torch, but no files."""
 
     FILES = {
         "METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {TORCH_VERSION}\nSummary: metatensor in the place of PyTorch\n",
@@ -24,4 +24,4 @@ class TorchDistribution(importlib.metadata.Distribution):
         return self.FILES.get(str(filename))
 
     def locate_file(self, path: Any) -> Any:
-        raise NotImplementedError("torch: metatensor stands in its place, and has no files of it")
+        raise NotImplementedError("torch: metatensor takes PyTorch's place, so there are no files of PyTorch")

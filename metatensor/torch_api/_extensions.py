@@ -1,7 +1,8 @@
-"""Compiled extensions of PyTorch whose operators are known: what they declare, so that their libraries import and run on meta.
+"""Operator declarations of known PyTorch extensions, with which the libraries they belong to can be imported.
 
-A library of compiled operators cannot be loaded without PyTorch. For those named here the declarations stand in; what the
-operators give is said by the library's own Python functions, and computing with data raises.
+A compiled extension cannot be loaded without PyTorch. For the extensions listed here, only the operators are declared.
+The library's own Python functions compute the metadata of results, so that its models run on meta. Running these
+operators on tensors with data raises.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ KNOWN = {
         "_cuda_version() -> int",
     ),
 }
-"""The operators of an extension by the package that has it, as its ``_C`` library."""
+"""Operators by the package whose ``_C`` extension defines them."""
 
 
 def known_schemas(path: str) -> tuple[str, tuple[str, ...]] | None:
-    """The namespace and the operators of a compiled library, or None where it is not known."""
+    """Return the namespace and the operators of a compiled extension, or None if it is not known."""
     folder, name = os.path.split(os.fspath(path))
     package = os.path.basename(folder)
     return (package, KNOWN[package]) if name.startswith("_C.") and package in KNOWN else None

@@ -1,7 +1,7 @@
-"""How ``import torch.x`` finds a module of metatensor.
+"""Import of ``torch`` and its submodules from metatensor.
 
-A module of ours stands in `sys.modules` under both names, so that there is one of each. Those that only exist because
-PyTorch has them are files in ``torch/`` beside this one, under PyTorch's names; the others are in
+A module of metatensor is entered in `sys.modules` under both names, so that it exists only once. Modules that exist
+only because PyTorch has them are files in ``torch/``, next to this one, with PyTorch's names. All others are listed in
 `interchange.torch_modules.SHARED`.
 """
 
@@ -23,14 +23,14 @@ __all__ = ["TorchFinder"]
 def _spec_of(name: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # what is above it is no package
+    except ModuleNotFoundError:  # its parent is not a package
         return None
 
 
 def _offered_as(name: str) -> str | None:
-    """Return the name of the module that a package offers as an attribute under PyTorch's name for it, or None.
+    """Return the name of the module that a package exposes as an attribute under PyTorch's module name, or None.
 
-    "metatensor.distributions.location_scale" for "metatensor.distributions.normal": such a module lies in that package.
+    For "metatensor.distributions.normal" this is "metatensor.distributions.location_scale".
     """
     package, _, last = name.rpartition(".")
     module = getattr(sys.modules.get(package), last, None)
@@ -38,7 +38,7 @@ def _offered_as(name: str) -> str | None:
 
 
 class _Alias:
-    """A loader: loads a module by importing another and putting that in its place."""
+    """A loader that imports another module and enters that one in `sys.modules`."""
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -51,7 +51,11 @@ class _Alias:
 
 
 class TorchFinder:
-    """Finds torch and everything below it. (The base class of finders takes 10 ms to import, and offers nothing here.)"""
+    """Finder for torch and its submodules.
+
+    It does not inherit from `importlib.abc.MetaPathFinder`, whose import takes 10 ms and which has nothing to offer
+    here.
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname in _children.MODULES:

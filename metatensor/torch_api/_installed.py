@@ -1,4 +1,4 @@
-"""Importing this module installs metatensor as torch: what the server of `multiprocessing`'s "forkserver" method imports."""
+"""Installs metatensor as torch on import, in the server of the "forkserver" method of `multiprocessing`."""
 
 from metatensor.torch_api import install
 

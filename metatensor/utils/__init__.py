@@ -1,4 +1,4 @@
-"""Utilities beside tensors and modules; each module is loaded when it is first named."""
+"""Utilities. Submodules are loaded on first access."""
 
 from __future__ import annotations
 
@@ -21,14 +21,23 @@ __getattr__, __dir__ = attributes(
 
 
 def set_module(obj: Any, mod: str) -> None:
-    """Say that ``obj`` belongs to the module called ``mod``."""
+    """Set ``obj.__module__`` to `mod`."""
     obj.__module__ = mod
 
 
 def swap_tensors(t1: mt.Tensor, t2: mt.Tensor) -> None:
-    """Exchange what two tensors are, data, class and Python attributes, so that all references to one see the other.
+    """Exchange the contents of two tensors: data, class, gradient and Python attributes.
 
-    RuntimeError where one of them has views or is one, in a graph, for these would not see it.
+    Every reference to `t1` then sees what `t2` was, and the reverse. Views keep the data that they had. Raise
+    RuntimeError if one of the tensors is the result of an operator that recorded gradients.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> a, b = mt.empty(2, device="meta"), mt.empty(3, 4, device="meta")
+    >>> mt.utils.swap_tensors(a, b)
+    >>> a.shape
+    metatensor.Size([3, 4])
     """
     if t1 is t2:
         return
@@ -44,5 +53,5 @@ def swap_tensors(t1: mt.Tensor, t2: mt.Tensor) -> None:
 
 
 def get_cpp_backtrace(frames_to_skip: int = 0, maximum_number_of_frames: int = 64) -> str:
-    """An empty str: there are no C++ frames."""
+    """Return an empty string, because there are no C++ frames."""
     return ""

@@ -1,4 +1,4 @@
-"""Context managers that are decorators, too."""
+"""Context managers that can also be used as decorators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ __all__ = ["ClassPropertyDescriptor", "context_decorator"]
 
 
 def context_decorator(ctx: Any, func: Callable[..., Any]) -> Callable[..., Any]:
-    """``func`` inside ``ctx``, a context manager or what makes one; a generator is inside while it runs."""
+    """Return `func`, run inside a context manager at each call.
+
+    `ctx` is a context manager, or a function that returns a new one for each call. A generator function enters a
+    context each time it resumes, and leaves it at each yield.
+    """
     make = ctx if callable(ctx) and not hasattr(ctx, "__enter__") else lambda: ctx
     if inspect.isgeneratorfunction(func):
 
@@ -38,7 +42,10 @@ def context_decorator(ctx: Any, func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _DecoratorContextManager:
-    """A context manager whose instances decorate functions; each call has a fresh one, from `clone`."""
+    """Base class of context managers whose instances are decorators.
+
+    Each call of a decorated function uses a new `clone`.
+    """
 
     def __call__(self, orig_func: Any) -> Any:
         return context_decorator(self.clone, orig_func)
@@ -50,19 +57,19 @@ class _DecoratorContextManager:
         raise NotImplementedError
 
     def clone(self) -> Any:
-        """Another one like it."""
+        """Return a new context manager with the same settings."""
         return type(self)()
 
 
 class _NoParamDecoratorContextManager(_DecoratorContextManager):
-    """One without arguments: the class itself may decorate."""
+    """Base class of context managers without parameters. The class itself is a decorator."""
 
     def __new__(cls, orig_func: Any = None) -> Any:
         return super().__new__(cls) if orig_func is None else cls()(orig_func)
 
 
 class ClassPropertyDescriptor:
-    """A property of a class."""
+    """A read-only property of a class."""
 
     def __init__(self, fget: Callable[..., Any]) -> None:
         self.fget = fget

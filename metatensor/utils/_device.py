@@ -1,4 +1,4 @@
-"""The default device as a mode. A device is a context manager itself; this is the name that libraries know."""
+"""The default device as a mode. In metatensor a device is itself a context manager; libraries use these names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CURRENT_DEVICE = None
 
 
 class DeviceContext(TorchFunctionMode):
-    """A context manager inside which factories that name no device use this one."""
+    """Context manager that sets the default device."""
 
     def __init__(self, device: Any) -> None:
         self.device = mt.device(device)
@@ -27,7 +27,7 @@ class DeviceContext(TorchFunctionMode):
 
 
 def set_device(device: Any) -> Any:
-    """A decorator: the function runs with this default device."""
+    """Return a decorator that runs a function with `device` as the default device."""
 
     def decorate(function: Any) -> Any:
         from metatensor._core.decorate import run_inside

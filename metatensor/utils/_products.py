@@ -1,7 +1,7 @@
-"""The matrix products and convolutions into which PyTorch takes an operator apart on its meta device.
+"""Decomposition of operators into matrix products and convolutions, as on PyTorch's meta device.
 
-Of each `Product` only the shapes matter. Which product a `matmul` becomes depends on the strides of its operands and on
-whether they require gradients; one with a vector may become `mv`, which PyTorch does not count.
+Only the shapes of a `Product` matter. Which product a `matmul` becomes depends on the strides of its operands and on
+whether they require gradients. A product with a vector may become `mv`, which PyTorch's counter does not count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ Shape = tuple[int, ...]
 
 
 class Product(NamedTuple):
-    """The name of an operator in ``torch.ops.aten``, the shapes of its arguments (or other arguments), and the shape of its result."""
+    """A product as an operator of ``torch.ops.aten``: its name, its arguments with shapes for tensors, and its output
+    shape.
+    """
 
     name: str
     shapes: tuple[Any, ...]
@@ -26,7 +28,7 @@ class Product(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """What decides of a tensor how it is multiplied."""
+    """The properties of a tensor that decide how it is multiplied."""
 
     shape: Shape
     stride: Shape
@@ -34,7 +36,10 @@ class _Operand(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Any) -> _Operand:
-        """In PyTorch a view that was made without gradients requires one where its base does."""
+        """Return the operand for a tensor.
+
+        In PyTorch a view that was created without recording gradients requires gradients if its base does.
+        """
         base = tensor if tensor._base is None else tensor._base
         return cls(tuple(tensor.shape), tuple(tensor.stride()), tensor.requires_grad or base.requires_grad)
 
@@ -44,19 +49,19 @@ class _Operand(NamedTuple):
 
     @property
     def transposed(self) -> _Operand:
-        """With the last two dimensions exchanged."""
+        """The operand with its last two dimensions exchanged."""
         shape, stride = list(self.shape), list(self.stride)
         shape[-2:], stride[-2:] = shape[:-3:-1], stride[:-3:-1]
         return _Operand(tuple(shape), tuple(stride), self.requires_grad)
 
     def has_rows(self) -> bool:
-        """Whether all dimensions but the last are one without a copy."""
+        """Return whether all dimensions but the last can be flattened into one without a copy."""
         shape, stride = self.shape, self.stride
         return 0 in shape or all(stride[at] == stride[at + 1] * shape[at + 1] for at in range(len(shape) - 2))
 
 
 def _product(a: _Operand, b: _Operand, out: bool = False) -> Iterator[Product]:
-    """A matmul; ``out`` says whether it has an out= argument."""
+    """Yield the products of a matmul. `out` tells whether it has an out= argument."""
     if len(b.shape) == 1 and len(a.shape) <= 2:
         return
     if len(a.shape) <= 2 and len(b.shape) == 2:
@@ -75,16 +80,16 @@ def _product(a: _Operand, b: _Operand, out: bool = False) -> Iterator[Product]:
     yield Product("bmm", ((batch, *left[-2:]), (batch, *right[-2:])))
 
 
-# One function for each operator: of its result and its arguments -------------------------------------------------------
+# One function for each operator. It receives the result and the arguments ----------------------------------------------
 
 
 def matmul(result: Any, input: Any, other: Any, out: Any = None) -> Iterator[Product]:
-    """Any ranks."""
+    """Yield the products of a matmul of operands of any number of dimensions."""
     return _product(_Operand.of(input), _Operand.of(other), out is not None)
 
 
 def linear(result: Any, input: Any, weight: Any, bias: Any = None) -> Iterator[Product]:
-    """One matrix times rows, with the bias in the same operator where that is possible."""
+    """Yield the product of a linear layer. The bias is part of it where PyTorch fuses the two."""
     shape = tuple(input.shape)
     if bias is not None and weight.dim() == 2 and (len(shape) == 2 or input.is_contiguous()):
         yield Product("addmm", (tuple(bias.shape), (prod(shape[:-1]), shape[-1]), tuple(weight.shape)[::-1]))
@@ -105,7 +110,7 @@ def attention(
     scale: Any = None,
     enable_gqa: bool = False,
 ) -> Iterator[Product]:
-    """Scores of queries and keys, then the values times these."""
+    """Yield the products of attention: query with key, then the scores with value."""
     if not (query.numel() and key.numel() and value.numel()):
         return
     keys, values = _Operand.of(key), _Operand.of(value)
@@ -118,7 +123,8 @@ def attention(
 
 
 def _convolution(result: Any, input: Any, weight: Any, transposed: bool) -> Iterator[Product]:
-    """One without a batch is given one, and one of complex numbers is three of their parts."""
+    """Yield the products of a convolution. A batch dimension is added if missing; complex numbers take three products.
+    """
     shapes = tuple(input.shape), tuple(result.shape)
     if input.dim() < weight.dim():
         shapes = (1, *shapes[0]), (1, *shapes[1])
@@ -128,37 +134,40 @@ def _convolution(result: Any, input: Any, weight: Any, transposed: bool) -> Iter
 
 
 def convolution(result: Any, input: Any, weight: Any, *_: Any, **__: Any) -> Iterator[Product]:
-    """A convolution."""
+    """Yield the products of a convolution."""
     return _convolution(result, input, weight, False)
 
 
 def transposed_convolution(result: Any, input: Any, weight: Any, *_: Any, **__: Any) -> Iterator[Product]:
-    """A transposed one."""
+    """Yield the products of a transposed convolution."""
     return _convolution(result, input, weight, True)
 
 
 def recurrent(result: Any, input: Any, *args: Any) -> Iterator[Product]:
-    """Each weight times every step of every sequence; packed data come as (rows, features), with lengths and states."""
+    """Yield the product of each weight with all steps of all sequences.
+
+    Packed sequences have shape (rows, features), and their arguments contain the batch sizes and the state as well.
+    """
     packed = isinstance(args[2], (list, tuple))
     params, has_biases, layers, _, _, both = args[2 if packed else 1 :][:6]
     rows = input.shape[0] if packed else input.shape[0] * input.shape[1]
     group = len(params) // (layers * (2 if both else 1))
     for at, weight in enumerate(params):
         if weight.dim() == 2:
-            projection = group % 2 == 1 and at % group == group - 1  # of an LSTM's states, without a bias
+            projection = group % 2 == 1 and at % group == group - 1  # the projection of an LSTM has no bias
             yield from _rows(rows, weight, has_biases and not projection)
 
 
 def recurrent_cell(
     result: Any, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> Iterator[Product]:
-    """One step."""
+    """Yield the products of one step of a recurrent network."""
     for weight, bias in ((w_ih, b_ih), (w_hh, b_hh)):
         yield from _rows(input.shape[0], weight, bias is not None)
 
 
 def _rows(rows: int, weight: Any, bias: bool) -> Iterator[Product]:
-    """``rows`` of states times a weight."""
+    """Yield the product of `rows` states with a weight."""
     m, k = weight.shape
     yield Product("addmm", ((m,), (rows, k), (k, m))) if bias else Product("mm", ((rows, k), (k, m)))
 
@@ -183,4 +192,4 @@ PRODUCTS: dict[str, Callable[..., Iterator[Product]]] = {
     "rnn_tanh_cell": recurrent_cell,
     "rnn_relu_cell": recurrent_cell,
 }
-"""Operators of ours that PyTorch takes apart, by name. Others are counted under their own name, where it has a formula."""
+"""Functions by the name of an operator that PyTorch decomposes. Any other operator counts by its own formula, if any."""

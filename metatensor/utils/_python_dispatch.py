@@ -1,4 +1,4 @@
-"""Modes of dispatch in Python."""
+"""Dispatch modes written in Python."""
 
 from __future__ import annotations
 
@@ -15,24 +15,32 @@ __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_cor
 
 
 class TorchDispatchMode(Mode):
-    """A context manager inside which ``__torch_dispatch__`` of the instance gets every operator, composites in their parts."""
+    """Context manager whose `__torch_dispatch__` receives every operator. Composite operators arrive as their parts.
+
+    Subclasses define ``__torch_dispatch__(self, func, types, args=(), kwargs=None)``.
+    """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: define __torch_dispatch__(self, func, types, args, kwargs)")
 
 
 def is_traceable_wrapper_subclass(t: Any) -> bool:
-    """Whether a tensor says what it is made of."""
+    """Return whether `t` has the methods that take a wrapper subclass apart and rebuild it."""
     return hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
 
 
 def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
-    """Return what ``__torch_dispatch__`` has to return for a wrapper: an argument that was written to, and views on its storage.
+    """Return what ``__torch_dispatch__`` of a wrapper subclass has to return.
+
+    If the operator writes to arguments, these are returned. If it is a view, the results in `out` share the storage of
+    the argument that they view.
 
     Parameters
     ----------
-    func, args, kwargs : what ``__torch_dispatch__`` was called with.
-    out : the wrapper, or wrappers, made for the results.
+    func, args, kwargs
+        The arguments of ``__torch_dispatch__``.
+    out : Tensor, or list or tuple of Tensor
+        The wrappers created for the results.
     """
     schema = func._schema
     places = [argument for argument in schema.arguments if not argument.kwarg_only]
@@ -49,7 +57,7 @@ def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], 
 
 
 def _put_on(view: Any, storage: Any) -> None:
-    """Let a wrapper share a storage, where this is large enough for its layout."""
+    """Let a wrapper share a storage, if that is large enough for its layout."""
     steps = sum((size - 1) * step for size, step in zip(view.shape, view.stride(), strict=True))
     need = (view.storage_offset() + steps + 1) * view.dtype.itemsize if view.numel() else 0
     if need <= storage.nbytes():

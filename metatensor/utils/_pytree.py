@@ -1,4 +1,4 @@
-"""Nests of containers as trees: their leaves as a list, and what is needed to put them together again."""
+"""Trees of nested containers: flattening into leaves, unflattening, and mapping over leaves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IsLeaf = Callable[[Any], bool]
 
 @dataclasses.dataclass(frozen=True)
 class SequenceKey:
-    """A step into a sequence."""
+    """A step of a path: an index of a sequence."""
 
     idx: int
 
@@ -36,13 +36,13 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
     def get(self, sequence: Any) -> Any:
-        """What is there."""
+        """Return the element at the index."""
         return sequence[self.idx]
 
 
 @dataclasses.dataclass(frozen=True)
 class MappingKey:
-    """A step into a mapping."""
+    """A step of a path: a key of a mapping."""
 
     key: Hashable
 
@@ -50,13 +50,13 @@ class MappingKey:
         return f"[{self.key!r}]"
 
     def get(self, mapping: Any) -> Any:
-        """What is there."""
+        """Return the value of the key."""
         return mapping[self.key]
 
 
 @dataclasses.dataclass(frozen=True)
 class GetAttrKey:
-    """A step to an attribute."""
+    """A step of a path: an attribute."""
 
     name: str
 
@@ -64,12 +64,12 @@ class GetAttrKey:
         return f".{self.name}"
 
     def get(self, obj: Any) -> Any:
-        """What is there."""
+        """Return the attribute."""
         return getattr(obj, self.name)
 
 
 class NodeDef(NamedTuple):
-    """How a type of container is taken apart and put together."""
+    """The functions that flatten and unflatten a type of container."""
 
     type: Any
     flatten_fn: FlattenFunc
@@ -93,7 +93,27 @@ def register_pytree_node(
     from_dumpable_context: Callable[[Any], Any] | None = None,
     flatten_with_keys_fn: Callable[[Any], tuple[list, Any]] | None = None,
 ) -> None:
-    """Let instances of a class, exactly that one, be inner nodes. ValueError where it is known already."""
+    """Register a class whose instances are inner nodes of trees. Instances of subclasses remain leaves.
+
+    Parameters
+    ----------
+    cls : type
+    flatten_fn : callable
+        Function of an instance that returns a list of children and a context.
+    unflatten_fn : callable
+        Function of children and a context that returns an instance.
+    serialized_type_name : str, optional
+        Name in serialized specs. Default: the qualified name of the class.
+    to_dumpable_context, from_dumpable_context : callable, optional
+        Conversion of the context to a str and back. Default: JSON.
+    flatten_with_keys_fn : callable, optional
+        As `flatten_fn`, with (key, child) pairs. Functions that return paths need it.
+
+    Raises
+    ------
+    ValueError
+        If the class is registered already.
+    """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"register_pytree_node: {cls} is registered already")
     _register(cls, flatten_fn, unflatten_fn, serialized_type_name, to_dumpable_context, from_dumpable_context, flatten_with_keys_fn)
@@ -114,7 +134,10 @@ def _register(
 
 def register_dataclass(cls: Any, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
                        serialized_type_name: str | None = None) -> None:  # fmt: skip
-    """Let instances of a dataclass be inner nodes; the fields that are None are left out."""
+    """Register a dataclass whose instances are inner nodes. Fields whose value is None are not children.
+
+    `field_names` defaults to the fields that are arguments of the constructor. `drop_field_names` are left out.
+    """
     fields = field_names if field_names is not None else [f.name for f in dataclasses.fields(cls) if f.init]
     fields = [name for name in fields if name not in (drop_field_names or ())]
 
@@ -132,11 +155,11 @@ def register_dataclass(cls: Any, *, field_names: list[str] | None = None, drop_f
     register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name, flatten_with_keys_fn=with_keys)
 
 
-# Python's own containers ------------------------------------------------------------------------------------------------
+# Built-in containers ----------------------------------------------------------------------------------------------------
 
 
 def is_namedtuple(obj: Any) -> bool:
-    """Whether it is a named tuple, or a class of them."""
+    """Return whether `obj` is a named tuple, or a class of named tuples."""
     cls = obj if isinstance(obj, type) else type(obj)
     return issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)
 
@@ -186,32 +209,42 @@ def _node_type(value: Any) -> Any:
         return cls
     if is_namedtuple(cls):
         return namedtuple
-    if is_structseq_class(cls):  # what operators with several results return
+    if is_structseq_class(cls):  # such as the result of an operator with several outputs
         _register(cls, lambda values: (list(values), None), lambda values, _: cls(values), f"{cls.__module__}.{cls.__qualname__}")
         return cls
     return None
 
 
 def is_structseq_class(cls: type) -> bool:
-    """Return whether a class is one of Python's named tuples written in C, such as ``torch.return_types.max``."""
+    """Return whether a class is a C struct sequence, such as ``torch.return_types.max``."""
     return cls.__bases__ == (tuple,) and isinstance(getattr(cls, "n_sequence_fields", None), int)
 
 
 def _get_node_type(tree: Any) -> Any:
-    """Return the type under which a value stands in `SUPPORTED_NODES`, if it does."""
+    """Return the key of a value in `SUPPORTED_NODES`, if it is a container."""
     return namedtuple if is_namedtuple(tree) else type(tree)
 
 
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether it is no container, or ``is_leaf`` says so."""
+    """Return whether `tree` is a leaf: not a container, or one for which `is_leaf` returns true."""
     return (is_leaf is not None and is_leaf(tree)) or _node_type(tree) is None
 
 
-# The structure ------------------------------------------------------------------------------------------------------------
+# Structure ----------------------------------------------------------------------------------------------------------------
 
 
 class TreeSpec:
-    """The shape of a tree: the type of the node, what else putting it together needs, and the specs of its children."""
+    """The structure of a tree.
+
+    Parameters
+    ----------
+    type : type, optional
+        Type of the root node. None for a leaf.
+    context : any, optional
+        What the type needs besides its children to be rebuilt, such as the keys of a dict.
+    children : iterable of TreeSpec
+        Structures of the children.
+    """
 
     __slots__ = ("_children", "_context", "num_children", "num_leaves", "num_nodes", "type")
 
@@ -225,7 +258,7 @@ class TreeSpec:
 
     @property
     def context(self) -> Any:
-        """What else putting the node together needs: a dict's keys."""
+        """What the type needs besides its children to be rebuilt, such as the keys of a dict."""
         return self._context
 
     @property
@@ -234,15 +267,15 @@ class TreeSpec:
         return self._children
 
     def children(self) -> list[TreeSpec]:
-        """The specs of the children."""
+        """Return the specs of the children."""
         return self._children
 
     def child(self, index: int) -> TreeSpec:
-        """The spec of one child."""
+        """Return the spec of one child."""
         return self._children[index]
 
     def is_leaf(self) -> bool:
-        """Whether it is a leaf's."""
+        """Return whether this is the spec of a leaf."""
         return self.type is None
 
     def __eq__(self, other: object) -> bool:
@@ -259,11 +292,14 @@ class TreeSpec:
         return f"TreeSpec({getattr(self.type, '__name__', self.type)}, {self._context!r}, {self._children!r})"
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The tree with these leaves. ValueError where there are too few or too many."""
+        """Return the tree with the given leaves. Raise ValueError if their number is wrong."""
         return tree_unflatten(leaves, self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """The subtrees of a tree that begins like this one where this one has leaves. ValueError where it does not."""
+        """Return the subtrees of `tree` at the positions where this spec has leaves.
+
+        Raise ValueError if `tree` does not have this structure above them.
+        """
         if self.type is None:
             return [tree]
         if _node_type(tree) is not self.type:
@@ -279,13 +315,13 @@ class TreeSpec:
 
 
 def _keys(context: Any) -> list:
-    """The keys in the context of a dict, or of a defaultdict, whose factory comes first."""
+    """Return the keys in the context of a dict or a defaultdict. The context of the latter starts with its factory."""
     of_default = len(context) == 2 and isinstance(context[1], list) and (callable(context[0]) or context[0] is None)
     return list(context[1] if of_default else context)
 
 
 class LeafSpec(TreeSpec):
-    """The shape of a leaf."""
+    """The spec of a leaf."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -295,7 +331,27 @@ _LEAF = LeafSpec()
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves from left to right, and the shape of the tree."""
+    """Return the leaves of a tree from left to right, and its structure.
+
+    Parameters
+    ----------
+    tree : any
+        Nested tuples, lists, dicts, named tuples and other registered containers.
+    is_leaf : callable, optional
+        Function that returns true for containers to treat as leaves.
+
+    Returns
+    -------
+    leaves : list
+    treespec : TreeSpec
+
+    Examples
+    --------
+    >>> from metatensor.utils._pytree import tree_flatten
+    >>> leaves, spec = tree_flatten({"a": [1, 2], "b": (3,)})
+    >>> leaves
+    [1, 2, 3]
+    """
     leaves: list[Any] = []
 
     def walk(value: Any) -> TreeSpec:
@@ -310,7 +366,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], T
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The tree of a shape with these leaves. ValueError where there are too few or too many."""
+    """Return the tree with the given leaves and structure. Raise ValueError if the number of leaves is wrong."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError(f"tree_unflatten: expected a TreeSpec, got {type(treespec).__name__}")
     given = list(leaves)
@@ -327,40 +383,60 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
 
 
 def tree_iter(tree: Any, is_leaf: IsLeaf | None = None) -> Iterable[Any]:
-    """The leaves, one by one."""
+    """Iterate over the leaves."""
     yield from tree_flatten(tree, is_leaf)[0]
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """The leaves."""
+    """Return the leaves."""
     return tree_flatten(tree, is_leaf)[0]
 
 
 def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
-    """The leaves of all arguments."""
+    """Return the leaves of all arguments."""
     return tree_leaves((*args, *kwargs.values()))
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeSpec:
-    """The shape."""
+    """Return the structure of a tree."""
     return tree_flatten(tree, is_leaf)[1]
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """The tree with ``func`` of each leaf, and of what stands in its place in the other trees, instead."""
+    """Apply `func` to each leaf and return the tree of the results.
+
+    Parameters
+    ----------
+    func : callable
+        Function of a leaf of `tree` and of the subtrees at its position in each of `rests`.
+    tree : any
+    *rests : any
+        Further trees, which have the structure of `tree` above its leaves.
+    is_leaf : callable, optional
+        Function that returns true for containers to treat as leaves.
+
+    Examples
+    --------
+    >>> from metatensor.utils._pytree import tree_map
+    >>> tree_map(lambda x, y: x + y, {"a": [1, 2]}, {"a": [10, 20]})
+    {'a': [11, 22]}
+    """
     leaves, spec = tree_flatten(tree, is_leaf)
     columns = [leaves, *(spec.flatten_up_to(rest) for rest in rests)]
     return tree_unflatten([func(*row) for row in zip(*columns, strict=True)], spec)
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """Call ``func`` as `tree_map` does, and return the tree as it is."""
+    """Call `func` as `tree_map` does, and return `tree` itself."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
 
 def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Decorator: a function for instances of some types (or where a predicate holds), that leaves others alone."""
+    """Return a decorator that restricts a function to some leaves. It returns all others unchanged.
+
+    `kind` is a type, a tuple of types, or a predicate.
+    """
     fits = kind if callable(kind) and not isinstance(kind, type) else lambda value: isinstance(value, kind)
 
     def decorate(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -370,40 +446,43 @@ def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], A
 
 
 def tree_map_only(kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """`tree_map`, for the leaves of some types only."""
+    """Apply `func` to the leaves selected by `kind`, as in `map_only`, and return the tree of the results."""
     return tree_map(map_only(kind)(func), tree, is_leaf=is_leaf)
 
 
 def tree_map_only_(kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """`tree_map_`, for the leaves of some types only."""
+    """Call `func` for the leaves selected by `kind`, as in `map_only`, and return `tree` itself."""
     return tree_map_(map_only(kind)(func), tree, is_leaf=is_leaf)
 
 
 def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether ``pred`` holds for all leaves."""
+    """Return whether `pred` is true for all leaves."""
     return all(map(pred, tree_leaves(tree, is_leaf)))
 
 
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether ``pred`` holds for one leaf."""
+    """Return whether `pred` is true for at least one leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
 
 
 def tree_all_only(kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether ``pred`` holds for all leaves of some types."""
+    """Return whether `pred` is true for all leaves of the given type or types."""
     return all(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if isinstance(leaf, kind))
 
 
 def tree_any_only(kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether ``pred`` holds for one leaf of some types."""
+    """Return whether `pred` is true for at least one leaf of the given type or types."""
     return any(pred(leaf) for leaf in tree_leaves(tree, is_leaf) if isinstance(leaf, kind))
 
 
-# With the way to each leaf ------------------------------------------------------------------------------------------------
+# Paths --------------------------------------------------------------------------------------------------------------------
 
 
 def tree_flatten_with_path(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[tuple[tuple, Any]], TreeSpec]:
-    """The leaves with the keys that lead to them, and the shape."""
+    """Return (path, leaf) pairs from left to right, and the structure of the tree.
+
+    A path is a tuple of keys. Raise ValueError for containers registered without `flatten_with_keys_fn`.
+    """
     found: list[tuple[tuple, Any]] = []
 
     def walk(value: Any, path: tuple) -> None:
@@ -422,34 +501,34 @@ def tree_flatten_with_path(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[li
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf | None = None) -> list[tuple[tuple, Any]]:
-    """The leaves with the keys that lead to them."""
+    """Return (path, leaf) pairs from left to right."""
     return tree_flatten_with_path(tree, is_leaf)[0]
 
 
 def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """`tree_map` with a function that gets the keys first."""
+    """Do the same as `tree_map`, with a function whose first argument is the path of the leaf."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     columns = [[path for path, _ in pairs], [leaf for _, leaf in pairs], *(spec.flatten_up_to(rest) for rest in rests)]
     return tree_unflatten([func(*row) for row in zip(*columns, strict=True)], spec)
 
 
 def keystr(kp: tuple) -> str:
-    """The keys as text, ``"[0]['a'].b"``."""
+    """Return a path as text, such as ``"[0]['a'].b"``."""
     return "".join(map(str, kp))
 
 
 def key_get(obj: Any, kp: tuple) -> Any:
-    """What the keys lead to."""
+    """Return the part of `obj` at a path."""
     for key in kp:
         obj = key.get(obj)
     return obj
 
 
-# As text ------------------------------------------------------------------------------------------------------------------
+# Serialization ------------------------------------------------------------------------------------------------------------
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
-    """A shape as JSON. NotImplementedError where a type's context has no form there."""
+    """Return a structure as JSON. Raise NotImplementedError if the context of a type is not serializable."""
 
     def encode(spec: TreeSpec) -> dict[str, Any]:
         if spec.type is None:
@@ -467,7 +546,10 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
 
 
 def treespec_loads(serialized: str) -> TreeSpec:
-    """The shape that `treespec_dumps` wrote. ValueError for another protocol, NotImplementedError for an unknown type."""
+    """Return the structure written by `treespec_dumps`.
+
+    Raise ValueError for an unknown protocol and NotImplementedError for a type that is not registered.
+    """
     protocol, tree = json.loads(serialized)
     if protocol != 1:
         raise ValueError(f"treespec_loads: unknown protocol {protocol}")
@@ -486,5 +568,5 @@ def treespec_loads(serialized: str) -> TreeSpec:
 
 
 def treespec_pprint(treespec: TreeSpec) -> str:
-    """A shape to look at: the tree with ``*`` for leaves."""
+    """Return a structure as readable text, with ``*`` for leaves."""
     return repr(tree_unflatten(["*"] * treespec.num_leaves, treespec))

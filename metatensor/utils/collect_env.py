@@ -1,4 +1,4 @@
-"""A report of the environment, for bug reports: ``python -m torch.utils.collect_env``."""
+"""A description of the environment for bug reports: ``python -m torch.utils.collect_env``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGES = ("numpy", "cupy", "pluggy", "timm", "torchvision", "transformers", "
 
 
 class SystemEnv(NamedTuple):
-    """What is known of the environment."""
+    """Properties of the environment."""
 
     torch_version: str
     is_debug_build: str
@@ -30,7 +30,7 @@ class SystemEnv(NamedTuple):
 
 
 def get_env_info() -> SystemEnv:
-    """Return versions of metatensor, Python, the system and the packages that matter."""
+    """Return the versions of metatensor, Python, the operating system and related packages."""
     from metatensor import plugins
     torch_version = getattr(sys.modules.get("torch"), "__version__", "none")
 
@@ -48,7 +48,7 @@ def get_env_info() -> SystemEnv:
 
 
 def get_pretty_env_info() -> str:
-    """Return the report as text."""
+    """Return the description of the environment as text."""
     info = get_env_info()._asdict()
     packages = info.pop("pip_packages")
     lines = [f"{name.replace('_', ' ')}: {value}" for name, value in info.items()]
@@ -56,7 +56,7 @@ def get_pretty_env_info() -> str:
 
 
 def main(*_: Any) -> None:
-    """Print the report."""
+    """Print the description of the environment."""
     print("Collecting environment information...")
     print(get_pretty_env_info())
 

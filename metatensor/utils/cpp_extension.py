@@ -1,4 +1,4 @@
-"""Compiling extensions against PyTorch, which there is none of: each function says so when it is called."""
+"""Compilation of PyTorch's C++ extensions, which needs PyTorch. Every function except `is_ninja_available` raises."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ def _refuse(name: str) -> Any:
 
 
 def load(name: str, sources: Any, *_: Any, **__: Any) -> Any:
-    """RuntimeError: an extension cannot be compiled without PyTorch."""
+    """Raise RuntimeError: extensions cannot be compiled without PyTorch."""
     _refuse("load")
 
 
 def load_inline(name: str, cpp_sources: Any, *_: Any, **__: Any) -> Any:
-    """RuntimeError: an extension cannot be compiled without PyTorch."""
+    """Raise RuntimeError: extensions cannot be compiled without PyTorch."""
     _refuse("load_inline")
 
 
 def CppExtension(name: str, sources: Any, *_: Any, **__: Any) -> Any:
-    """RuntimeError: an extension cannot be compiled without PyTorch."""
+    """Raise RuntimeError: extensions cannot be compiled without PyTorch."""
     _refuse("CppExtension")
 
 
 def CUDAExtension(name: str, sources: Any, *_: Any, **__: Any) -> Any:
-    """RuntimeError: an extension cannot be compiled without PyTorch."""
+    """Raise RuntimeError: extensions cannot be compiled without PyTorch."""
     _refuse("CUDAExtension")
 
 
 def include_paths(*_: Any, **__: Any) -> list[str]:
-    """RuntimeError: there are no headers of PyTorch."""
+    """Raise RuntimeError: there are no headers of PyTorch."""
     return list(_refuse("include_paths"))
 
 
 def is_ninja_available() -> bool:
-    """False: there is nothing to build with it."""
+    """Return False, because there is nothing to build."""
     return False
 
 
 def verify_ninja_availability() -> None:
-    """RuntimeError."""
+    """Raise RuntimeError."""
     _refuse("verify_ninja_availability")
 
 
 class BuildExtension:
-    """RuntimeError when it is used."""
+    """A build command that raises RuntimeError when it is created."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         _refuse("BuildExtension")
 
     @classmethod
     def with_options(cls, **_: Any) -> Any:
-        """RuntimeError."""
+        """Raise RuntimeError."""
         _refuse("BuildExtension")

@@ -1,3 +1,3 @@
-"""Whether memory that is not initialised is filled where algorithms are to be deterministic; kept, without effect."""
+"""The setting `fill_uninitialized_memory`. It is stored and has no effect."""
 
 fill_uninitialized_memory = True

@@ -1,4 +1,4 @@
-"""Tensors to and from DLPack."""
+"""Exchange of tensors through DLPack."""
 
 from typing import Any
 
@@ -9,5 +9,5 @@ __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Any) -> Any:
-    """A capsule of a tensor with data."""
+    """Return a DLPack capsule of a tensor with data."""
     return tensor.__dlpack__()

@@ -1,9 +1,9 @@
-"""``torch.utils.flop_counter``: FLOPs as PyTorch's counter counts them on its meta device, operator by operator.
+"""``torch.utils.flop_counter``: FLOP counts as on PyTorch's meta device.
 
-PyTorch counts what is left of an operator after its decompositions: products of matrices, convolutions and attention,
-and of these none that is in place, and none of a matrix or a vector with a vector. What is computed here in one
-operator (`linear`, `lstm`) is therefore counted as the parts that `metatensor.utils._products` names.
-`metatensor.rules.flops` is what metatensor itself counts.
+PyTorch decomposes operators and counts what remains: matrix products, convolutions and attention. It does not count
+in-place variants, or products of a vector with a matrix or a vector. metatensor computes some of these operators
+(`linear`, `lstm`) as a whole, so they are counted as the products given by `metatensor.utils._products`.
+`metatensor.rules.flops` has the formulas of metatensor's own counts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from metatensor.utils.module_tracker import ModuleTracker
 __all__ = ["FlopCounterMode", "register_flop_formula"]
 
 
-# Formulas: functions of shapes -----------------------------------------------------------------------------------------
+# Formulas, as functions of shapes --------------------------------------------------------------------------------------
 
 
 def get_shape(i: Any) -> Any:
-    """The shape of a tensor; anything else as it is."""
+    """Return the shape of a tensor, and any other value as it is."""
     return i.shape if isinstance(i, mt.Tensor) else i
 
 
@@ -45,7 +45,7 @@ def _shapes(value: Any) -> Any:
 
 
 def shape_wrapper(f: Callable[..., int]) -> Callable[..., int]:
-    """A formula of shapes as one of tensors: ``f(*shapes, out_shape=...)``."""
+    """Convert a formula of shapes into one of tensors. The shape of the result is passed as `out_shape`."""
 
     @wraps(f)
     def of_tensors(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
@@ -55,32 +55,35 @@ def shape_wrapper(f: Callable[..., int]) -> Callable[..., int]:
 
 
 def mm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """(m, k) x (k, n)."""
+    """Return the FLOPs of a matrix product, (m, k) x (k, n)."""
     (m, k), (k2, n) = a_shape, b_shape
     if k != k2:
-        raise AssertionError(f"mm: the shapes {tuple(a_shape)} and {tuple(b_shape)} have no product")
+        raise AssertionError(f"mm: the shapes {tuple(a_shape)} and {tuple(b_shape)} cannot be multiplied")
     return 2 * m * n * k
 
 
 def addmm_flop(self_shape: Any, a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """The product alone."""
+    """Return the FLOPs of a matrix product. The addition is not counted."""
     return mm_flop(a_shape, b_shape)
 
 
 def bmm_flop(a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """(b, m, k) x (b, k, n)."""
+    """Return the FLOPs of a batched matrix product, (b, m, k) x (b, k, n)."""
     if a_shape[0] != b_shape[0]:
-        raise AssertionError(f"bmm: the shapes {tuple(a_shape)} and {tuple(b_shape)} have no product")
+        raise AssertionError(f"bmm: the shapes {tuple(a_shape)} and {tuple(b_shape)} cannot be multiplied")
     return a_shape[0] * mm_flop(a_shape[1:], b_shape[1:])
 
 
 def baddbmm_flop(self_shape: Any, a_shape: Any, b_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """The products alone."""
+    """Return the FLOPs of a batched matrix product. The addition is not counted."""
     return bmm_flop(a_shape, b_shape)
 
 
 def conv_flop_count(x_shape: Any, w_shape: Any, out_shape: Any, transposed: bool = False) -> int:
-    """The weight times each place of the result, or of the input of a transposed convolution."""
+    """Return the FLOPs of a convolution with input (N, C, ...).
+
+    Each element of the weight counts twice for every position of the result, or of the input if `transposed`.
+    """
     places = (x_shape if transposed else out_shape)[2:]
     return 2 * x_shape[0] * prod(places) * prod(w_shape)
 
@@ -97,24 +100,27 @@ def conv_flop(
     out_shape: Any = None,
     **kwargs: Any,
 ) -> int:
-    """A convolution, without its bias."""
+    """Return the FLOPs of a convolution, without its bias."""
     return conv_flop_count(x_shape, w_shape, out_shape, transposed)
 
 
 def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
-    """Scores and their product with the values, for four dimensions; heads of keys may serve several of queries."""
+    """Return the FLOPs of attention with shapes (B, H, L, E), (B, H', S, E) and (B, H', S, V), where H' divides H.
+
+    They are those of the two matrix products, 2 B H L S (E + V).
+    """
     b, heads, length, width = query_shape
     b2, key_heads, source, width2 = key_shape
     b3, value_heads, source2, value_width = value_shape
     if not (b == b2 == b3 and key_heads == value_heads and width == width2 and source == source2):
-        raise AssertionError(f"sdpa_flop_count: {query_shape}, {key_shape} and {value_shape} do not fit")
+        raise AssertionError(f"sdpa_flop_count: {query_shape}, {key_shape} and {value_shape} do not match")
     if heads < key_heads or heads % key_heads:
-        raise AssertionError(f"sdpa_flop_count: {heads} heads of queries are no multiple of {key_heads} of keys")
+        raise AssertionError(f"sdpa_flop_count: {heads} query heads are not a multiple of {key_heads} key heads")
     return 2 * b * heads * length * source * (width + value_width)
 
 
 def sdpa_flop(query_shape: Any, key_shape: Any, value_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    """A fused attention; a causal mask does not make it less."""
+    """Return the FLOPs of fused attention. A causal mask does not reduce them."""
     return sdpa_flop_count(query_shape, key_shape, value_shape)
 
 
@@ -128,7 +134,7 @@ _FORMULAS: dict[str, Callable[..., int]] = {
 }
 
 flop_registry: dict[Any, Callable[..., int]] = {packet("aten", name): shape_wrapper(f) for name, f in _FORMULAS.items()}
-"""Operators (``torch.ops.aten.mm``) and their formulas."""
+"""Formulas by operator, such as ``torch.ops.aten.mm``."""
 
 _PARTS = {name: packet("aten", name) for name in _FORMULAS}
 
@@ -142,10 +148,22 @@ def _flat(targets: Any) -> Iterable[Any]:
 
 
 def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Register the decorated function for an operator (``torch.ops.mylib.foo``), or for several.
+    """Return a decorator that registers a FLOP formula for one operator or several.
 
-    It is called with the shapes of the arguments and ``out_shape``; with ``get_raw`` with the arguments and
-    ``out_val``. ValueError for what is no operator, RuntimeError for one that has a formula.
+    Parameters
+    ----------
+    targets : operator, or nested lists of operators
+        Operators such as ``torch.ops.mylib.foo``.
+    get_raw : bool
+        If False, the formula receives shapes instead of tensors, and the shape of the result as ``out_shape``. If True,
+        it receives the tensors, and the result as ``out_val``. Default: False.
+
+    Raises
+    ------
+    ValueError
+        If a target is not an operator.
+    RuntimeError
+        If a target has a formula already.
     """
 
     def register(formula: Callable[..., int]) -> Callable[..., int]:
@@ -167,22 +185,23 @@ suffixes = ["", "K", "M", "B", "T"]
 
 
 def get_suffix_str(number: int) -> str:
-    """The unit in which a number is shown: one of `suffixes`, so that three to five digits stand before the point."""
+    """Return the unit for displaying `number`, one of `suffixes`: two to four digits are left before the decimal point.
+    """
     return suffixes[max(0, min(len(suffixes) - 1, (len(str(number)) - 2) // 3))]
 
 
 def convert_num_with_suffix(number: int, suffix: str) -> str:
-    """A number in that unit: ``"1.500K"``."""
+    """Return `number` in the given unit with three decimals, such as ``"1.500K"``."""
     return f"{number / 1000 ** suffixes.index(suffix):.3f}{suffix}"
 
 
 def convert_to_percent_str(num: int, denom: int) -> str:
-    """``"12.50%"``; ``"0%"`` of nothing."""
+    """Return `num` as a percentage of `denom`, such as ``"12.50%"``, or ``"0%"`` if `denom` is 0."""
     return f"{num / denom:.2%}" if denom else "0%"
 
 
 def _drawn(header: tuple[str, ...], rows: list[list[str]]) -> str:
-    """Columns under a line, the first to the left and the others to the right."""
+    """Return a table with a header. The first column is aligned left, the others right."""
     widths = [max(len(title) + 2, *(len(row[at]) for row in rows)) for at, title in enumerate(header)]
 
     def line(cells: Iterable[str]) -> str:
@@ -197,7 +216,7 @@ def _drawn(header: tuple[str, ...], rows: list[list[str]]) -> str:
 
 @cache
 def _packet(op: Any) -> Any:
-    """Return an operator as PyTorch's dispatcher has it; the operator itself where that has none."""
+    """Return the overload packet that PyTorch's dispatcher has for an operator, or the operator itself."""
     namespace, _, name = op.name.rpartition("::")
     try:
         return packet(namespace or "aten", name if namespace else aten_names(name)[0])
@@ -216,17 +235,36 @@ class _Counting(DispatchMode):
 
 
 class FlopCounterMode:
-    """A context in which FLOPs are counted, by module and operator; a table of them is printed at its end.
+    """Context manager that counts FLOPs by module and operator, and prints a table on exit.
 
-    ``custom_mapping`` has formulas for more operators, or other ones (see `register_flop_formula`; one with a true
-    ``_get_raw`` is given tensors).
+    Parameters
+    ----------
+    mods : any, optional
+        Ignored, with a warning.
+    depth : int
+        Depth to which the table lists submodules. Default: 2.
+    display : bool
+        Whether the table is printed on exit. Default: True.
+    custom_mapping : dict, optional
+        Additional formulas by operator, which replace registered ones. A formula receives shapes, or tensors if it has
+        a true attribute ``_get_raw``; see `register_flop_formula`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.utils.flop_counter import FlopCounterMode
+    >>> layer = mt.nn.Linear(512, 512, device="meta")
+    >>> with FlopCounterMode(display=False) as counter:
+    ...     _ = layer(mt.empty(8, 512, device="meta"))
+    >>> counter.get_total_flops()
+    4194304
     """
 
     def __init__(
         self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: dict[Any, Callable[..., int]] | None = None
     ) -> None:
         if mods is not None:
-            warnings.warn("FlopCounterMode: mods is not needed", stacklevel=2)
+            warnings.warn("FlopCounterMode: mods is not needed and ignored", stacklevel=2)
         self.flop_counts: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
         self.depth = depth
         self.display = display
@@ -238,15 +276,15 @@ class FlopCounterMode:
         }
 
     def get_total_flops(self) -> int:
-        """All that were counted."""
+        """Return the number of FLOPs counted in total."""
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """Counts by the name of the module, then by operator; all of them under ``"Global"``."""
+        """Return the counts by the name of a module, then by operator. "Global" has all of them."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
-        """The counts as text, of modules down to ``depth``."""
+        """Return the counts as a table, with submodules down to `depth`."""
         depth = self.depth if depth is None else depth
         total = self.get_total_flops()
         unit = get_suffix_str(total)
@@ -280,7 +318,7 @@ class FlopCounterMode:
     def __exit__(self, *error: Any) -> None:
         mode, self.mode = self.mode, None
         if mode is None:
-            raise AssertionError("FlopCounterMode: left without having been entered")
+            raise AssertionError("FlopCounterMode: exited without having been entered")
         for part in (mode, self.mod_tracker):
             part.__exit__(*error)
         if self.display:

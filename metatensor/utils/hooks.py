@@ -1,4 +1,4 @@
-"""Handles of hooks."""
+"""Handles that remove hooks."""
 
 from metatensor.nn._hooks import RemovableHandle
 

@@ -1,4 +1,4 @@
-"""Optimising TorchScript for phones, which needs PyTorch."""
+"""Optimization of TorchScript for mobile devices, which needs PyTorch."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ __all__ = ["optimize_for_mobile"]
 
 
 def optimize_for_mobile(script_module: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError: there is no TorchScript."""
-    raise NotImplementedError("torch.utils.mobile_optimizer: there is no TorchScript to optimise without PyTorch")
+    """Raise NotImplementedError: metatensor has no TorchScript."""
+    raise NotImplementedError("torch.utils.mobile_optimizer: there is no TorchScript to optimize without PyTorch")

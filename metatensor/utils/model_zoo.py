@@ -1,4 +1,4 @@
-"""The old names of what `torch.hub` offers, and the progress bar that libraries take from here."""
+"""Old names of functions in `torch.hub`, and the progress bar that libraries import from here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ try:
 except ModuleNotFoundError:
 
     class tqdm:  # type: ignore[no-redef]
-        """What stands for a progress bar where tqdm is not installed: it shows nothing."""
+        """A progress bar that displays nothing, used if tqdm is not installed."""
 
         def __init__(self, iterable: Any = (), *_: Any, **__: Any) -> None:
             self.iterable = iterable
@@ -26,10 +26,10 @@ except ModuleNotFoundError:
             return None
 
         def update(self, n: float = 1) -> None:
-            """Nothing to show."""
+            """Do nothing."""
 
         def close(self) -> None:
-            """Nothing to close."""
+            """Do nothing."""
 
 
 __all__ = ["_get_torch_home", "load_state_dict_from_url", "load_url", "tqdm"]

@@ -1,4 +1,4 @@
-"""Which modules are running."""
+"""Tracking of the modules that are running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ __all__ = ["ModuleTracker"]
 
 
 class ModuleTracker:
-    """A context manager; inside, `parents` are the dotted paths of the modules that are running, and "Global"."""
+    """Context manager that tracks which modules are running.
+
+    `parents` is the set of the dotted paths of the running modules, and "Global". A path starts with the class name of
+    the outermost module.
+    """
 
     def __init__(self) -> None:
         self.parents: set[str] = {"Global"}
@@ -21,7 +25,7 @@ class ModuleTracker:
 
     @property
     def is_bw(self) -> bool:
-        """False: there is no backward."""
+        """False, because there is no backward pass."""
         return False
 
     def __enter__(self) -> ModuleTracker:

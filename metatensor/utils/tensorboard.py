@@ -1,6 +1,6 @@
-"""Logs for TensorBoard, written with the package `tensorboardX`, which needs no PyTorch.
+"""TensorBoard logs, written with the package `tensorboardX`, which does not need PyTorch.
 
-Importing this module raises ImportError where tensorboardX is not installed.
+Importing this module raises ImportError if tensorboardX is not installed.
 """
 
 try:

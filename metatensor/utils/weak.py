@@ -1,4 +1,4 @@
-"""Weak references to tensors, and dicts with tensors as keys, by identity."""
+"""Weak references to tensors, and dicts with weakly referenced keys that are compared by identity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["TensorWeakRef", "WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDi
 
 
 class WeakIdRef(weakref.ref):
-    """A weak reference that compares by the identity of what it refers to."""
+    """A weak reference that is hashed and compared by the identity of its referent."""
 
     __slots__ = ("_id",)
 
@@ -27,7 +27,7 @@ class WeakIdRef(weakref.ref):
 
 
 class TensorWeakRef:
-    """A weak reference to a tensor; calling it gives the tensor, or None."""
+    """A weak reference to a tensor. Calling it returns the tensor, or None if that no longer exists."""
 
     def __init__(self, tensor: Any) -> None:
         self.ref = weakref.ref(tensor)
@@ -37,7 +37,15 @@ class TensorWeakRef:
 
 
 class WeakIdKeyDictionary(MutableMapping):
-    """A dict that compares its keys by identity and forgets those that die."""
+    """A dict with weakly referenced keys that are compared by identity. An entry is removed when its key is freed.
+
+    Parameters
+    ----------
+    dict : mapping, optional
+        Initial entries.
+    ref_type : type
+        Class of the weak references to keys. Default: `WeakIdRef`.
+    """
 
     def __init__(self, dict: Any = None, ref_type: Any = WeakIdRef) -> None:
         self.data: Any = {}

@@ -1,4 +1,4 @@
-"""Symbolic tracing of modules into graphs, and carrying these out."""
+"""Symbolic tracing of modules and functions into graphs, and the interpretation of these graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.program.fx._wrapped import wrap
 __all__ = ["Graph", "GraphModule", "Interpreter", "Node", "PH", "Proxy", "ProxyableClassMeta", "Tracer", "Transformer", "has_side_effect",
            "map_arg", "replace_pattern", "symbolic_trace", "wrap"]  # fmt: skip
 
-# Found when they are first named: most who import this want `wrap` alone.
+# Loaded on first access, because most importers use `wrap` alone.
 _places = {
     "Graph": "graph", "GraphModule": "graph_module", "Interpreter": "interpreter", "Node": "node", "PH": "_symbolic_trace",
     "Proxy": "proxy", "ProxyableClassMeta": "_symbolic_trace", "Tracer": "_symbolic_trace", "Transformer": "interpreter",

@@ -1,4 +1,4 @@
-"""How trees are flattened to the shape of another."""
+"""Registration of functions that flatten containers according to a given tree spec."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ SUPPORTED_NODES_EXACT_MATCH: dict[type, Callable[..., bool] | None] = {}
 def register_pytree_flatten_spec(
     cls: type, flatten_fn_spec: Callable[..., list[Any]], flatten_fn_exact_match_spec: Callable[..., bool] | None = None
 ) -> None:
-    """Keep how a class is flattened to the shape of a spec."""
+    """Register the function that flattens instances of `cls` according to a spec.
+
+    `flatten_fn_exact_match_spec` tells whether an instance matches a spec exactly.
+    """
     SUPPORTED_NODES[cls] = flatten_fn_spec
     SUPPORTED_NODES_EXACT_MATCH[cls] = flatten_fn_exact_match_spec

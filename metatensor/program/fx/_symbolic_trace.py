@@ -1,4 +1,4 @@
-"""Tracing: running code once on proxies, and keeping what it did as a graph."""
+"""Symbolic tracing: run code once with proxies for its arguments, and record what it does as a graph."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _tracing = 0
 
 
 def is_fx_tracing() -> bool:
-    """Whether a trace is going on."""
+    """Return whether a trace is running."""
     return _tracing > 0
 
 
 class _Placeholder:
-    """In ``concrete_args``: an argument that stays one."""
+    """The type of `PH`, which marks the entries of ``concrete_args`` that remain arguments of the graph."""
 
     def __repr__(self) -> str:
         return "PH"
@@ -39,7 +39,7 @@ PH = _Placeholder()
 
 
 class ProxyableClassMeta(type):
-    """A metaclass of classes whose constructors are recorded where their arguments are proxies."""
+    """Metaclass that records a constructor call as a node if an argument is a proxy."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if has_proxy((args, kwargs)):
@@ -48,7 +48,29 @@ class ProxyableClassMeta(type):
 
 
 class Tracer(TracerBase):
-    """Traces modules and functions; a subclass says what it does not go into (`is_leaf_module`)."""
+    """Tracer that records modules and functions as graphs.
+
+    Subclasses may override `is_leaf_module`, `call_module` and `getattr` to choose what becomes a single node.
+
+    Parameters
+    ----------
+    autowrap_modules : tuple of module
+        The public functions of these modules become single nodes when a proxy is passed to them. Default: `math`.
+    autowrap_functions : tuple of callable
+        Further functions that become single nodes.
+    param_shapes_constant : bool
+        Stored and not used.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.program import fx
+    >>> print(fx.Tracer().trace(lambda x: mt.relu(x) + 1))
+    graph(%x):
+        %relu : [num_users=1] = call_function[target=relu](x)
+        %add : [num_users=1] = call_function[target=add](relu, 1)
+        return add
+    """
 
     def __init__(
         self, autowrap_modules: tuple[ModuleType, ...] = (math,), autowrap_functions: tuple[Callable[..., Any], ...] = (),
@@ -65,29 +87,32 @@ class Tracer(TracerBase):
         self._parameters: dict[str, Any] = {}
         self._classes: dict[type, type] = {}
 
-    # What a subclass may change -----------------------------------------------------
+    # Methods that subclasses may override -------------------------------------------
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
-        """Whether calls of a module are one node each: True for the layers of torch.nn but Sequential."""
+        """Return whether each call of the module `m` becomes a single node.
+
+        By default this is so for every layer of `torch.nn` except Sequential.
+        """
         ours = m.__module__.startswith(("metatensor.nn", "torch.nn", "torch.ao.nn"))
         return ours and not isinstance(m, mt.nn.Sequential)
 
     def path_of_module(self, mod: Any) -> str:
-        """The dotted name of a submodule. NameError where it is none of the root's."""
+        """Return the dotted name of a submodule of the root. Raise NameError for any other module."""
         for name, one in self.root.named_modules():
             if one is mod:
                 return str(name)
-        raise NameError(f"fx: a module of type {type(mod).__name__} is called, but is no submodule of what is traced")
+        raise NameError(f"fx: a module of type {type(mod).__name__} is called, but it is not a submodule of the traced module")
 
     def call_module(self, m: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call of a submodule gives: a proxy of it for a leaf, else what it does on proxies."""
+        """Return the result of calling a submodule: a proxy for a leaf module, else the result of its forward."""
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):
             return self.create_proxy("call_module", path, args, kwargs)
         return forward(*args, **kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """What an attribute of a module gives: a proxy for a parameter of the root, else itself."""
+        """Return an attribute of a module: a proxy for a parameter of the root, else the attribute itself."""
         if not isinstance(attr_val, mt.nn.Parameter):
             return attr_val
         for name, one in self.root.named_parameters():
@@ -113,7 +138,7 @@ class Tracer(TracerBase):
         return a
 
     def _constant(self, tensor: Any) -> str:
-        """The attribute of the root that holds a tensor which is none of its own."""
+        """Return the name of the root's attribute that holds `tensor`. The attribute is created if there is none."""
         for name, value in vars(self.root).items():
             if value is tensor:
                 return str(name)
@@ -126,7 +151,7 @@ class Tracer(TracerBase):
     def create_args_for_root(
         self, fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
     ) -> tuple[Any, list[Any]]:
-        """The function to run, and a proxy for each of its arguments."""
+        """Return the function to run, and a list with a proxy or a concrete value for each of its arguments."""
         fn = inspect.unwrap(fn)
         code = fn.__code__
         parameters = inspect.signature(fn).parameters
@@ -144,13 +169,29 @@ class Tracer(TracerBase):
             args.append(self.create_proxy("placeholder", kind + name, (), {}))
         if not stars and not code.co_kwonlyargcount:
             return fn, args
-        # The same code with positional arguments only: what *args and **kwargs are called are then proxies too.
+        # Make all arguments positional, so that `args` and `kwargs` can be proxies instead of a tuple and a dict.
         flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
         plain = code.replace(co_flags=flags, co_argcount=len(args), co_posonlyargcount=0, co_kwonlyargcount=0)
         return FunctionType(plain, fn.__globals__, fn.__name__, None, fn.__closure__), args
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> Graph:
-        """The graph of what a module, or a function, does."""
+        """Trace a module or a function.
+
+        Parameters
+        ----------
+        root : Module or callable
+        concrete_args : dict, optional
+            Values of arguments by name. They are used as they are; the other arguments are proxies.
+
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        TraceError
+            If the code needs the value of a proxy, for example to branch on it.
+        """
         global _tracing
         is_module = isinstance(root, mt.nn.Module)
         self.root = root if is_module else mt.nn.Module()
@@ -169,7 +210,7 @@ class Tracer(TracerBase):
 
     @contextmanager
     def _watched(self, fn: Any) -> Any:
-        """A context in which calls of modules, their parameters and the functions that were wrapped come to the tracer."""
+        """Return a context in which module calls, parameters and wrapped functions are recorded."""
         from metatensor.torch_api import torch
 
         with ExitStack() as stack:
@@ -178,7 +219,8 @@ class Tracer(TracerBase):
                 object.__setattr__(module, "__class__", self._watched_class(type(module)))
             for namespace, name in WRAPPED:
                 self._wrap(stack, namespace, name)
-            # Operators come by themselves where a proxy stands for a tensor, but not where it stands for a number.
+            # An operator called with a proxy for a tensor reaches the tracer by itself. One with a proxy for a number
+            # does not, so all are wrapped.
             for place in (torch, mt.nn.functional, mt.fft, mt.linalg, mt.special):
                 for name, value in list(vars(place).items()):
                     if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):
@@ -198,7 +240,7 @@ class Tracer(TracerBase):
 
     @staticmethod
     def _wrap(stack: ExitStack, namespace: dict[str, Any], name: str) -> None:
-        """Put a function that records calls with proxies in the place of one, until the stack is left."""
+        """Replace a function by one that records calls with proxies, until the stack is closed."""
         there = name in namespace
         plain = namespace.get(name, getattr(builtins, name, None))
         if plain is None or hasattr(plain, "_fx_plain"):
@@ -215,7 +257,7 @@ class Tracer(TracerBase):
         stack.callback(namespace.__setitem__ if there else lambda key, _: namespace.pop(key), name, plain)
 
     def _watched_class(self, cls: type) -> type:
-        """A subclass for the time of the trace, whose calls and parameters come to the tracer."""
+        """Return a subclass of `cls` that records calls and parameters of its instances while tracing."""
         made = self._classes.get(cls)
         if made is not None:
             return made
@@ -236,7 +278,26 @@ class Tracer(TracerBase):
 
 
 def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> GraphModule:
-    """Return a module that runs the graph of ``root``, a module or a function."""
+    """Trace a module or a function into a module that runs the recorded graph.
+
+    Parameters
+    ----------
+    root : Module or callable
+    concrete_args : dict, optional
+        Values of arguments by name. They are used as they are; the other arguments become placeholders.
+
+    Returns
+    -------
+    GraphModule
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.program import fx
+    >>> traced = fx.symbolic_trace(mt.nn.Linear(3, 2, device="meta"))
+    >>> traced(mt.empty(5, 3, device="meta")).shape
+    metatensor.Size([5, 2])
+    """
     named = type(root) if isinstance(root, mt.nn.Module) else root
     tracer = Tracer()
     traced = tracer.trace(root, concrete_args)

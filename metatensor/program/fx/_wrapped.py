@@ -1,4 +1,4 @@
-"""Functions that a tracer records as one call."""
+"""Registration of functions that a tracer records as a single call."""
 
 from __future__ import annotations
 
@@ -8,11 +8,29 @@ from typing import Any
 __all__ = ["WRAPPED", "wrap"]
 
 WRAPPED: list[tuple[dict[str, Any], str]] = []
-"""The namespaces and the names in them that were given to `wrap`."""
+"""Pairs of a namespace and a name in it, as registered by `wrap`."""
 
 
 def wrap(fn_or_name: Any) -> Any:
-    """Register a function of the calling module, or the name of one, to be traced as one call; returns it unchanged."""
+    """Register a function of the calling module to be recorded as a single call.
+
+    Parameters
+    ----------
+    fn_or_name : callable or str
+        The function, or its name. A builtin such as "len" can be named too.
+
+    Returns
+    -------
+    callable or str
+        `fn_or_name`, so that `wrap` can be used as a decorator.
+
+    Raises
+    ------
+    NotImplementedError
+        If it is called anywhere but at the top level of a module.
+    RuntimeError
+        If the argument is neither callable nor a str.
+    """
     if callable(fn_or_name):
         code = getattr(fn_or_name, "__code__", None)
         name = fn_or_name.__name__ if code is None else code.co_name

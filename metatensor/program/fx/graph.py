@@ -1,4 +1,4 @@
-"""Graphs: lists of nodes, each after those whose results it takes."""
+"""Graphs: lists of nodes in topological order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,27 @@ _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module"
 
 
 class Graph:
-    """The operations of a function, as a list of nodes that is executed from front to back."""
+    """The operations of a function, as a list of nodes in order of execution.
+
+    Parameters
+    ----------
+    owning_module : GraphModule, optional
+        The module that runs the graph.
+    tracer_cls : type, optional
+        The class of the tracer that recorded it.
+    tracer_extras : dict, optional
+        Stored and not used.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.program import fx
+    >>> graph = fx.Graph()
+    >>> x = graph.placeholder("x")
+    >>> out = graph.output(graph.call_function(mt.relu, (x,)))
+    >>> fx.GraphModule({}, graph)(mt.empty(3, device="meta")).shape
+    metatensor.Size([3])
+    """
 
     def __init__(self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: dict[str, Any] | None = None) -> None:
         self._nodes: list[Node] = []
@@ -29,10 +49,10 @@ class Graph:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The nodes, as a list of its own: changing the graph does not change it."""
+        """The nodes as a new list, which does not follow later changes of the graph."""
         return list(self._nodes)
 
-    # Making nodes -----------------------------------------------------------------
+    # Creating nodes ---------------------------------------------------------------
 
     def _name(self, candidate: str) -> str:
         base = re.sub(r"\W", "_", candidate) or "_unnamed"
@@ -56,7 +76,7 @@ class Graph:
         text = text.removeprefix("*")
         if text[:2] == text[-2:] == "__":
             text = text.strip("_")
-        if op == "call_function":  # classes are called too
+        if op == "call_function":  # the target may be a class, whose name becomes snake case
             text = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", text).lower()
         return text
 
@@ -64,7 +84,21 @@ class Graph:
         self, op: str, target: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None, name: str | None = None,
         type_expr: Any = None,
     ) -> Node:  # fmt: skip
-        """Add a node where nodes are being inserted, at the end by default."""
+        """Add a node at the insertion point, which is the end of the graph by default, and return it.
+
+        Parameters
+        ----------
+        op : str
+            "placeholder", "get_attr", "call_function", "call_method", "call_module" or "output".
+        target : callable or str
+            The function for "call_function", else a name.
+        args, kwargs : tuple and dict, optional
+            Arguments. A node among them stands for its result.
+        name : str, optional
+            Wanted name; a number is appended if it is taken. Default: derived from `target`.
+        type_expr : any, optional
+            Stored as the node's `type`.
+        """
         if op not in _OPS:
             raise AssertionError(f"Graph.create_node: expected one of {', '.join(_OPS)}, got {op!r}")
         made = Node(self, self._name(name or self._candidate(op, target)), op, target, args or (), kwargs or {}, type_expr)
@@ -76,39 +110,53 @@ class Graph:
         return made
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
-        """An argument of the function."""
+        """Add an argument of the graph."""
         args = () if default_value is ... else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
-        """An attribute of the module, by its dotted name."""
+        """Add a node that reads an attribute of the module, given by its dotted name."""
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_function(self, the_function: Any, args: Any = None, kwargs: Any = None, type_expr: Any = None, name: Any = None) -> Node:
-        """A call of a function."""
+        """Add a call of a function."""
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 
     def call_method(self, method_name: str, args: Any = None, kwargs: Any = None, type_expr: Any = None) -> Node:
-        """A call of a method of the first argument."""
+        """Add a call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, None, type_expr)
 
     def call_module(self, module_name: str, args: Any = None, kwargs: Any = None, type_expr: Any = None) -> Node:
-        """A call of a submodule, by its dotted name."""
+        """Add a call of a submodule, given by its dotted name."""
         return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
 
     def output(self, result: Any, type_expr: Any = None) -> Node:
-        """What the function returns."""
+        """Add the node that returns `result`."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
-        """Add a copy of a node of another graph, with its inputs replaced."""
+        """Add a copy of a node of another graph. `arg_transform` maps its input nodes to nodes of this graph."""
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
         made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         made.meta = dict(node.meta)
         return made
 
     def graph_copy(self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False) -> Any:
-        """Add copies of all nodes of another graph, and return what its output would be."""
+        """Add copies of all nodes of another graph except its output.
+
+        Parameters
+        ----------
+        g : Graph
+        val_map : dict of Node to Node
+            Nodes of `g` that are replaced instead of copied. The copies are added to it.
+        return_output_node : bool
+            If True, return the output node of `g` as well. Default: False.
+
+        Returns
+        -------
+        Any
+            The value that the copied graph returns: a node, or nested containers of nodes. None if `g` has no output.
+        """
         for node in g.nodes:
             if node in val_map:
                 continue
@@ -127,10 +175,10 @@ class Graph:
             memo[id(self)] = made
         return made
 
-    # Changing ---------------------------------------------------------------------
+    # Changing the graph -----------------------------------------------------------
 
     def erase_node(self, to_erase: Node) -> None:
-        """Remove a node. RuntimeError where it is used."""
+        """Remove a node. Raise RuntimeError if another node uses it."""
         if to_erase.users:
             raise RuntimeError(f"Graph.erase_node: {to_erase} is used by {list(to_erase.users)}")
         if to_erase._erased:
@@ -156,15 +204,15 @@ class Graph:
             self._at = before
 
     def inserting_before(self, n: Node | None = None) -> Any:
-        """A context, or a setting, in which nodes are added before ``n``, or at the beginning."""
+        """Return a context in which new nodes are added before `n`, or at the beginning for None."""
         return self._inserting(0 if n is None else self._nodes.index(n))
 
     def inserting_after(self, n: Node | None = None) -> Any:
-        """A context in which nodes are added after ``n``, or at the end."""
+        """Return a context in which new nodes are added after `n`, or at the end for None."""
         return self._inserting(None if n is None else self._nodes.index(n) + 1)
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Remove the nodes whose results are unused and that do nothing else: whether there were any."""
+        """Remove nodes without side effects whose results are unused. Return whether there were any."""
         impure = is_impure_node or Node.is_impure
         count = len(self._nodes)
         for node in reversed(self.nodes):
@@ -172,39 +220,39 @@ class Graph:
                 self.erase_node(node)
         return len(self._nodes) < count
 
-    # Looking ----------------------------------------------------------------------
+    # Inspection -------------------------------------------------------------------
 
     def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
-        """The nodes of a kind, of one target if it is given."""
+        """Return the nodes with the given `op`, and with the given `target` unless it is None."""
         return [node for node in self._nodes if node.op == op and (target is None or node.target == target)]
 
     def output_node(self) -> Node:
-        """The node of what is returned."""
+        """Return the output node."""
         return next(node for node in reversed(self._nodes) if node.op == "output")
 
     def lint(self) -> None:
-        """RuntimeError unless each node comes after its inputs and names are different."""
+        """Check the graph. Raise RuntimeError if a node precedes one of its inputs or if two nodes have one name."""
         seen: set[Node] = set()
         names: set[str] = set()
         for node in self._nodes:
             for given in node.all_input_nodes:
                 if given not in seen:
-                    raise RuntimeError(f"Graph.lint: {node} takes {given}, which does not come before it")
+                    raise RuntimeError(f"Graph.lint: {node} uses {given}, which does not precede it")
             if node.name in names:
-                raise RuntimeError(f"Graph.lint: two nodes are called {node.name}")
+                raise RuntimeError(f"Graph.lint: two nodes have the name {node.name}")
             seen.add(node)
             names.add(node.name)
 
     def print_tabular(self) -> None:
-        """Print a line for each node: op, name, target and arguments."""
+        """Print a table with the op, name, target and arguments of each node."""
         rows = [("opcode", "name", "target", "args", "kwargs")]
         rows += [(node.op, node.name, str(node.target), str(node.args), str(node.kwargs)) for node in self._nodes]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         print("\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows))
 
     def python_code(self, root_module: str = "self", **options: Any) -> Any:
-        """NotImplementedError: graphs are carried out node by node, no code is made of them."""
-        raise NotImplementedError("torch.fx.Graph.python_code: graphs are carried out node by node in metatensor; print the graph instead")
+        """Raise NotImplementedError, because metatensor interprets graphs and does not generate code for them."""
+        raise NotImplementedError("torch.fx.Graph.python_code: metatensor interprets graphs and generates no code; print the graph instead")
 
     def __str__(self) -> str:
         arguments = ", ".join(f"%{node.name}" for node in self._nodes if node.op == "placeholder")

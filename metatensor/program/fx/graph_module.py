@@ -1,4 +1,4 @@
-"""Modules whose forward is a graph."""
+"""Modules whose forward runs a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
 
 class _CodeOnlyModule(mt.nn.Module):
-    """A module that has the attributes of another, to copy them from."""
+    """A module with the instance dict of another one.
+
+    A copy or an unpickled `GraphModule` takes its attributes from it.
+    """
 
     def __init__(self, body: dict[str, Any]) -> None:
         super().__init__()
@@ -23,7 +26,7 @@ class _CodeOnlyModule(mt.nn.Module):
 
 
 def _copy_attr(from_module: Any, to_module: Any, target: str) -> None:
-    """Give a module the attribute of another with a dotted name, and the modules that it is in."""
+    """Copy an attribute with a dotted name from one module to another, and create the modules on its path."""
     *above, name = target.split(".")
     for part in above:
         following = getattr(from_module, part, None)
@@ -40,7 +43,7 @@ def _copy_attr(from_module: Any, to_module: Any, target: str) -> None:
 
 
 def _assign_attr(value: Any, to_module: Any, target: str) -> None:
-    """Set an attribute with a dotted name, and make the modules on the way to it. A tensor becomes a buffer."""
+    """Set an attribute with a dotted name, and create the modules on its path. A tensor becomes a buffer."""
     first, _, rest = target.partition(".")
     if rest:
         inner = getattr(to_module, first, None)
@@ -54,12 +57,28 @@ def _assign_attr(value: Any, to_module: Any, target: str) -> None:
 
 
 class GraphModule(mt.nn.Module):
-    """A module that carries out a graph, with the attributes that the graph names, shared with the module it came from."""
+    """A module that runs a graph.
+
+    It has the attributes that the graph uses, and shares them with the module that they come from.
+
+    Parameters
+    ----------
+    root : Module or dict
+        Source of the attributes: a module, or a dict from dotted names to attributes.
+    graph : Graph
+    class_name : str
+        Name of the class of the module. Default: "GraphModule".
+
+    Raises
+    ------
+    RuntimeError
+        If `root` is a dict without an attribute that the graph uses.
+    """
 
     _own_class = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # Each has a class of its own, as its name is that of what was traced.
+        # Each instance has its own class, whose name is that of the traced module or function.
         while cls._own_class:
             cls = cls.__mro__[1]
         return super().__new__(type(cls.__name__, (cls,), {"_own_class": True, "__module__": cls.__module__}))
@@ -83,7 +102,7 @@ class GraphModule(mt.nn.Module):
 
     @property
     def graph(self) -> Graph:
-        """The graph."""
+        """The graph that the module runs."""
         return self._graph
 
     @graph.setter
@@ -95,7 +114,7 @@ class GraphModule(mt.nn.Module):
         self.recompile()
 
     def recompile(self) -> None:
-        """Nothing: the graph is carried out as it is at each call."""
+        """Do nothing. The graph is interpreted at each call, so that changes take effect without compilation."""
 
     @property
     def code(self) -> str:
@@ -103,19 +122,19 @@ class GraphModule(mt.nn.Module):
         return str(self._graph)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the graph returns."""
+        """Run the graph and return its output."""
         values = bind(self._graph, args, kwargs)
         places = [node for node in self._graph.nodes if node.op == "placeholder"]
         return Interpreter(self).run(initial_env=dict(zip(places, values)))
 
     def print_readable(self, print_output: bool = True, *_: Any, **__: Any) -> str:
-        """The graph as text, printed."""
+        """Return the graph as text, and print it if `print_output` is true."""
         if print_output:
             print(self.code)
         return self.code
 
     def add_submodule(self, target: str, m: Any) -> bool:
-        """Add a submodule with a dotted name: False where what it would be in is no module."""
+        """Add a submodule with a dotted name. Return False if a part of its path is not a module."""
         *above, name = target.split(".")
         module: Any = self
         for part in above:
@@ -128,7 +147,7 @@ class GraphModule(mt.nn.Module):
         return True
 
     def delete_submodule(self, target: str) -> bool:
-        """Remove the submodule with a dotted name: False where there is none."""
+        """Remove the submodule with a dotted name. Return False if there is none."""
         above, _, name = target.rpartition(".")
         try:
             parent = attribute_of(self, above) if above else self
@@ -170,7 +189,7 @@ class GraphModule(mt.nn.Module):
 
 
 class _Reference:
-    """A node in the arguments of a pickled one."""
+    """The name of a node, which stands for the node in pickled arguments."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -183,7 +202,7 @@ def _packed(node: Any) -> Any:
 
 
 def reduce_graph_module(body: dict[str, Any], nodes: list[Any], class_name: str) -> GraphModule:
-    """The module that was pickled."""
+    """Rebuild a pickled `GraphModule`."""
     from metatensor.program.fx.node import map_aggregate
 
     graph = Graph()

@@ -1,4 +1,4 @@
-"""Carrying out graphs node by node."""
+"""Interpretation of graphs, node by node."""
 
 from __future__ import annotations
 
@@ -11,17 +11,37 @@ __all__ = ["Interpreter", "Transformer", "attribute_of", "bind"]
 
 
 def attribute_of(module: Any, target: str) -> Any:
-    """The attribute of a module with a dotted name. RuntimeError where there is none."""
+    """Return the attribute of a module with a dotted name. Raise RuntimeError if there is none."""
     found = module
     for name in target.split("."):
         if not hasattr(found, name):
-            raise RuntimeError(f"Graph: the module has no attribute {target!r}: nothing is called {name!r}")
+            raise RuntimeError(f"Graph: the module has no attribute {target!r}: {name!r} does not exist")
         found = getattr(found, name)
     return found
 
 
 class Interpreter:
-    """Carries out the graph of a module; a subclass may do something else for a kind of node, or for all (`run_node`)."""
+    """Interpreter for the graph of a module.
+
+    Subclasses may override the method of one kind of node, such as `call_function`, or `run_node` for all nodes.
+
+    Parameters
+    ----------
+    module : Module
+        Module with the attributes that the graph uses.
+    garbage_collect_values : bool
+        If True, results are dropped after their last use. Default: True.
+    graph : Graph, optional
+        Default: ``module.graph``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.program import fx
+    >>> traced = fx.symbolic_trace(lambda x: mt.relu(x).sum(0))
+    >>> fx.Interpreter(traced).run(mt.empty(5, 3, device="meta")).shape
+    metatensor.Size([3])
+    """
 
     def __init__(self, module: Any, garbage_collect_values: bool = True, graph: Any = None) -> None:
         self.module = module
@@ -38,7 +58,17 @@ class Interpreter:
             self.user_to_last_uses.setdefault(node, []).append(given)
 
     def run(self, *args: Any, initial_env: dict[Node, Any] | None = None, enable_io_processing: bool = True) -> Any:
-        """What the graph returns for these arguments."""
+        """Run the graph and return its output.
+
+        Parameters
+        ----------
+        *args
+            Arguments of the graph, in the order of its placeholders.
+        initial_env : dict of Node to any, optional
+            Results of nodes that are then not run.
+        enable_io_processing : bool
+            Ignored.
+        """
         self.env = dict(initial_env or {})
         self.args_iter = iter(args)
         for node in self.graph.nodes:
@@ -53,12 +83,12 @@ class Interpreter:
         return None
 
     def run_node(self, n: Node) -> Any:
-        """What a node computes."""
+        """Run one node and return its result."""
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The next argument, or its default."""
+        """Return the next argument of `run`, or the default value. Raise RuntimeError if there is neither."""
         if target.startswith("*"):
             return list(self.args_iter)
         try:
@@ -69,35 +99,35 @@ class Interpreter:
             raise RuntimeError(f"Interpreter: the argument {target} is missing") from None
 
     def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The attribute of the module."""
+        """Return an attribute of the module."""
         return self.fetch_attr(target)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function's result."""
+        """Call a function and return its result."""
         return target(*args, **kwargs)
 
     def call_method(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The method's result."""
+        """Call a method of the first argument and return its result."""
         return getattr(args[0], target)(*args[1:], **kwargs)
 
     def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The submodule's result."""
+        """Call a submodule and return its result."""
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What is returned."""
+        """Return the output of the graph."""
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """The attribute of the module with a dotted name."""
+        """Return the attribute of the module with a dotted name."""
         return attribute_of(self.module, target)
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a node, with what was computed in the place of nodes."""
+        """Return the arguments of a node, with nodes replaced by their results."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
     def map_nodes_to_values(self, args: Any, n: Node) -> Any:
-        """``args`` with what was computed in the place of nodes."""
+        """Return `args` with nodes replaced by their results."""
         return map_arg(args, self._value)
 
     def _value(self, node: Node) -> Any:
@@ -107,7 +137,14 @@ class Interpreter:
 
 
 class Transformer(Interpreter):
-    """Makes a new module by carrying out a graph on proxies; a subclass may do something else for a kind of node."""
+    """Interpreter that records a new graph by running the graph of a module on proxies.
+
+    Subclasses may override the method of one kind of node, such as `call_function`, to change the recorded graph.
+
+    Parameters
+    ----------
+    module : GraphModule
+    """
 
     def __init__(self, module: Any) -> None:
         from metatensor.program.fx._symbolic_trace import Tracer
@@ -119,27 +156,27 @@ class Transformer(Interpreter):
         self.tracer.root, self.tracer.graph = module, self.new_graph
 
     def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A proxy of a new argument."""
+        """Add an argument to the new graph and return its proxy."""
         return self.tracer.proxy(self.new_graph.create_node("placeholder", target, args))
 
     def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A proxy of the attribute."""
+        """Record the reading of an attribute and return its proxy."""
         return self.tracer.proxy(self.new_graph.get_attr(target))
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A proxy of the call."""
+        """Record the call of a function and return its proxy."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
     def call_method(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A proxy of the call."""
+        """Record the call of a method and return its proxy."""
         return self.tracer.create_proxy("call_method", target, args, kwargs)
 
     def call_module(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A proxy of the call."""
+        """Record the call of a submodule and return its proxy."""
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 
     def transform(self) -> Any:
-        """The new module."""
+        """Run the graph on proxies and return a `GraphModule` with the recorded graph."""
         from metatensor.program.fx.graph_module import GraphModule
 
         result = super().run()
@@ -148,7 +185,7 @@ class Transformer(Interpreter):
 
 
 def bind(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Arguments in the order of the placeholders. TypeError where they do not fit."""
+    """Return the arguments in the order of the placeholders. Raise TypeError if they do not fit."""
     places = inspect.Parameter
     parameters: list[inspect.Parameter] = []
     for node in graph.nodes:

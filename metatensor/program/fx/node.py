@@ -1,4 +1,4 @@
-"""Nodes of a graph: one operation each."""
+"""Nodes of a graph, each of which is one operation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _impure: set[Any] = set()
 
 
 def has_side_effect(fn: Any) -> Any:
-    """Note that a function is not to be removed where its result is unused; returns it."""
+    """Mark a function as having side effects, so that dead code elimination keeps its calls. Return the function."""
     _impure.add(fn)
     return fn
 
 
 def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
-    """``a`` with ``fn`` of each leaf of its tuples, lists, dicts and slices."""
+    """Apply `fn` to each leaf of nested tuples, lists, dicts and slices."""
     if isinstance(a, tuple):
         parts = [map_aggregate(one, fn) for one in a]
         return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
@@ -38,20 +38,43 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
-    """``a`` with ``fn`` of each node in its tuples, lists, dicts and slices."""
+    """Apply `fn` to each node in nested tuples, lists, dicts and slices."""
     return map_aggregate(a, lambda leaf: fn(leaf) if isinstance(leaf, Node) else leaf)
 
 
 class Node:
-    """One operation: what is done (``op``), with what (``target``), to what (``args``, ``kwargs``)."""
+    """One operation of a graph.
+
+    Nodes are created by `Graph.create_node` and its shorthands.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph that the node belongs to.
+    name : str
+        Name of the result, unique in the graph.
+    op : str
+        Kind of operation: "placeholder", "get_attr", "call_function", "call_method", "call_module" or "output".
+    target : callable or str
+        The function for "call_function", else the name of an argument, attribute, method or submodule.
+    args, kwargs : tuple and dict
+        Arguments. A node among them stands for its result.
+    return_type : any, optional
+        Stored as `type`.
+
+    Raises
+    ------
+    ValueError
+        If `target` is not callable for "call_function", or not a str for another kind.
+    """
 
     def __init__(
         self, graph: Graph, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], return_type: Any = None
     ) -> None:
         if op == "call_function" and not callable(target):
-            raise ValueError(f"Node: the target of call_function has to be callable, got {target!r}")
+            raise ValueError(f"Node: the target of call_function must be callable, got {target!r}")
         if op != "call_function" and not isinstance(target, str):
-            raise ValueError(f"Node: the target of {op} is a name, got {target!r}")
+            raise ValueError(f"Node: the target of {op} must be a str, got {target!r}")
         self.graph, self.name, self.op, self.target, self.type = graph, name, op, target, return_type
         self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
@@ -75,7 +98,7 @@ class Node:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The positional arguments; nodes stand for what they compute."""
+        """The positional arguments. A node among them stands for its result."""
         return self._args
 
     @args.setter
@@ -84,7 +107,7 @@ class Node:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The keyword arguments."""
+        """The keyword arguments. A node among them stands for its result."""
         return self._kwargs
 
     @kwargs.setter
@@ -93,21 +116,35 @@ class Node:
 
     @property
     def all_input_nodes(self) -> list[Node]:
-        """The nodes among the arguments, each once."""
+        """The nodes among the arguments, without duplicates."""
         return list(self._input_nodes)
 
     def update_arg(self, idx: int, arg: Any) -> None:
-        """Set one positional argument."""
+        """Replace the positional argument at `idx`."""
         self.args = (*self._args[:idx], arg, *self._args[idx + 1 :])
 
     def update_kwarg(self, key: str, arg: Any) -> None:
-        """Set one keyword argument."""
+        """Replace the keyword argument `key`."""
         self.kwargs = {**self._kwargs, key: arg}
 
     def replace_all_uses_with(
         self, replace_with: Node, delete_user_cb: Callable[[Node], bool] = lambda user: True, *, propagate_meta: bool = False
     ) -> list[Node]:
-        """Put another node in the place of this one wherever it is used; the nodes that changed."""
+        """Use `replace_with` instead of this node in all nodes that use it.
+
+        Parameters
+        ----------
+        replace_with : Node
+        delete_user_cb : callable
+            Function that returns whether a given user is changed. Default: all users are.
+        propagate_meta : bool
+            If True, `meta` is copied to `replace_with`. Default: False.
+
+        Returns
+        -------
+        list of Node
+            The nodes that were changed.
+        """
         if propagate_meta:
             replace_with.meta.update(self.meta)
         changed = [user for user in list(self.users) if delete_user_cb(user)]
@@ -116,7 +153,7 @@ class Node:
         return changed
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        """Put another node in the place of an input."""
+        """Use `new_input` instead of `old_input` in the arguments."""
         args, kwargs = map_arg((self._args, self._kwargs), lambda node: new_input if node is old_input else node)
         self._set(args, kwargs)
 
@@ -135,15 +172,19 @@ class Node:
         return self._neighbour(-1)
 
     def prepend(self, x: Node) -> None:
-        """Move a node of the graph to the place before this one."""
+        """Move the node `x` of the same graph directly before this one."""
         self.graph._move(x, self, 0)
 
     def append(self, x: Node) -> None:
-        """Move a node of the graph to the place after this one."""
+        """Move the node `x` of the same graph directly after this one."""
         self.graph._move(x, self, 1)
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Whether the node is to stay where its result is unused."""
+        """Return whether dead code elimination must keep this node.
+
+        This holds for placeholders, outputs and calls of modules, and for calls of functions and methods that have side
+        effects by their name or by `has_side_effect`. `impure_random` is ignored.
+        """
         if self.op in ("placeholder", "output", "call_module"):
             return True
         if self.op == "call_function":
@@ -152,7 +193,7 @@ class Node:
         return self.op == "call_method" and self.target.endswith("_") and not self.target.endswith("__")
 
     def format_node(self, *_: Any, **__: Any) -> str:
-        """The node as a line of text."""
+        """Return the node as a line of text."""
         target = self.target if isinstance(self.target, str) else getattr(self.target, "__name__", repr(self.target))
         if self.op == "output":
             return f"return {self._args[0]!r}"

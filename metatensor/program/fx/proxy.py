@@ -1,7 +1,7 @@
-"""Stand-ins for tensors that write down what is done to them, and the tracer that hands them out.
+"""Proxies, which record the operations on them, and the base class of tracers.
 
-A `Proxy` is a Tensor, of a subclass that overrides every operator, because operators take nothing else. The data behind
-it is never looked at.
+A `Proxy` is a Tensor of a subclass that overrides every operator, because operators accept only tensors. The data
+behind it is never read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["Attribute", "Proxy", "TraceError", "TracerBase", "find_tracer", "has
 
 
 class TraceError(ValueError):
-    """Code asked for the value of a proxy."""
+    """Raised if traced code needs the value of a proxy."""
 
 
 class TracerBase:
-    """Makes nodes of a graph, and proxies of them."""
+    """Base class of tracers: creates nodes in a graph, and proxies for them."""
 
     graph: Graph
     root: Any = None
@@ -38,34 +38,34 @@ class TracerBase:
         return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
 
     def proxy(self, node: Node) -> Any:
-        """A proxy of what a node computes."""
+        """Return a proxy for the result of a node."""
         return Proxy(node, self)
 
     def create_proxy(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None = None, type_expr: Any = None,
         proxy_factory_fn: Callable[[Node], Any] | None = None,
     ) -> Any:  # fmt: skip
-        """Add a node whose arguments may have proxies in them, and return a proxy of it."""
+        """Add a node and return a proxy for it. Its arguments may contain proxies."""
         node = self.create_node(kind, target, self.create_arg(tuple(args)), self.create_arg(dict(kwargs)), name, type_expr)
         return self.proxy(node) if proxy_factory_fn is None else proxy_factory_fn(node)
 
     def create_arg(self, a: Any) -> Any:
-        """``a`` with nodes in the place of proxies."""
+        """Replace the proxies in nested containers by their nodes."""
         return map_aggregate(a, self._leaf)
 
     def _leaf(self, a: Any) -> Any:
         return a.node if isinstance(a, Proxy) else a
 
     def to_bool(self, obj: Any) -> bool:
-        """Called where code branches on a proxy: TraceError."""
+        """Raise TraceError. Called when code branches on a proxy."""
         raise TraceError(f"fx: code branches on the value of {obj.node}, which is not known while it is traced")
 
     def iter(self, obj: Any) -> Iterator[Any]:
-        """Called where code loops over a proxy: TraceError."""
+        """Raise TraceError. Called when code iterates over a proxy."""
         raise TraceError(f"fx: code loops over {obj.node}, whose length is not known while it is traced")
 
     def keys(self, obj: Any) -> Any:
-        """Called for ``**proxy``: a call of ``keys``."""
+        """Return a proxy for ``obj.keys()``. Called for ``**obj``."""
         return Attribute(obj, "keys")()
 
 
@@ -73,12 +73,19 @@ _OWN = frozenset(("node", "tracer", "root", "attr", "_node"))
 
 
 def _behind() -> Any:
-    """One element without a device's plugin: operators take it beside tensors on every device."""
+    """Return a 0-d tensor that needs no device plugin. Operators accept it together with tensors on any device."""
     return tensor_from_storage(make_storage("cpu", 8, bytearray(8)), mt.int64, (), (), 0)
 
 
 class Proxy(mt.Tensor):
-    """A stand-in for what a node computes. Whatever is done to it becomes a node of the graph."""
+    """A tensor that stands for the result of a node. Every operation on it adds a node to the graph.
+
+    Parameters
+    ----------
+    node : Node
+    tracer : TracerBase, optional
+        Default: a tracer that only appends nodes to the graph of `node`.
+    """
 
     node: Node
     tracer: TracerBase
@@ -125,7 +132,7 @@ class Proxy(mt.Tensor):
         raise TraceError(f"fx: code needs {self.node} as a number, which is not known while it is traced")
 
     def __contains__(self, item: Any) -> bool:
-        raise TraceError(f"fx: code asks what is in {self.node}, which is not known while it is traced")
+        raise TraceError(f"fx: code tests membership in {self.node}, whose value is not known while it is traced")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError("fx: items of proxies cannot be assigned; operators such as torch.where or index_put can be traced")
@@ -144,7 +151,7 @@ class Proxy(mt.Tensor):
 
 
 class Attribute(Proxy):
-    """An attribute of a proxy: a node once it is used, and when it is called, a call of a method."""
+    """An attribute of a proxy. Using it adds a node that reads it; calling it adds a method call."""
 
     _node: Node | None
 
@@ -155,7 +162,7 @@ class Attribute(Proxy):
 
     @property
     def node(self) -> Node:  # type: ignore[override]
-        """The node of the attribute. It is made when it is first asked for: a method that is called needs none."""
+        """The node that reads the attribute. It is created on first access, because method calls do not need it."""
         self._node = self._node or _read(self.root, self.attr)
         return self._node
 
@@ -164,19 +171,19 @@ class Attribute(Proxy):
 
 
 def _read(root: Proxy, attr: str) -> Node:
-    """Add a node that reads an attribute of another node's value."""
+    """Add a node that reads an attribute of another node's result."""
     return root.tracer.create_proxy("call_function", getattr, (root, attr), {}).node
 
 
 class _GraphAppender(TracerBase):
-    """What a proxy without a tracer adds nodes to its graph by."""
+    """The tracer of proxies that were created without one. It only adds nodes."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
 
 def find_tracer(values: Any) -> TracerBase:
-    """The tracer of the proxies in a tree. ValueError where there are none, or several tracers."""
+    """Return the tracer of the proxies in nested containers. Raise ValueError unless there is exactly one."""
     found: list[TracerBase] = []
 
     def note(leaf: Any) -> None:
@@ -190,14 +197,14 @@ def find_tracer(values: Any) -> TracerBase:
 
 
 def has_proxy(values: Any) -> bool:
-    """Whether there is a proxy in a tree."""
+    """Return whether nested containers hold a proxy."""
     found: list[Any] = []
     map_aggregate(values, lambda leaf: found.append(leaf) if isinstance(leaf, Proxy) else None)
     return bool(found)
 
 
 def _unpacked(frame: Any) -> int | None:
-    """Into how many names the running instruction of a frame unpacks, or None."""
+    """Return the number of names that the frame's current instruction unpacks into, or None if it does not unpack."""
     for one in dis.get_instructions(frame.f_code):
         if one.offset == frame.f_lasti:
             return one.arg if one.opname == "UNPACK_SEQUENCE" else None
@@ -228,7 +235,7 @@ for _name in _TWO.split():
     _target = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
     _operator(_name, _target)
     _reflected(_name, _target)
-    _operator(f"i{_name}", _target)  # what is recorded computes a new tensor: nobody else sees the old one change
+    _operator(f"i{_name}", _target)  # in-place operators are recorded as ones that compute a new tensor
 for _name in ("eq", "ne", "lt", "le", "gt", "ge", "getitem", "neg", "pos", "invert", "abs"):
     _operator(_name, getattr(operator, _name))
 _operator("divmod", divmod)

@@ -1,4 +1,4 @@
-"""Notes of where nodes came from, which are not kept."""
+"""Annotation of nodes with their origin. metatensor accepts the calls and keeps no annotations."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["annotate", "has_preserved_node_meta", "preserve_node_meta"]
 
 @contextmanager
 def preserve_node_meta(enable: bool = True) -> Any:
-    """A context without effect."""
+    """Return a context manager that does nothing."""
     yield
 
 
 @contextmanager
 def annotate(annotation_dict: dict[str, Any]) -> Any:
-    """A context without effect."""
+    """Return a context manager that does nothing."""
     yield
 
 
 def has_preserved_node_meta() -> bool:
-    """False."""
+    """Return False."""
     return False

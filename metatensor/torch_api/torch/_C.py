@@ -1,4 +1,4 @@
-"""The few names of PyTorch's compiled module that libraries look at."""
+"""The names of PyTorch's compiled module that libraries use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TensorMeta = type(TensorBase)
 
 
 class _nn:
-    """The compiled functions of modules that libraries call."""
+    """Functions for modules that libraries call."""
 
     @staticmethod
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-        """Return (device, dtype, non_blocking, memory_format) of the arguments of `Module.to`."""
+        """Return (device, dtype, non_blocking, memory_format) from the arguments of `Module.to`."""
         from metatensor.nn._conversion import _parse_to
 
         return _parse_to(*args, **kwargs)
@@ -61,17 +61,17 @@ _KEYS = (
 )
 
 DispatchKey = enum.Enum("DispatchKey", _KEYS, start=0, module=__name__)  # type: ignore[misc]
-DispatchKey.__doc__ = "The keys of PyTorch's dispatcher, by name; metatensor's has none."
+DispatchKey.__doc__ = "The keys of PyTorch's dispatcher. metatensor's dispatcher has no keys."
 
 
 class DispatchKeySet:
-    """A set of keys."""
+    """A set of dispatch keys."""
 
     def __init__(self, *keys: Any) -> None:
         self._keys = frozenset(keys)
 
     def has(self, key: Any) -> bool:
-        """Whether a key is in it."""
+        """Return whether a key is in the set."""
         return key in self._keys
 
     def __iter__(self) -> Iterator[Any]:
@@ -82,9 +82,9 @@ class DispatchKeySet:
 
 
 class _ExcludeDispatchKeyGuard:
-    """Leave dispatch keys out for as long as the object lives: Python's, which is ``__torch_dispatch__``.
+    """Disable ``__torch_dispatch__`` (the Python key) as long as the object exists.
 
-    NotImplementedError for any other key.
+    Raise NotImplementedError for any other dispatch key.
     """
 
     def __init__(self, keys: Any) -> None:
@@ -104,7 +104,7 @@ class _ExcludeDispatchKeyGuard:
 
 
 class DisableTorchFunction:
-    """A context manager: inside, neither subclasses nor modes override tensor functions."""
+    """Context manager inside which neither subclasses nor modes override functions."""
 
     def __init__(self) -> None:
         self._subclass = DisableTorchFunctionSubclass()
@@ -124,15 +124,15 @@ class DisableTorchFunction:
 
 
 class Graph:
-    """A TorchScript graph; nothing is an instance."""
+    """A TorchScript graph. It has no instances."""
 
 
 class Value:
-    """A value of a TorchScript graph; nothing is an instance."""
+    """A value of a TorchScript graph. It has no instances."""
 
 
 class Node:
-    """A step of a TorchScript graph; nothing is an instance."""
+    """A node of a TorchScript graph. It has no instances."""
 
 
 def __getattr__(name: str) -> Any:
@@ -145,56 +145,56 @@ def __getattr__(name: str) -> Any:
 
 
 def _set_grad_enabled(enabled: bool) -> None:
-    """`torch.set_grad_enabled`, as a function only."""
+    """Enable or disable gradient mode."""
     import metatensor as mt
 
     mt.set_grad_enabled(enabled)
 
 
 def _is_tracing() -> bool:
-    """False: nothing is traced."""
+    """Return False, because nothing is traced."""
     return False
 
 
 def _jit_set_autocast_mode(enabled: bool) -> bool:
-    """False, what it was before: there is no TorchScript to cast in."""
+    """Return False, the previous mode. There is no TorchScript."""
     return False
 
 
 def _jit_set_texpr_fuser_enabled(enabled: bool) -> None:
-    """No effect: there is no TorchScript."""
+    """Do nothing, because there is no TorchScript."""
 
 
 def _jit_set_profiling_mode(enabled: bool) -> bool:
-    """False, what it was before: there is no TorchScript."""
+    """Return False, the previous mode. There is no TorchScript."""
     return False
 
 
 def _jit_set_profiling_executor(enabled: bool) -> bool:
-    """False, what it was before: there is no TorchScript."""
+    """Return False, the previous mode. There is no TorchScript."""
     return False
 
 
 def _jit_override_can_fuse_on_cpu(enabled: bool) -> None:
-    """No effect: there is no TorchScript."""
+    """Do nothing, because there is no TorchScript."""
 
 
 def _jit_override_can_fuse_on_gpu(enabled: bool) -> None:
-    """No effect: there is no TorchScript."""
+    """Do nothing, because there is no TorchScript."""
 
 
 def _jit_set_nvfuser_enabled(enabled: bool) -> bool:
-    """False, what it was before: there is no TorchScript."""
+    """Return False, the previous mode. There is no TorchScript."""
     return False
 
 
 def _get_tracing_state() -> None:
-    """None: nothing is traced."""
+    """Return None, because nothing is traced."""
     return None
 
 
 def _get_accelerator() -> Any:
-    """The accelerator's device; the cpu's where there is none."""
+    """Return the device of the accelerator, or cpu if there is none."""
     import metatensor as mt
     from metatensor.torch_api.torch import accelerator
 
@@ -203,11 +203,11 @@ def _get_accelerator() -> Any:
 
 
 def _log_api_usage_once(*_: Any) -> None:
-    """No effect."""
+    """Do nothing."""
 
 
 def _cuda_getDeviceCount() -> int:
-    """The number of CUDA devices."""
+    """Return the number of CUDA devices."""
     from metatensor.torch_api.torch import cuda
 
     return int(cuda.device_count())

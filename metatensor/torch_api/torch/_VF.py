@@ -1,4 +1,4 @@
-"""Operators at the place from which older code takes them: ``from torch import _VF``."""
+"""Operators under the module from which older code imports them: ``from torch import _VF``."""
 
 import metatensor as _mt
 

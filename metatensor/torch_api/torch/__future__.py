@@ -1,4 +1,5 @@
-"""Switches for how `Module.to` and `Module.load_state_dict` replace parameters. Both are off and cannot be switched on."""
+"""Switches for how `Module.to` and `Module.load_state_dict` replace parameters. They are off and cannot be turned on.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +10,25 @@ __all__ = [
 
 
 def get_overwrite_module_params_on_conversion() -> bool:
-    """False: converting a module keeps its parameters and changes their data."""
+    """Return False: converting a module keeps its parameter objects and changes their data."""
     return False
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Accept False. NotImplementedError for True."""
+    """Accept False. Raise NotImplementedError for True."""
     _only_off("set_overwrite_module_params_on_conversion", value)
 
 
 def get_swap_module_params_on_conversion() -> bool:
-    """False: converting and loading change the data of parameters; their objects are not swapped."""
+    """Return False: converting and loading keep the parameter objects and change their data."""
     return False
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Accept False. NotImplementedError for True; `torch.utils.swap_tensors` swaps two tensors."""
+    """Accept False. Raise NotImplementedError for True. `torch.utils.swap_tensors` swaps two tensors."""
     _only_off("set_swap_module_params_on_conversion", value)
 
 
 def _only_off(name: str, value: bool) -> None:
     if value:
-        raise NotImplementedError(f"torch.__future__.{name}: modules always keep their parameters and change the data of these")
+        raise NotImplementedError(f"torch.__future__.{name}: modules always keep their parameter objects and change their data")

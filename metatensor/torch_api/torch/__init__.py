@@ -1,6 +1,6 @@
-"""What ``import torch`` gives: the operators and types of metatensor under PyTorch's names, and what else belongs there.
+"""The contents of ``import torch``: metatensor's operators and types, and other names of PyTorch's top-level module.
 
-A name that is neither is an AttributeError.
+Any other name raises AttributeError.
 """
 
 from os import listdir as _listdir
@@ -13,13 +13,13 @@ from metatensor.interchange.torch_modules import SHARED, target_of
 from metatensor.torch_api.torch import _foreach, _functions, _settings, _typed
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION as __version__
 
-# What metatensor has under its own name, or under the same name for another thing.
+# Names of metatensor that PyTorch does not have, or uses for something else.
 _OWN = {
     "DataDependentError", "DispatchMode", "Spec", "analysis", "checkpoint", "devices", "library", "load", "op",
     "ops", "plugins", "random", "rules", "testing",
 }  # fmt: skip
 
-# The in-place operators that are functions in PyTorch; the others are methods only.
+# In-place operators that PyTorch also offers as functions. All others are only methods.
 _IN_PLACE = frozenset(
     name + "_"
     for name in (
@@ -38,7 +38,7 @@ _PRIVATE = frozenset((
 
 
 def _is_shared(name, value):
-    """Whether a name of metatensor's is one of PyTorch's too, for the same thing."""
+    """Return whether a name of metatensor has the same meaning in PyTorch."""
     if name in _OWN or isinstance(value, _ModuleType):
         return False
     if name.startswith("_"):

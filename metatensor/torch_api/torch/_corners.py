@@ -1,6 +1,7 @@
-"""The far corners of PyTorch's top module: old spellings, what it removed, and what metatensor does not have.
+"""Rare names of PyTorch's top-level module: old spellings, removed functions, and functions that metatensor lacks.
 
-A function that PyTorch removed raises RuntimeError, as there; one of sparse, quantised or oneDNN tensors NotImplementedError.
+Functions that PyTorch removed raise RuntimeError, as in PyTorch. Those of sparse and quantized tensors raise
+NotImplementedError.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from metatensor.interchange.typed_storage import TypedStorage
 from metatensor.torch_api.torch._typed import DTYPES
 
 _STRIDED = "metatensor has strided tensors only"
-_PLAIN = "metatensor has no quantised tensors"
+_PLAIN = "metatensor has no quantized tensors"
 _REMOVED = {
     "eig": "torch.linalg.eig", "lstsq": "torch.linalg.lstsq", "matrix_rank": "torch.linalg.matrix_rank",
     "solve": "torch.linalg.solve", "symeig": "torch.linalg.eigh",
@@ -29,55 +30,58 @@ def _removed(name: str, instead: str) -> Any:
 
 
 def dsmm(input: Any, mat2: Any) -> Any:
-    """The product of two matrices."""
+    """Return the product of two matrices."""
     return mt.mm(input, mat2)
 
 
 def spmm(input: Any, mat2: Any) -> Any:
-    """The product of two matrices."""
+    """Return the product of two matrices."""
     return mt.mm(input, mat2)
 
 
 def frobenius_norm(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    """The square root of the sum of squares, over all dimensions or those in ``dim``."""
+    """Return the square root of the sum of squares over the dimensions `dim`, or over all."""
     dims = [dim] if isinstance(dim, int) else list(dim)
     return mt.linalg.vector_norm(input, 2.0, dims or None, keepdim)
 
 
 def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
-    """The sum of the singular values of matrices."""
+    """Return the sum of the singular values of each matrix."""
     return mt.linalg.matrix_norm(input, "nuc", tuple(dim), keepdim)
 
 
 def _adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
-    """Means over areas that make the output this large."""
+    """Average over areas, whose number is `output_size`. See `nn.functional.adaptive_avg_pool2d`."""
     return mt.nn.functional.adaptive_avg_pool2d(input, output_size)
 
 
 def _adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
-    """Means over volumes that make the output this large."""
+    """Average over volumes, whose number is `output_size`. See `nn.functional.adaptive_avg_pool3d`."""
     return mt.nn.functional.adaptive_avg_pool3d(input, output_size)
 
 
 def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
-    """``g`` times ``v`` with its norm over all dimensions but ``dim`` made one; over all for -1."""
+    """Return `v` divided by its norm over all dimensions except `dim`, times `g`.
+
+    If `dim` is -1, the norm is over all dimensions.
+    """
     over = [i for i in range(v.dim()) if i != dim % v.dim()] if dim != -1 else None
     return v * (g / mt.linalg.vector_norm(v, 2.0, over, over is not None))
 
 
 def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    """The gradient of a softmax's input, from that of its output."""
+    """Return the gradient of the input of a softmax from that of its output."""
     weighted = grad_output * output
     return (weighted - output * weighted.sum(dim, keepdim=True)).to(input_dtype)
 
 
 def _has_compatible_shallow_copy_type(input: Any, from_: Any) -> bool:
-    """True: all tensors are of one kind."""
+    """Return True, because all tensors have one implementation type."""
     return True
 
 
 class _StorageType(type):
-    """The class of `FloatStorage` and its like: an instance is any typed storage of the dtype."""
+    """Metaclass of `FloatStorage` and similar classes, of which every typed storage of that dtype is an instance."""
 
     dtype: Any
 
@@ -116,7 +120,7 @@ _LACKING = {name: made for why, names in _ABSENT.items() for name, made in funct
 
 
 class JITException(RuntimeError):
-    """What TorchScript raises; nothing here does."""
+    """The exception class of TorchScript. It is never raised."""
 
 
 globals().update({**_STORAGES, **_FILES, **_JIT, **_GONE, **_LACKING})

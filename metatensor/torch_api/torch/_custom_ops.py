@@ -1,4 +1,4 @@
-"""The old place of what `torch.library` offers."""
+"""The old name of functions in `torch.library`."""
 
 from metatensor.torch_api.torch.library import custom_op, get_ctx, impl, impl_abstract
 

@@ -1,6 +1,6 @@
-"""What `torch.cuda`, `torch.xpu` and their like have in common: questions to the backend of one device type.
+"""Functions shared by `torch.cuda`, `torch.xpu` and similar modules. They query the backend of one device type.
 
-A plugin is loaded by the first question about its type; where there is none, nothing is imported.
+The plugin of a type is imported at the first query. If there is no plugin, nothing is imported.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["DeviceApi", "backend", "device_context"]
 
 
 def backend(type: str) -> Any:
-    """The backend of a device type, or None where no plugin provides it, or its plugin is blocked or broken."""
-    from metatensor import plugins  # imported here, as a module may be imported and never asked
+    """Return the backend of a device type, or None if there is no plugin for it or the plugin fails to load."""
+    from metatensor import plugins  # imported lazily, because many programs import torch.cuda and never use it
 
     if type not in plugins.device_types():
         return None
@@ -28,13 +28,21 @@ def backend(type: str) -> Any:
 
 
 class DeviceApi:
-    """The functions of the module of one device type; ``error`` is what PyTorch raises where there is no device."""
+    """The functions of the module of one device type.
+
+    Parameters
+    ----------
+    type : str
+        The device type.
+    error : type
+        Class of the exception that is raised if there is no device. Default: AssertionError.
+    """
 
     def __init__(self, type: str, error: type[Exception] = AssertionError) -> None:
         self.type, self.error = type, error
 
     def require(self) -> Any:
-        """The backend, which has a device; else ``error`` with the reason."""
+        """Return the backend. Raise `error`, with the reason, if there is no device."""
         found = backend(self.type)
         if found is not None and found.is_available():
             return found
@@ -47,7 +55,7 @@ class DeviceApi:
         raise self.error(f"torch.{self.type}: there is no {self.type} device: {reason}")
 
     def index(self, device: Any) -> int:
-        """The number of a device given as a number, a string, a device, or None for the current one."""
+        """Return the index of a device given as an int, a str or a device. None means the current device."""
         number = device
         if not isinstance(device, int) and device is not None:
             place = mt.device(device)
@@ -63,110 +71,120 @@ class DeviceApi:
     # Devices ----------------------------------------------------------------------
 
     def device_count(self) -> int:
-        """How many devices can be used now."""
+        """Return the number of available devices."""
         found = backend(self.type)
         return 0 if found is None else int(found.device_count())
 
     def is_available(self) -> bool:
-        """Whether there is a device to use."""
+        """Return whether there is a device."""
         return self.device_count() > 0
 
     def is_initialized(self) -> bool:
-        """Whether there is a device to use: devices need no start."""
+        """Return whether there is a device. Devices need no initialization."""
         return self.is_available()
 
     def init(self) -> None:
-        """An error where there is no device."""
+        """Raise an error if there is no device."""
         self.require()
 
     def current_device(self) -> int:
-        """The number of the device that is meant where only the type is named."""
+        """Return the index of the current device, which a type without an index refers to."""
         return int(self.require().current_index())
 
     def set_device(self, device: Any) -> None:
-        """Make a device the current one; no effect for a negative number."""
+        """Set the current device. A negative index has no effect."""
         if not (isinstance(device, int) and device < 0):
             index = self.index(device)
             self.require().set_current_index(index)
 
     def synchronize(self, device: Any = None) -> None:
-        """Wait until a device has done all that it was asked for."""
+        """Wait until a device has finished all its work."""
         self.require().synchronize(self.index(device))
 
     def get_device_properties(self, device: Any = None) -> SimpleNamespace:
-        """What is known of a device, as attributes: ``name``, ``total_memory``, ``major``, ``minor``, ..."""
+        """Return the properties of a device as attributes: ``name``, ``total_memory``, ``major``, ``minor``, ..."""
         return SimpleNamespace(**self.require().properties(self.index(device)))
 
     def get_device_name(self, device: Any = None) -> str:
-        """The name of a device."""
+        """Return the name of a device."""
         return str(self.get_device_properties(device).name)
 
     def get_device_capability(self, device: Any = None) -> tuple[int, int]:
-        """The version of a device's architecture."""
+        """Return the compute capability of a device as (major, minor)."""
         known = vars(self.get_device_properties(device))
         return int(known.get("major", 0)), int(known.get("minor", 0))
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
-        """Whether there is a device; without emulation, one that computes with bfloat16 by itself."""
+        """Return whether there is a device, and, without emulation, whether it supports bfloat16 natively."""
         return self.is_available() and (including_emulation or self.get_device_capability()[0] >= 8)
 
     def is_current_stream_capturing(self) -> bool:
-        """False: nothing is captured."""
+        """Return False, because streams cannot be captured."""
         return False
 
     # Memory -----------------------------------------------------------------------
 
     def memory_stats(self, device: Any = None) -> OrderedDict[str, int]:
-        """The backend's figures by name; empty where there is no device."""
+        """Return the memory statistics of the backend by name. The dict is empty if there is no device."""
         return OrderedDict(sorted(self.require().memory_stats(self.index(device)).items()) if self.is_available() else ())
 
     def memory_allocated(self, device: Any = None) -> int:
-        """The bytes of all tensors."""
+        """Return the number of bytes in use by tensors."""
         return self.memory_stats(device).get("allocated_bytes.all.current", 0)
 
     def max_memory_allocated(self, device: Any = None) -> int:
-        """The largest that `memory_allocated` has been."""
+        """Return the peak of `memory_allocated`."""
         return self.memory_stats(device).get("allocated_bytes.all.peak", 0)
 
     def memory_reserved(self, device: Any = None) -> int:
-        """The bytes taken from the device, in use or kept for later."""
+        """Return the number of bytes reserved from the device, in use or cached."""
         stats = self.memory_stats(device)
         return stats.get("reserved_bytes.all.current", stats.get("allocated_bytes.all.current", 0))
 
     def max_memory_reserved(self, device: Any = None) -> int:
-        """The largest that `memory_reserved` has been, where the backend knows; else what it is, or the peak of tensors."""
+        """Return the peak of `memory_reserved`.
+
+        If the backend does not record it, return the current value or the peak of `memory_allocated`, whichever is
+        larger.
+        """
         stats = self.memory_stats(device)
         return stats.get("reserved_bytes.all.peak", max(self.memory_reserved(device), self.max_memory_allocated(device)))
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
-        """Let the peaks start again from what is in use."""
+        """Reset the peaks to the current values."""
         self.require().reset_peak_memory_stats(self.index(device))
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        """The free and all bytes of a device. NotImplementedError where its backend does not tell."""
+        """Return the free and the total memory of a device in bytes.
+
+        Raise NotImplementedError if the backend does not report them.
+        """
         stats = self.require().memory_stats(self.index(device))
         if "device_bytes.total" not in stats:
-            raise NotImplementedError(f"torch.{self.type}.mem_get_info: the {self.type} backend does not tell its free memory")
+            raise NotImplementedError(f"torch.{self.type}.mem_get_info: the {self.type} backend does not report its memory")
         return stats["device_bytes.free"], stats["device_bytes.total"]
 
     def empty_cache(self) -> None:
-        """Give back memory that is kept for later; no effect where there is no device."""
+        """Release cached memory. Do nothing if there is no device."""
         if self.is_available():
             self.require().empty_cache()
 
     # Random numbers ---------------------------------------------------------------
 
     def generator(self, device: Any = None) -> Any:
-        """The generator that random operators on a device use: the process's, so that a seed means the same everywhere."""
+        """Return the generator of a device.
+
+        All devices share the process's generator, so that a seed has the same effect on each.
+        """
         self.index(device)
         return mt.default_generator
 
     def generators(self) -> tuple[Any, ...]:
-        """The generators of all devices."""
+        """Return the generators of all devices."""
         return tuple(self.generator(index) for index in range(self.device_count()))
 
     def manual_seed(self, seed: int) -> None:
-        """Seed the current device's generator; no effect where there is no device."""
+        """Seed the generator of the current device. Do nothing if there is no device."""
         if self.is_available():
             self.generator().manual_seed(int(seed))
 
@@ -176,44 +194,44 @@ class DeviceApi:
             one.manual_seed(int(seed))
 
     def seed(self) -> None:
-        """Seed the current device's generator from the system."""
+        """Seed the generator of the current device randomly."""
         if self.is_available():
             self.generator().seed()
 
     def seed_all(self) -> None:
-        """Seed the generators of all devices alike from the system."""
+        """Seed the generators of all devices with one random seed."""
         made = [one.seed() for one in self.generators()[:1]]
         if made:
             self.manual_seed_all(made[0])
 
     def initial_seed(self) -> int:
-        """The seed of the current device's generator."""
+        """Return the seed of the current device's generator."""
         return int(self.generator().initial_seed())
 
     def get_rng_state(self, device: Any = None) -> Any:
-        """The state of a device's generator."""
+        """Return the state of a device's generator."""
         return self.generator(device).get_state()
 
     def set_rng_state(self, new_state: Any, device: Any = None) -> None:
-        """Set the state of a device's generator; no effect where there is no device."""
+        """Set the state of a device's generator. Do nothing if there is no device."""
         if self.is_available():
             self.generator(device).set_state(new_state)
 
     def get_rng_state_all(self) -> list[Any]:
-        """The states of all devices' generators."""
+        """Return the states of the generators of all devices."""
         return [one.get_state() for one in self.generators()]
 
     def set_rng_state_all(self, new_states: Sequence[Any]) -> None:
-        """Set the states of all devices' generators."""
+        """Set the states of the generators of all devices."""
         for index, state in enumerate(new_states):
             self.set_rng_state(state, index)
 
 
 def device_context(api: DeviceApi) -> Any:
-    """The context manager ``torch.<type>.device``."""
+    """Return the context manager ``torch.<type>.device``."""
 
     class device:
-        """A context in which a device is the current one; for None or a negative number, no effect."""
+        """Context manager that sets the current device. None or a negative index has no effect."""
 
         def __init__(self, device: Any) -> None:
             self._device = device

@@ -1,4 +1,4 @@
-"""The ``_foreach_`` functions: an operator for each tensor of some lists."""
+"""The ``_foreach_`` functions, which apply an operator to each tensor of a list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _op(name: str) -> Callable[..., Any]:
 
 
 def _spread(name: str, n: int, value: Any) -> list[Any]:
-    """One value for each of ``n`` tensors: ``value`` is a list of them, or the same for all."""
+    """Return a list of `n` values: `value` itself if it is a list, else `value` repeated."""
     if isinstance(value, (list, tuple)):
         if len(value) != n:
             raise RuntimeError(f"{name}: expected lists of one length, got {n} and {len(value)}")
@@ -29,7 +29,7 @@ def _spread(name: str, n: int, value: Any) -> list[Any]:
 
 
 def _fit(op: str, other: Any, like: Any) -> Any:
-    """A number as a tensor for operators that take no number."""
+    """Convert a number to a tensor for operators that accept only tensors."""
     if op in ("maximum", "minimum") and not isinstance(other, mt.Tensor):
         return mt.tensor(other, dtype=like.dtype, device=like.device)
     return other
@@ -62,7 +62,7 @@ def _make(op: str, arity: int, in_place: bool) -> Callable[..., Any]:
         return None if in_place else tuple(results)
 
     foreach.__name__ = foreach.__qualname__ = name
-    foreach.__doc__ = f"`{op}` of each tensor of a list{', in place' if in_place else ''}; other arguments are lists, or one for all."
+    foreach.__doc__ = f"Apply `{op}` to each tensor{', in place' if in_place else ''}. Other arguments are lists or shared by all."
     return foreach
 
 
@@ -81,18 +81,18 @@ def _foreach_zero_(self: Any) -> None:
 
 
 def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> None:
-    """Copy each tensor of ``src`` into its counterpart."""
+    """Copy each tensor of `src` into the tensor at the same position."""
     for tensor, other in zip(self, _spread("_foreach_copy_", len(self), src), strict=True):
         tensor.copy_(other, non_blocking=non_blocking)
 
 
 def _foreach_norm(self: Any, ord: Any = 2, dtype: Any = None) -> tuple:
-    """The vector norm of each tensor."""
+    """Return the vector norm of each tensor."""
     return tuple(mt.linalg.vector_norm(tensor, ord, dtype=dtype) for tensor in self)
 
 
 def _foreach_max(self: Any) -> tuple:
-    """The largest element of each tensor."""
+    """Return the largest element of each tensor."""
     return tuple(tensor.max() for tensor in self)
 
 

@@ -1,4 +1,4 @@
-"""Functions and classes at the top of PyTorch that are no operators."""
+"""Functions and classes of PyTorch's top-level module that are not operators."""
 
 from __future__ import annotations
 
@@ -31,62 +31,62 @@ legacy_contiguous_format = mt.contiguous_format
 
 
 class SymInt:
-    """A size that is a symbol: there are none here, so nothing is an instance."""
+    """A symbolic size. It has no instances, because sizes are numbers in metatensor."""
 
     def __init__(self, *_: Any) -> None:
-        raise NotImplementedError(f"torch.{type(self).__name__}: sizes are numbers in metatensor, never symbols")
+        raise NotImplementedError(f"torch.{type(self).__name__}: sizes are numbers in metatensor, never symbolic")
 
 
 class SymFloat(SymInt):
-    """A number that is a symbol: there are none here."""
+    """A symbolic number. It has no instances."""
 
 
 class SymBool(SymInt):
-    """A truth value that is a symbol: there are none here."""
+    """A symbolic bool. It has no instances."""
 
 
 def sym_int(a: Any) -> int:
-    """``a`` as an int, rounded towards zero."""
+    """Return `a` as an int, rounded towards zero."""
     return int(a)
 
 
 def sym_float(a: Any) -> float:
-    """``a`` as a float."""
+    """Return `a` as a float."""
     return float(a)
 
 
 def sym_not(a: Any) -> bool:
-    """Whether ``a`` is false."""
+    """Return whether `a` is false."""
     return not a
 
 
 def sym_max(a: Any, b: Any) -> Any:
-    """The larger of two numbers."""
+    """Return the larger of two numbers."""
     return max(a, b)
 
 
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller of two numbers."""
+    """Return the smaller of two numbers."""
     return min(a, b)
 
 
 def sym_sqrt(a: Any) -> float:
-    """The square root of a number."""
+    """Return the square root of a number."""
     return math.sqrt(a)
 
 
 def sym_ite(b: bool, t: Any, f: Any) -> Any:
-    """``t`` where ``b`` is true, else ``f``."""
+    """Return `t` if `b` is true, else `f`."""
     return t if b else f
 
 
 def sym_sum(args: Any) -> Any:
-    """The sum of numbers."""
+    """Return the sum of numbers."""
     return sum(args)
 
 
 def _assert(condition: Any, message: str) -> None:
-    """AssertionError where ``condition`` is false; a condition that is a tensor without data is taken for true."""
+    """Raise AssertionError if `condition` is false. A tensor without data counts as true."""
     if isinstance(condition, mt.Tensor) and not has_values(condition):
         return
     if not condition:
@@ -101,12 +101,12 @@ def _check_with(kind: type[Exception], cond: Any, message: Callable[[], str] | N
 
 
 def _check(cond: Any, message: Callable[[], str] | None = None) -> None:
-    """RuntimeError with what ``message()`` says where ``cond`` is False."""
+    """Raise RuntimeError with the text ``message()`` if `cond` is False."""
     _check_with(RuntimeError, cond, message)
 
 
 def _check_tensor_all_with(kind: type[Exception], cond: Any, message: Callable[[], str] | None = None) -> None:
-    """An exception of this kind where an element of a bool tensor with data is False."""
+    """Raise an exception of class `kind` if an element of a bool tensor is False. A tensor without data passes."""
     if not isinstance(cond, mt.Tensor) or cond.dtype is not mt.bool:
         raise TypeError("_check_tensor_all: cond must be a bool tensor")
     if cond.untyped_storage().data is not None:
@@ -114,43 +114,43 @@ def _check_tensor_all_with(kind: type[Exception], cond: Any, message: Callable[[
 
 
 def _check_tensor_all(cond: Any, message: Callable[[], str] | None = None) -> None:
-    """RuntimeError where an element of a bool tensor with data is False."""
+    """Raise RuntimeError if an element of a bool tensor is False. A tensor without data passes."""
     _check_tensor_all_with(RuntimeError, cond, message)
 
 
 def _check_is_size(i: int, message: Callable[[], str] | None = None, *, max: int | None = None) -> None:
-    """RuntimeError where ``i`` is negative, or above ``max``."""
+    """Raise RuntimeError if `i` is negative or greater than `max`."""
     _check_with(RuntimeError, i >= 0 and (max is None or i <= max), message)
 
 
 def _check_index(cond: Any, message: Callable[[], str] | None = None) -> None:
-    """IndexError where ``cond`` is False."""
+    """Raise IndexError if `cond` is False."""
     _check_with(IndexError, cond, message)
 
 
 def _check_value(cond: Any, message: Callable[[], str] | None = None) -> None:
-    """ValueError where ``cond`` is False."""
+    """Raise ValueError if `cond` is False."""
     _check_with(ValueError, cond, message)
 
 
 def _check_type(cond: Any, message: Callable[[], str] | None = None) -> None:
-    """TypeError where ``cond`` is False."""
+    """Raise TypeError if `cond` is False."""
     _check_with(TypeError, cond, message)
 
 
 def _check_not_implemented(cond: Any, message: Callable[[], str] | None = None) -> None:
-    """NotImplementedError where ``cond`` is False."""
+    """Raise NotImplementedError if `cond` is False."""
     _check_with(NotImplementedError, cond, message)
 
 
 def _assert_async(cond: Any, message: str = "") -> None:
-    """RuntimeError where a tensor of one element with data is zero."""
+    """Raise RuntimeError if a tensor with one element is zero. A tensor without data passes."""
     if cond.untyped_storage().data is not None and not cond:
         raise RuntimeError(message or "_assert_async: the tensor is zero")
 
 
 def typename(obj: Any, /) -> str:
-    """The type of a tensor ("torch.FloatTensor"), or the dotted name of anything else's type."""
+    """Return the type of a tensor, such as "torch.FloatTensor", or the dotted name of any other object's type."""
     if isinstance(obj, mt.Tensor):
         return str(obj.type())
     kind = obj if hasattr(obj, "__qualname__") else type(obj)
@@ -159,12 +159,14 @@ def typename(obj: Any, /) -> str:
 
 
 def compile(model: Any = None, **options: Any) -> Any:
-    """Return ``model`` itself, which computes the same: there is no compiler. Without a model, return a decorator.
+    """Return `model` itself, because there is no compiler. Without a model, return a decorator.
 
     Raises
     ------
     NotImplementedError
-        For a ``backend`` that is a function: no graph is captured that it could be called with.
+        If `backend` is a function. No graph is captured with which it could be called.
+    RuntimeError
+        If `model` is not callable.
     """
     if callable(options.get("backend")):
         raise NotImplementedError(
@@ -173,12 +175,15 @@ def compile(model: Any = None, **options: Any) -> Any:
     if model is None:
         return lambda model: compile(model, **options)
     if not callable(model):
-        raise RuntimeError(f"torch.compile: expected something to call, got {type(model).__name__}")
+        raise RuntimeError(f"torch.compile: expected a callable, got {type(model).__name__}")
     return model
 
 
 def get_device_module(device: Any = None) -> ModuleType:
-    """The module of a device type, such as ``torch.cuda``; that of the accelerator, or of the cpu, for None."""
+    """Return the module of a device type, such as ``torch.cuda``.
+
+    None means the accelerator, or cpu if there is none. Raise RuntimeError if there is no such module.
+    """
     if device is None:
         found = _torch().accelerator.current_accelerator()
         kind = "cpu" if found is None else found.type
@@ -191,25 +196,25 @@ def get_device_module(device: Any = None) -> ModuleType:
 
 
 def is_anomaly_enabled() -> bool:
-    """False: there is no backward to watch."""
+    """Return False, because there is no backward pass to check."""
     return False
 
 
 def is_distributed(input: Any) -> bool:
-    """False: no tensor is spread over processes."""
+    """Return False, because no tensor is distributed."""
     return False
 
 
 def is_vulkan_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def _is_all_true(input: Any) -> Any:
-    """Whether all elements of a bool tensor are true."""
+    """Return whether all elements of a bool tensor are true, as a tensor."""
     return mt.all(input)
 
 
 def _shape_as_tensor(input: Any) -> Any:
-    """The shape as an int64 tensor on the cpu."""
+    """Return the shape of a tensor as an int64 tensor on cpu."""
     return mt.tensor(input.shape, dtype=mt.int64, device="cpu")

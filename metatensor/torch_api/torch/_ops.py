@@ -1,4 +1,4 @@
-"""``torch.ops``: operators by namespace. ``torch.ops.aten`` has metatensor's own."""
+"""``torch.ops``: operators by namespace. ``torch.ops.aten`` has metatensor's own operators under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Packet = OpOverloadPacket
 
 
 class _Aten:
-    """The operators of PyTorch's dispatcher, as far as metatensor has them."""
+    """The operators of PyTorch's dispatcher that metatensor has."""
 
     __name__ = "torch.ops.aten"
 
@@ -30,7 +30,7 @@ class _Aten:
 
 
 class _Ops:
-    """Namespaces as attributes."""
+    """Namespaces of operators as attributes."""
 
     __name__ = "torch.ops"
     __path__: list[str] = []
@@ -47,7 +47,7 @@ class _Ops:
         return found
 
     def load_library(self, path: Any) -> None:
-        """Declare the operators of a compiled library, where they are known; OSError for any other: it needs PyTorch."""
+        """Declare the operators of a known compiled library. Raise OSError for any other, because it needs PyTorch."""
         known = known_schemas(path)
         if known is not None:
             from metatensor.torch_api.torch.library import define, impl
@@ -61,7 +61,7 @@ class _Ops:
                         impl(f"{package}::{name}", "default", lambda: -1)
             self.loaded_libraries.add(str(path))
             return
-        raise OSError(f"torch.ops.load_library: {path} is compiled against PyTorch, which metatensor stands in the place of")
+        raise OSError(f"torch.ops.load_library: {path} is compiled against PyTorch and cannot be loaded without it")
 
     def import_module(self, module: str) -> None:
         """Import a module that defines operators."""
@@ -71,7 +71,7 @@ class _Ops:
 
 
 class Space(Namespace):
-    """A namespace whose operators have their overload ``default``."""
+    """A namespace of operators, each of which has the overload ``default``."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -81,7 +81,7 @@ class Space(Namespace):
 
 
 class _Classes:
-    """Classes of compiled extensions: there are none."""
+    """Classes of compiled extensions, of which there are none."""
 
     __name__ = "torch.classes"
     __path__: list[str] = []
@@ -92,7 +92,7 @@ class _Classes:
         raise AttributeError(f"torch.classes.{name}: classes of compiled extensions need PyTorch")
 
     def load_library(self, path: Any) -> None:
-        """OSError: a compiled library needs PyTorch."""
+        """Declare the operators of a known compiled library. Raise OSError for any other."""
         ops.load_library(path)
 
 

@@ -1,4 +1,4 @@
-"""Settings of PyTorch that are kept and answered. They choose among algorithms that metatensor does not have."""
+"""PyTorch settings that are stored and have no effect. They select among algorithms that metatensor does not have."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _kept: dict[str, Any] = {
 
 
 def get_num_threads() -> int:
-    """The number that `set_num_threads` set; the kernels themselves use what NumPy's BLAS uses."""
+    """Return the number set by `set_num_threads`. Kernels do not use it."""
     return int(_kept["threads"])
 
 
 def set_num_threads(n: int) -> None:
-    """Keep ``n``, a positive int. RuntimeError for others."""
+    """Store the positive int `n`. Raise RuntimeError if it is not positive and TypeError if it is not an int."""
     _kept["threads"] = _positive("set_num_threads", n)
 
 
 def get_num_interop_threads() -> int:
-    """The number that `set_num_interop_threads` set."""
+    """Return the number set by `set_num_interop_threads`."""
     return int(_kept["interop_threads"])
 
 
 def set_num_interop_threads(n: int) -> None:
-    """Keep ``n``, a positive int. RuntimeError for others."""
+    """Store the positive int `n`. Raise RuntimeError if it is not positive and TypeError if it is not an int."""
     _kept["interop_threads"] = _positive("set_num_interop_threads", n)
 
 
@@ -52,22 +52,22 @@ def _positive(name: str, n: Any) -> int:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Keep the choice. Every algorithm of metatensor's is deterministic."""
+    """Store the setting. It does not change how operators compute."""
     _kept["deterministic"], _kept["warn_only"] = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What `use_deterministic_algorithms` set."""
+    """Return the mode set by `use_deterministic_algorithms`."""
     return bool(_kept["deterministic"])
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """What `use_deterministic_algorithms` set for `warn_only`."""
+    """Return `warn_only` as set by `use_deterministic_algorithms`."""
     return bool(_kept["warn_only"])
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """0 or "default", 1 or "warn", 2 or "error"."""
+    """Store a mode: 0 or "default", 1 or "warn", 2 or "error". Raise RuntimeError for any other."""
     modes: dict[Any, int] = {"default": 0, "warn": 1, "error": 2, 0: 0, 1: 1, 2: 2}
     if not isinstance(debug_mode, (int, str)):
         raise TypeError(f"set_deterministic_debug_mode: expected an int or a str, got {type(debug_mode).__name__}")
@@ -77,37 +77,37 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0 where off, 1 where it warns, 2 where it raises."""
+    """Return 0 if the mode is "default", 1 for "warn" and 2 for "error"."""
     return 0 if not _kept["deterministic"] else 1 if _kept["warn_only"] else 2
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Keep "highest", "high" or "medium". Products of float32 are computed in float32 always."""
+    """Store "highest", "high" or "medium". float32 products are always computed in float32."""
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"set_float32_matmul_precision: expected highest, high or medium, got {precision!r}")
     _kept["precision"] = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` set."""
+    """Return the value set by `set_float32_matmul_precision`."""
     return str(_kept["precision"])
 
 
 def set_warn_always(b: bool) -> None:
-    """Keep the choice."""
+    """Store the setting."""
     _kept["warn_always"] = bool(b)
 
 
 def is_warn_always_enabled() -> bool:
-    """What `set_warn_always` set."""
+    """Return the value set by `set_warn_always`."""
     return bool(_kept["warn_always"])
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """False: the processor's mode is left alone."""
+    """Return False: the mode of the processor is not changed."""
     return False
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """True, as in PyTorch since 2.6. There is no C++ library to link with."""
+    """Return True, as PyTorch does since version 2.6. There is no C++ library to link with."""
     return True

@@ -1,4 +1,4 @@
-"""Where libraries look for the class of tensors."""
+"""The module from which libraries import the class of tensors."""
 
 from __future__ import annotations
 

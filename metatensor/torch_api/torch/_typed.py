@@ -1,4 +1,4 @@
-"""`FloatTensor`, `LongTensor` and their like: constructors and types of the tensors of one dtype on one device."""
+"""`FloatTensor`, `LongTensor` and similar types, which construct tensors of one dtype on one device type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ DTYPES = {
 
 
 class TensorType(type):
-    """The class of `FloatTensor` and its like: an instance is any tensor of the dtype and the device."""
+    """Metaclass of `FloatTensor` and similar classes.
+
+    Every tensor of that dtype and device type is an instance of the class.
+    """
 
     dtype: Any
     device_type: str
@@ -28,10 +31,14 @@ class TensorType(type):
         return isinstance(instance, mt.Tensor) and instance.dtype is cls.dtype and instance.device.type == cls.device_type
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
-        """``LongTensor(2, 3)`` is an empty tensor of that shape, ``LongTensor([2, 3])`` one of these values."""
+        """Return a new tensor.
+
+        ``LongTensor(2, 3)`` is an uninitialized tensor of that shape, and ``LongTensor([2, 3])`` a tensor of those
+        values. A tensor of the right type is returned detached, and a storage is viewed as a vector.
+        """
         place = mt.device(cls.device_type if device is None else device)
         if place.type != cls.device_type:
-            raise RuntimeError(f"{cls.__name__}: makes tensors on {cls.device_type}, device= says {place}")
+            raise RuntimeError(f"{cls.__name__}: creates tensors on {cls.device_type}, but device={place}")
         if not args:
             return mt.empty(0, dtype=cls.dtype, device=place)
         if len(args) == 1 and isinstance(args[0], mt.Tensor):
@@ -53,7 +60,7 @@ class TensorType(type):
 
 
 def make(kind: str, device_type: str = "cpu") -> TensorType:
-    """The type of tensors of one dtype, given by its old name ("Float"), on one device."""
+    """Return the type of tensors with a dtype, given by its old name such as "Float", on a device type."""
     where = "" if device_type == "cpu" else f".{device_type}"
     return TensorType(f"{kind}Tensor", (), {
         "dtype": DTYPES[kind], "device_type": device_type, "__module__": f"torch{where}",
@@ -63,7 +70,7 @@ def make(kind: str, device_type: str = "cpu") -> TensorType:
 
 
 def typename_of(tensor: Any) -> str:
-    """What ``tensor.type()`` says: ``"torch.FloatTensor"``."""
+    """Return the type of a tensor as ``tensor.type()`` does: ``"torch.FloatTensor"``."""
     return str(tensor.type())
 
 
@@ -74,7 +81,10 @@ BFloat16Tensor, BoolTensor, ByteTensor, CharTensor, DoubleTensor, FloatTensor, H
 
 
 def set_default_tensor_type(kind: Any) -> None:
-    """Set the default dtype and device from a tensor type, or the name of one (deprecated in PyTorch)."""
+    """Set the default dtype and device from a tensor type or its name (deprecated in PyTorch).
+
+    Raise TypeError for any other argument, and for types that are not floating-point.
+    """
     if isinstance(kind, str):
         *where, name = kind.split(".")
         dtype = DTYPES.get(name.removesuffix("Tensor"))

@@ -1,4 +1,4 @@
-"""Small functions that libraries take from here."""
+"""Private helpers of PyTorch that libraries import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ExceptionWrapper"]
 
 
 class ExceptionWrapper:
-    """An exception to raise elsewhere."""
+    """An exception that is raised again later, for example in another thread."""
 
     def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
         import sys
@@ -36,23 +36,23 @@ class ExceptionWrapper:
         self.where = where
 
     def reraise(self) -> None:
-        """Raise it."""
+        """Raise the exception."""
         assert self.error is not None
         raise self.error
 
 
 def _element_size(dtype: Any) -> int:
-    """Bytes of one element."""
+    """Return the size of one element in bytes."""
     return int(dtype.itemsize)
 
 
 def _flatten_dense_tensors(tensors: Iterable[Any]) -> Any:
-    """All elements of some tensors, one after the other."""
+    """Return a vector of all elements of the tensors."""
     return mt.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def _unflatten_dense_tensors(flat: Any, tensors: Iterable[Any]) -> tuple:
-    """Views of one dimension as tensors of the shapes of others."""
+    """Return views of a vector with the shapes of the given tensors."""
     views, start = [], 0
     for tensor in tensors:
         views.append(flat.narrow(0, start, tensor.numel()).view_as(tensor))
@@ -61,7 +61,10 @@ def _unflatten_dense_tensors(flat: Any, tensors: Iterable[Any]) -> tuple:
 
 
 def _take_tensors(tensors: Iterable[Any], size_limit: int) -> Iterable[list]:
-    """Groups of tensors of one type, of up to a number of bytes each."""
+    """Yield groups of tensors with the same dtype and device, each with at most `size_limit` bytes.
+
+    A larger tensor has a group of its own.
+    """
     groups: dict[Any, tuple[list, int]] = {}
     for tensor in tensors:
         key = (tensor.dtype, tensor.device)
@@ -78,7 +81,11 @@ def _take_tensors(tensors: Iterable[Any], size_limit: int) -> Iterable[list]:
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The index of a device, an int, or a name. ValueError where there is none."""
+    """Return the index of a device, given as an int, a device or a str.
+
+    It is -1 for cpu if `allow_cpu` is true, and 0 for a device without an index if `optional` is true. Raise ValueError
+    otherwise.
+    """
     if isinstance(device, int):
         return device
     found = None if device is None else mt.device(device)
@@ -94,7 +101,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def _get_available_device_type() -> str | None:
-    """The type of the accelerator, or None."""
+    """Return the type of the accelerator, or None."""
     from metatensor.torch_api.torch import accelerator
 
     found = accelerator.current_accelerator()  # type: ignore[attr-defined]

@@ -1,4 +1,7 @@
-"""The accelerator: the first device type besides cpu and meta that a plugin provides and that has a device."""
+"""The accelerator: the first of PyTorch's accelerator types for which a plugin provides a device.
+
+Most functions raise RuntimeError if there is no accelerator.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ __all__ = ["current_accelerator", "current_device_idx", "current_device_index", 
            "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream", "synchronize"]  # fmt: skip
 
 _KNOWN = ("cuda", "xpu", "mps", "mtia", "hpu", "npu", "privateuseone")
-"""The accelerators of PyTorch; the first that is here is used. Other plugins' devices may be no place to compute."""
+"""PyTorch's accelerator types in order of preference. Other device types are not used: they may not compute at all."""
 
 
 def _found() -> str | None:
@@ -37,29 +40,29 @@ def _api() -> DeviceApi:
 
 
 def current_accelerator(check_available: bool = False) -> Any:
-    """The device, without a number, or None. It is always one that is available."""
+    """Return the accelerator as a device without an index, or None if no device is available."""
     kind = _found()
     return None if kind is None else mt.device(kind)
 
 
 def is_available() -> bool:
-    """Whether there is an accelerator."""
+    """Return whether there is an accelerator."""
     return _found() is not None
 
 
 def device_count() -> int:
-    """How many devices the accelerator has, or 0."""
+    """Return the number of devices of the accelerator, or 0."""
     kind = _found()
     return 0 if kind is None else DeviceApi(kind).device_count()
 
 
 def current_device_index() -> int:
-    """The number of the current device. RuntimeError where there is no accelerator."""
+    """Return the index of the current device."""
     return _api().current_device()
 
 
 def set_device_index(device: Any, /) -> None:
-    """Make a device the current one. RuntimeError where there is no accelerator."""
+    """Set the current device."""
     _api().set_device(device)
 
 
@@ -67,7 +70,7 @@ current_device_idx, set_device_idx = current_device_index, set_device_index
 
 
 class device_index:
-    """A context in which a device is the current one; None has no effect."""
+    """Context manager that sets the current device. None has no effect."""
 
     def __init__(self, device: int | None, /) -> None:
         self.idx = device
@@ -84,67 +87,67 @@ class device_index:
 
 
 def get_device_capability(device: Any = None, /) -> dict[str, Any]:
-    """What is known of a device, by name. RuntimeError where there is no accelerator."""
+    """Return the properties of a device by name."""
     return dict(vars(_api().get_device_properties(device)))
 
 
 def synchronize(device: Any = None, /) -> None:
-    """Wait for what was asked of a device. RuntimeError where there is no accelerator."""
+    """Wait until a device has finished all its work."""
     _api().synchronize(device)
 
 
 def current_stream(device: Any = None, /) -> streams.Stream:
-    """The stream that work on a device goes into. RuntimeError where there is no accelerator."""
+    """Return the current stream of a device."""
     api = _api()
     return streams.Stream._of(api.require().current_stream(api.index(device)))  # type: ignore[no-any-return]
 
 
 def set_stream(stream: streams.Stream) -> None:
-    """Make a stream, and its device, the current ones. RuntimeError where there is no accelerator."""
+    """Make a stream and its device the current ones."""
     _api()
     stream._use(stream._stream.index, stream._stream)
 
 
 def empty_cache() -> None:
-    """Give back memory that is kept for later. RuntimeError where there is no accelerator."""
+    """Release cached memory."""
     _api().empty_cache()
 
 
 def memory_stats(device_index: Any = None, /) -> Any:
-    """The backend's figures by name. RuntimeError where there is no accelerator."""
+    """Return the memory statistics of the backend by name."""
     return _api().memory_stats(device_index)
 
 
 def memory_allocated(device_index: Any = None, /) -> int:
-    """The bytes of all tensors. RuntimeError where there is no accelerator."""
+    """Return the number of bytes in use by tensors."""
     return _api().memory_allocated(device_index)
 
 
 def max_memory_allocated(device_index: Any = None, /) -> int:
-    """The largest that `memory_allocated` has been. RuntimeError where there is no accelerator."""
+    """Return the peak of `memory_allocated`."""
     return _api().max_memory_allocated(device_index)
 
 
 def memory_reserved(device_index: Any = None, /) -> int:
-    """The bytes taken from the device. RuntimeError where there is no accelerator."""
+    """Return the number of bytes reserved from the device."""
     return _api().memory_reserved(device_index)
 
 
 def max_memory_reserved(device_index: Any = None, /) -> int:
-    """The largest that `memory_reserved` has been. RuntimeError where there is no accelerator."""
+    """Return the peak of `memory_reserved`."""
     return _api().max_memory_reserved(device_index)
 
 
 def reset_peak_memory_stats(device_index: Any = None, /) -> None:
-    """Let the peaks start again. RuntimeError where there is no accelerator."""
+    """Reset the peaks to the current values."""
     _api().reset_peak_memory_stats(device_index)
 
 
 def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
-    """No sums over time are kept. RuntimeError where there is no accelerator."""
+    """Do nothing, because there are no accumulated statistics."""
     _api()
 
 
 def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
-    """The free and all bytes of a device. RuntimeError where there is no accelerator."""
+    """Return the free and the total memory of a device in bytes."""
     return _api().mem_get_info(device_index)

@@ -1,4 +1,4 @@
-"""Hints to a compiler that is not there: decorators that leave functions as they are, predicates that say no."""
+"""Hints for a compiler, which metatensor does not have. Decorators return the function, and predicates return False."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ __all__ = [
 
 
 def compile(*args: Any, **kwargs: Any) -> Any:
-    """What `torch.compile` does: nothing."""
+    """Do the same as `torch.compile`."""
     from metatensor.torch_api import torch
 
     return torch.compile(*args, **kwargs)
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """``fn`` itself, or a decorator that returns it."""
+    """Return `fn` unchanged, or a decorator that does so."""
     return fn if fn is not None else lambda fn: fn
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """``fn`` itself."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """``fn`` itself."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def wrap_numpy(fn: Any) -> Any:
-    """NotImplementedError: NumPy calls are not turned into tensor calls."""
-    raise NotImplementedError("torch.compiler.wrap_numpy: NumPy calls are not turned into tensor calls in metatensor")
+    """Raise NotImplementedError: calls of NumPy are not converted into calls of tensor functions."""
+    raise NotImplementedError("torch.compiler.wrap_numpy: metatensor does not convert calls of NumPy into calls of tensor functions")
 
 
 def substitute_in_graph(original_fn: Any, **_: Any) -> Callable[[Any], Any]:
-    """A decorator that returns its function: there is no graph to substitute in."""
+    """Return a decorator that returns its function unchanged."""
     return lambda fn: fn
 
 
 def is_compiling() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_dynamo_compiling() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_exporting() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def reset() -> None:
-    """Nothing was compiled."""
+    """Do nothing."""
 
 
 def list_backends(exclude_tags: Any = ()) -> list[str]:
-    """No backends."""
+    """Return an empty list."""
     return []
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Nothing to mark."""
+    """Do nothing."""
 
 
 @contextmanager
@@ -79,5 +79,5 @@ def _stance() -> Any:
 
 
 def set_stance(stance: str = "default", **_: Any) -> Any:
-    """A context manager, or a decorator, without effect."""
+    """Return a context manager and decorator that does nothing."""
     return _stance()

@@ -1,4 +1,4 @@
-"""Functions that PyTorch has both here and at the top."""
+"""Functions that PyTorch offers both here and in its top-level module."""
 
 from __future__ import annotations
 
@@ -43,12 +43,18 @@ def __getattr__(name: str) -> Any:
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-    """``true_fn(*operands)`` where ``pred``, a bool or a tensor of one element, is true, else ``false_fn(*operands)``."""
+    """Return ``true_fn(*operands)`` if `pred` is true, else ``false_fn(*operands)``.
+
+    `pred` is a bool or a tensor with one element.
+    """
     return true_fn(*operands) if pred else false_fn(*operands)
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
-    """``body_fn`` over and over, while ``cond_fn`` of what it returned is true."""
+    """Call ``carried_inputs = body_fn(*carried_inputs)`` while ``cond_fn(*carried_inputs)`` is true.
+
+    Return the last inputs.
+    """
     while cond_fn(*carried_inputs):
         carried_inputs = body_fn(*carried_inputs)
     return carried_inputs

@@ -1,4 +1,4 @@
-"""Downloading weights, and models defined by a ``hubconf.py``. Only local repositories are run."""
+"""Download of weights, and models defined by a ``hubconf.py`` in a local directory. Code is never downloaded."""
 
 from __future__ import annotations
 
@@ -25,28 +25,42 @@ _hub_dir: str | None = None
 
 
 def _get_torch_home() -> str:
-    """``$TORCH_HOME``, else ``torch`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """Return ``$TORCH_HOME``, or ``torch`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
     cache = os.path.join(os.getenv(ENV_XDG_CACHE_HOME, DEFAULT_CACHE_DIR), "torch")
     return os.path.expanduser(os.getenv(ENV_TORCH_HOME, cache))
 
 
 def get_dir() -> str:
-    """The directory of what was downloaded: what `set_dir` set, else ``hub`` below `_get_torch_home`."""
+    """Return the directory for downloads, as set by `set_dir`.
+
+    The default is ``hub`` in the directory `_get_torch_home`.
+    """
     return os.path.join(_get_torch_home(), "hub") if _hub_dir is None else _hub_dir
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
-    """Set what `get_dir` answers."""
+    """Set the directory for downloads."""
     global _hub_dir
     _hub_dir = os.path.expanduser(d)
 
 
 def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
-    """Download to ``dst``, which is there whole or not at all.
+    """Download a file to `dst`. A partial download never appears under that name.
 
-    RuntimeError where the SHA-256 of what came does not begin with ``hash_prefix``.
+    Parameters
+    ----------
+    url, dst : str
+    hash_prefix : str, optional
+        Expected start of the SHA-256 hash of the file, in hexadecimal.
+    progress : bool
+        Whether progress is reported on stderr. Default: True.
+
+    Raises
+    ------
+    RuntimeError
+        If the hash does not start with `hash_prefix`.
     """
-    # Imported here, as many import this module for its names alone.
+    # Imported lazily, because most importers of this module download nothing.
     import hashlib
     import uuid
     from urllib.request import Request, urlopen
@@ -84,9 +98,28 @@ def load_state_dict_from_url(
     url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True, check_hash: bool = False,
     file_name: str | None = None, weights_only: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """What `torch.load` makes of a file on the web, kept in ``model_dir`` (``checkpoints`` below `get_dir` by default).
+    """Download a checkpoint unless it is cached, and load it.
 
-    With ``check_hash`` the file's name says how its SHA-256 begins: ``name-<digits>.ext``.
+    Parameters
+    ----------
+    url : str
+    model_dir : str, optional
+        Directory of the cache. Default: ``checkpoints`` in `get_dir`.
+    map_location : optional
+        See `torch.load`.
+    progress : bool
+        Whether progress is reported on stderr. Default: True.
+    check_hash : bool
+        If True, the SHA-256 hash of the file must start with the digits in its name, ``name-<digits>.ext``. Default:
+        False.
+    file_name : str, optional
+        Name in the cache. Default: the last part of the URL.
+    weights_only : bool
+        See `torch.load`. Default: False, with which the file is unpickled and can run code.
+
+    Returns
+    -------
+    dict
     """
     import zipfile
 
@@ -104,7 +137,7 @@ def load_state_dict_from_url(
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            # The zip format of checkpoints has many members; a zipped checkpoint of the older format is one file.
+            # A checkpoint in zip format has many members. An archive of one file is a zipped checkpoint in legacy format.
             if len(members) == 1 and not members[0].is_dir():
                 archive.extractall(model_dir)
                 path = os.path.join(model_dir, members[0].filename)
@@ -119,7 +152,28 @@ def load(
     repo_or_dir: str | os.PathLike[str], model: str, *args: Any, source: str = "github", trust_repo: Any = None,
     force_reload: bool = False, verbose: bool = True, skip_validation: bool = False, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """Call the entry point ``model`` of the ``hubconf.py`` in a directory; only ``source="local"``."""
+    """Call an entry point of the ``hubconf.py`` in a directory and return its result.
+
+    Parameters
+    ----------
+    repo_or_dir : str or PathLike
+        The directory.
+    model : str
+        Name of the entry point. It is called with `args` and `kwargs`.
+    source : str
+        Must be "local", although the default is "github".
+    trust_repo, force_reload, verbose, skip_validation
+        Ignored.
+
+    Raises
+    ------
+    NotImplementedError
+        If `source` is "github".
+    FileNotFoundError
+        If the directory has no ``hubconf.py``.
+    RuntimeError
+        If there is no such entry point, or dependencies are missing.
+    """
     return _entry(_hubconf("load", repo_or_dir, source), model)(*args, **kwargs)
 
 
@@ -127,7 +181,7 @@ def list(
     github: str | os.PathLike[str], force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = None,
     verbose: bool = True, *, source: str | None = None,
 ) -> Any:  # fmt: skip
-    """The names of the entry points of a directory's ``hubconf.py``."""
+    """Return the names of the entry points of the ``hubconf.py`` in a directory."""
     module = _hubconf("list", github, source or ("local" if os.path.isdir(github) else "github"))
     return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
 
@@ -136,18 +190,18 @@ def help(
     github: str | os.PathLike[str], model: str, force_reload: bool = False, skip_validation: bool = False, trust_repo: Any = None,
     *, source: str | None = None,
 ) -> str | None:  # fmt: skip
-    """The docstring of an entry point of a directory's ``hubconf.py``."""
+    """Return the docstring of an entry point of the ``hubconf.py`` in a directory."""
     module = _hubconf("help", github, source or ("local" if os.path.isdir(github) else "github"))
     return _entry(module, model).__doc__  # type: ignore[no-any-return]
 
 
 def _hubconf(name: str, place: str | os.PathLike[str], source: str) -> ModuleType:
-    """Run the ``hubconf.py`` of a directory."""
+    """Import the ``hubconf.py`` of a directory."""
     if source.lower() not in ("github", "local"):
-        raise ValueError(f'torch.hub.{name}: source is "github" or "local", got "{source}"')
+        raise ValueError(f'torch.hub.{name}: source must be "github" or "local", got "{source}"')
     if source.lower() != "local":
         raise NotImplementedError(
-            f"torch.hub.{name}: metatensor downloads no code; get {os.fspath(place)!r} yourself and say source=\"local\""
+            f"torch.hub.{name}: metatensor downloads no code; download {os.fspath(place)!r} yourself and pass source=\"local\""
         )
     folder = os.fspath(place)
     path = os.path.join(folder, MODULE_HUBCONF)

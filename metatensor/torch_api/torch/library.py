@@ -1,7 +1,7 @@
-"""Operators of one's own in PyTorch's spelling, on top of `metatensor.library`.
+"""Custom operators with PyTorch's interface, on top of `metatensor.library`.
 
-An operator that was given a fake (meta) function has its results' metadata from there, on every device. One that was
-given none is run for them where its arguments have data.
+If an operator has a fake (meta) function, that computes the metadata of its results on every device. Otherwise the
+operator itself is run to find the metadata, which needs arguments with data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _run = threading.local()
 
 
 class _Record:
-    """What is known of an operator: its fake function, and what computes it on a device type (None: on any)."""
+    """The functions registered for an operator: its fake function, and its kernels by device type (None for all types).
+    """
 
     def __init__(self, name: str, schema: str) -> None:
         self.name = name
@@ -44,7 +45,8 @@ class _Record:
         self.backward: Callable[..., Any] | None = None
 
     def meta(self, *args: Any, **kwargs: Any) -> Any:
-        """The meta function: what the fake function gives; else what running gives, kept for `compute`."""
+        """Return the result of the fake function. If there is none, run the kernel and keep its result for `compute`.
+        """
         _run.outcome = None
         tensors = list(_tensors((args, kwargs)))
         kind = next((t.device.type for t in tensors), "cpu")
@@ -55,10 +57,10 @@ class _Record:
             except mt.DataDependentError:
                 if function is None or any(t.untyped_storage().data is None for t in tensors):
                     raise
-                # There is data, so that running it says what the fake function cannot.
+                # The fake function needs values, and there are: run the kernel instead.
         elif function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
             raise NotImplementedError(
-                f"{self.name}: there is nothing that says what it gives for tensors on {kind}; "
+                f"{self.name}: the metadata of its results for tensors on {kind} cannot be computed; "
                 f"use @torch.library.register_fake({self.name!r})"
             )
         result = function(*args, **kwargs)
@@ -66,7 +68,10 @@ class _Record:
         return result
 
     def compute(self, kind: str) -> Callable[..., Any]:
-        """The kernel for a device type, in metatensor's form: it gets the results, and may return others."""
+        """Return the kernel for a device type with metatensor's calling convention.
+
+        It receives the allocated outputs first, and may return other tensors instead.
+        """
 
         def kernel(out: Any, *args: Any) -> Any:
             owner, result = getattr(_run, "outcome", None) or (None, None)
@@ -80,7 +85,7 @@ class _Record:
         return kernel
 
     def add(self, device_type: str | None, function: Callable[..., Any]) -> None:
-        """Let ``function`` compute on a device type."""
+        """Register `function` as the kernel for a device type."""
         if device_type == "meta":
             self.fake = function
             return
@@ -111,14 +116,14 @@ _TYPES = {"SymInt": "int", "ScalarType": "dtype", "Device": "device", "Layout": 
 
 
 def _translate(schema: str) -> str:
-    """PyTorch's schema text in metatensor's words."""
+    """Translate a schema from PyTorch's type names to metatensor's."""
     for theirs, ours in _TYPES.items():
         schema = re.sub(rf"\b{theirs}\b", ours, schema)
     return re.sub(r"Tensor\?\[\]", "any", schema)
 
 
 def _define(name: str, schema: str) -> Any:
-    """Make the operator with a record of what it will be given."""
+    """Define an operator and its record."""
     name = name.partition(".")[0] if "::" not in name else name
     text = _translate(f"{name}{schema}")
     with _lock:
@@ -129,23 +134,46 @@ def _define(name: str, schema: str) -> Any:
 
 
 def _record(name: Any) -> _Record:
-    """The record of an operator, given by its name or itself."""
+    """Return the record of an operator, given by name or as an object."""
     if isinstance(name, CustomOpDef):
         name = name._qualname
     elif not isinstance(name, str):
         name = getattr(name, "name", name)
     record = _records.get(name.removesuffix(".default"))
     if record is None:
-        raise RuntimeError(f"{name}: there is no operator of this name that was defined through torch.library")
+        raise RuntimeError(f"{name}: no operator of this name was defined through torch.library")
     return record
 
 
 class Library:
-    """Operators of one namespace: `define` declares them, `impl` says how one is computed on a device."""
+    """Operators of one namespace. `define` declares an operator, and `impl` registers its kernels.
+
+    Parameters
+    ----------
+    ns : str
+        The namespace.
+    kind : {"DEF", "FRAGMENT", "IMPL"}
+    dispatch_key : str
+        Default dispatch key of `impl`.
+
+    Raises
+    ------
+    ValueError
+        For any other kind, or if the namespace belongs to PyTorch and `kind` is not "IMPL".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.torch_api.torch.library import Library, register_fake
+    >>> lib = Library("docs_library", "DEF")
+    >>> lib.define("halve(Tensor x) -> Tensor")
+    'halve'
+    >>> lib.impl("halve", lambda x: x / 2, "CPU")
+    """
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
-            raise ValueError(f"torch.library.Library: the kind is DEF, FRAGMENT or IMPL, got {kind!r}")
+            raise ValueError(f"torch.library.Library: kind must be DEF, FRAGMENT or IMPL, got {kind!r}")
         if kind in ("DEF", "FRAGMENT") and ns in ("aten", "prim", "prims"):
             raise ValueError(f"torch.library.Library: the namespace {ns!r} is PyTorch's own")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
@@ -154,13 +182,17 @@ class Library:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Declare an operator by its schema, ``"scale(Tensor x, float by) -> Tensor"``; returns its name."""
+        """Declare an operator by its schema, such as ``"scale(Tensor x, float by) -> Tensor"``. Return its name."""
         name = schema.partition("(")[0].strip()
         _define(f"{self.ns}::{name}", schema[schema.index("(") :])
         return name
 
     def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False) -> None:
-        """Let ``fn`` compute an operator for a dispatch key: CPU, CUDA, Meta, or a Composite one for all devices."""
+        """Register `fn` as the kernel of an operator for a dispatch key.
+
+        The key is "CPU", "CUDA", another device, "Meta" for the fake function, or a Composite key for all devices. Keys
+        of steps that metatensor does not have, such as Autograd keys, are ignored.
+        """
         name = op_name if isinstance(op_name, str) else op_name.name
         qualified = name if "::" in name else f"{self.ns}::{name}"
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
@@ -170,18 +202,18 @@ class Library:
         register_fake(f"{self.ns}::{op_name}", fn)
 
     def _destroy(self) -> None:
-        """No effect: operators last as long as the process."""
+        """Do nothing. Operators exist until the process ends."""
 
 
 def fallthrough_kernel(*_: Any) -> None:
-    """What stands for doing nothing at a dispatch key."""
-    raise NotImplementedError("torch.library.fallthrough_kernel: is given to Library.impl, not called")
+    """Raise NotImplementedError. Passed to `Library.impl`, it means that a dispatch key does nothing."""
+    raise NotImplementedError("torch.library.fallthrough_kernel: pass it to Library.impl; it cannot be called")
 
 
 def _implement(qualname: Any, key: str, function: Any, caller: str) -> None:
-    """Let ``function`` compute an operator for a dispatch key or a device type."""
+    """Register `function` as the kernel of an operator for a dispatch key or a device type."""
     if function is fallthrough_kernel or IGNORED.search(key) and key not in EVERY:
-        return  # there is no such step here
+        return  # metatensor's dispatcher has no such step
     if key in EVERY or key == "default":
         _record(qualname).add(None, function)
     elif key in DEVICES or key.islower():
@@ -191,9 +223,20 @@ def _implement(qualname: Any, key: str, function: Any, caller: str) -> None:
 
 
 def define(qualname: Any, schema: str, alias_analysis: str = "", *, lib: Library | None = None, tags: Any = ()) -> Any:
-    """Declare the operator ``"ns::name"`` with a schema without its name, ``"(Tensor x) -> Tensor"``.
+    """Declare an operator.
 
-    With a `Library` instead of a name, the schema has the name, and the result is a decorator for what computes it.
+    Parameters
+    ----------
+    qualname : str or Library
+        Name of the operator, ``"ns::name"``.
+    schema : str
+        Schema without a name, such as ``"(Tensor x) -> Tensor"``. If `qualname` is a `Library`, the schema has the
+        name.
+
+    Returns
+    -------
+    None or callable
+        If `qualname` is a `Library`, a decorator that registers the kernel for all devices.
     """
     if not isinstance(qualname, Library):
         _define(qualname, schema)
@@ -208,10 +251,16 @@ def define(qualname: Any, schema: str, alias_analysis: str = "", *, lib: Library
 
 
 def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = None) -> Any:
-    """Let ``func`` compute an operator on some device types, or for a dispatch key. Without it, a decorator.
+    """Register the kernel of an operator for device types or a dispatch key.
 
-    With a `Library` instead of a name, what follows are the operator's name in it and the dispatch key, and the result is
-    a decorator.
+    Parameters
+    ----------
+    qualname : str or Library
+        Name of the operator, ``"ns::name"``.
+    types : str or sequence of str
+        Device types, or a dispatch key. If `qualname` is a `Library`, the name of the operator in it.
+    func : callable, optional
+        The kernel. If it is missing, a decorator is returned. If `qualname` is a `Library`, the dispatch key instead.
     """
     if isinstance(qualname, Library):
         library, name, key = qualname, types, func or ""
@@ -231,7 +280,10 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
 
 
 def register_fake(op: Any, func: Any = None, /, *, lib: Library | None = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
-    """Let ``func`` say what an operator gives, on tensors without data. Without it, a decorator."""
+    """Register the function that computes the metadata of an operator's results. Without `func`, return a decorator.
+
+    Raise RuntimeError if there is one already, unless `allow_override` is true.
+    """
 
     def register(function: Any) -> Any:
         record = _record(op)
@@ -247,7 +299,10 @@ impl_abstract = register_fake
 
 
 def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
-    """Let ``func`` compute an operator on some device types (None: all). Without it, a decorator."""
+    """Register the kernel of an operator for device types, or for all types (None).
+
+    Without `func`, return a decorator.
+    """
 
     def register(function: Any) -> Any:
         for kind in (device_types,) if device_types is None or isinstance(device_types, str) else device_types:
@@ -258,27 +313,28 @@ def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Lib
 
 
 def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, lib: Library | None = None) -> None:
-    """Keep how an operator's gradient is computed, for when there is a backward."""
+    """Store the backward function of an operator. It is never called, because there are no gradients."""
     _record(op).backward = backward
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None) -> None:
-    """NotImplementedError: operators of one's own keep their dtypes under autocast."""
-    raise NotImplementedError("torch.library.register_autocast: operators of one's own keep their dtypes under autocast")
+    """Raise NotImplementedError: custom operators keep their dtypes under autocast."""
+    raise NotImplementedError("torch.library.register_autocast: custom operators keep their dtypes under autocast")
 
 
 def register_vmap(op: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
-    """Without effect: vmap runs an operator slice by slice. Without a function, a decorator."""
+    """Do nothing, because vmap calls a custom operator for each member of a batch. Without `func`, return a decorator.
+    """
     return (lambda function: function) if func is None else func
 
 
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
-    """NotImplementedError: override operators with ``__torch_function__`` or a mode instead."""
-    raise NotImplementedError("torch.library.register_torch_dispatch: use __torch_function__, or a mode")
+    """Raise NotImplementedError: override operators with ``__torch_function__`` or a mode instead."""
+    raise NotImplementedError("torch.library.register_torch_dispatch: use __torch_function__ or a mode instead")
 
 
 class FakeContext:
-    """What a fake function can ask for."""
+    """The context of a fake function."""
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
         """DataDependentError: a size that depends on values is not known without them."""
@@ -290,15 +346,38 @@ class FakeContext:
 
 
 def get_ctx() -> FakeContext:
-    """The context of a fake function."""
+    """Return the context of a fake function."""
     return FakeContext()
 
 
-# Operators from functions ---------------------------------------------------------------------------------------------------
+# Operators defined by functions ---------------------------------------------------------------------------------------------
 
 
 def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any = (), op_name: str | None = None) -> str:
-    """The schema of a function with annotated parameters, without a name or with ``op_name``."""
+    """Return the schema of a function with annotated parameters and results.
+
+    Parameters
+    ----------
+    prototype_function : callable
+    mutates_args : iterable of str, or "unknown"
+        Names of the arguments that the function writes to. "unknown" means all tensors.
+    op_name : str, optional
+        Name to put in front of the schema.
+
+    Raises
+    ------
+    ValueError
+        If an annotation is missing or cannot be expressed in a schema.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.torch_api.torch.library import infer_schema
+    >>> def scale(x: mt.Tensor, by: float) -> mt.Tensor:
+    ...     return x * by
+    >>> infer_schema(scale, mutates_args=())
+    '(Tensor x, float by) -> Tensor'
+    """
     mutated = _mutated(prototype_function, mutates_args)
     returns = _returns(typing.get_type_hints(prototype_function).get("return", inspect.Parameter.empty))
     return f"{op_name or ''}({infer_arguments(prototype_function, op_name or 'infer_schema', mutated)}) -> {returns}"
@@ -328,7 +407,7 @@ def _returns(annotation: Any) -> str:
 
 
 class CustomOpDef:
-    """What `custom_op` makes of a function: the operator, to call and to tell more about."""
+    """An operator defined by `custom_op`. It can be called, and has methods that register further functions."""
 
     def __init__(self, qualname: str, function: Callable[..., Any], op: Any) -> None:
         self._qualname, self._init_fn, self._op = qualname, function, op
@@ -348,26 +427,29 @@ class CustomOpDef:
         return self._op
 
     def register_fake(self, fn: Any, /) -> Any:
-        """Let ``fn`` say what the operator gives."""
+        """Register the function that computes the metadata of the operator's results."""
         record = _record(self._qualname)
         record.fake = fn
         return fn
 
     def register_kernel(self, device_types: Any, fn: Any = None, /) -> Any:
-        """Let ``fn`` compute it on some device types."""
+        """Register the kernel for device types."""
         return register_kernel(self._qualname, device_types, fn)
 
     def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Any = None) -> None:
-        """Keep how its gradient is computed."""
+        """Store the backward function. It is never called, because there are no gradients."""
         register_autograd(self._qualname, backward, setup_context=setup_context)
 
     def register_vmap(self, func: Any = None) -> Any:
-        """Without effect."""
+        """Do nothing."""
         return register_vmap(self._qualname, func)
 
     @contextlib.contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
-        """Inside, whether the kernel of a device type is used, or that of all."""
+        """Return a context manager that disables the kernel of a device type if `enabled` is false.
+
+        The kernel for all device types is used instead, if there is one.
+        """
         kernels = _record(self._qualname).kernels
         kept = None if enabled else kernels.pop(device_type, None)
         try:
@@ -380,7 +462,39 @@ class CustomOpDef:
 def custom_op(
     name: str, fn: Any = None, /, *, mutates_args: Any, device_types: Any = None, schema: str | None = None, tags: Any = None
 ) -> Any:
-    """Decorator: make an operator of a function that computes it. Tell what it gives with `CustomOpDef.register_fake`."""
+    """Define an operator from the function that computes it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the operator, ``"ns::name"``.
+    fn : callable, optional
+        The function. If it is missing, a decorator is returned.
+    mutates_args : iterable of str, or "unknown"
+        Names of the arguments that the function writes to. "unknown" means all tensors.
+    device_types : str or sequence of str, optional
+        Device types that the function supports. Default: all.
+    schema : str, optional
+        Schema without a name. Default: inferred from the annotations of the function.
+    tags : any
+        Ignored.
+
+    Returns
+    -------
+    CustomOpDef
+        The operator. `CustomOpDef.register_fake` registers its fake function.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.torch_api.torch.library import custom_op
+    >>> @custom_op("docs_custom::double", mutates_args=())
+    ... def double(x: mt.Tensor) -> mt.Tensor:
+    ...     return x * 2
+    >>> _ = double.register_fake(lambda x: mt.empty_like(x))
+    >>> double(mt.empty(3, device="meta")).shape
+    metatensor.Size([3])
+    """
 
     def make(function: Callable[..., Any]) -> CustomOpDef:
         text = schema if schema is not None else infer_schema(function, mutates_args=mutates_args)
@@ -393,18 +507,34 @@ def custom_op(
 
 
 def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
-    """As `custom_op`: the function launches Triton kernels, which cannot run on metatensor's tensors."""
+    """Define an operator as `custom_op` does. Its Triton kernels cannot run on metatensor's tensors."""
     return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
 
 
 def wrap_triton(triton_kernel: Any, /) -> Any:
-    """The kernel itself."""
+    """Return the kernel unchanged."""
     return triton_kernel
 
 
 def opcheck(op: Any, args: tuple, kwargs: Any = None, *, test_utils: Any = None, raise_exception: bool = True,
             atol: float | None = None, rtol: float | None = None) -> dict[str, str]:  # fmt: skip
-    """Check an operator on a sample: what its fake function says against what it computes. See `metatensor.testing.check_op`."""
+    """Compare the results of an operator's fake function with those of its kernel. See `metatensor.testing.check_op`.
+
+    Parameters
+    ----------
+    op : operator, CustomOpDef or str
+    args, kwargs : tuple and dict
+        Arguments of the call that is checked.
+    raise_exception : bool
+        If True, a difference raises AssertionError. Default: True.
+    test_utils, atol, rtol
+        Ignored.
+
+    Returns
+    -------
+    dict of str to str
+        ``{"test_faketensor": "SUCCESS"}``, or the message of the difference.
+    """
     from metatensor.testing import check_op
 
     target = registry[_record(op).name]

@@ -1,4 +1,4 @@
-"""The GPUs of Apple's machines, where a plugin provides the device type mps."""
+"""Apple GPUs, if a plugin provides the device type mps."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ get_rng_state, set_rng_state = _api.get_rng_state, _api.set_rng_state
 
 
 def empty_cache() -> None:
-    """Give back memory that is kept for later. RuntimeError where there is no device."""
+    """Release cached memory. Raise RuntimeError if there is no device."""
     _api.require().empty_cache()
 
 
 def current_allocated_memory() -> int:
-    """The bytes of all tensors. RuntimeError where there is no device."""
+    """Return the number of bytes in use by tensors. Raise RuntimeError if there is no device."""
     _api.require()
     return _api.memory_allocated()
 
 
 def driver_allocated_memory() -> int:
-    """The bytes taken from the device. RuntimeError where there is no device."""
+    """Return the number of bytes reserved from the device. Raise RuntimeError if there is no device."""
     _api.require()
     return _api.memory_reserved()
 
 
 def recommended_max_memory() -> int:
-    """All bytes of the device. RuntimeError where there is none."""
+    """Return the total memory of the device in bytes. Raise RuntimeError if there is no device."""
     return _api.mem_get_info()[1]
 
 
 def set_per_process_memory_fraction(fraction: float) -> None:
-    """NotImplementedError: the backend sets no limit."""
+    """Raise NotImplementedError: backends do not limit memory.
+
+    Raise TypeError if `fraction` is not a float, and RuntimeError if there is no device.
+    """
     if not isinstance(fraction, float):
         raise TypeError(f"set_per_process_memory_fraction: expected a float, got {type(fraction).__name__}")
     _api.require()
-    raise NotImplementedError("torch.mps.set_per_process_memory_fraction: metatensor's backends set no limit")
+    raise NotImplementedError("torch.mps.set_per_process_memory_fraction: metatensor's backends do not limit memory")

@@ -1,4 +1,4 @@
-"""Meta's accelerators, where a plugin provides the device type mtia."""
+"""Meta's accelerators, if a plugin provides the device type mtia."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overriding what tensor functions do: `TorchFunctionMode`, and functions for those who write ``__torch_function__``."""
+"""Overriding of functions: `TorchFunctionMode`, and helpers for classes with ``__torch_function__``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ __all__ = [
 
 
 class TorchFunctionMode(Mode):
-    """A context manager inside which ``__torch_function__`` of the instance gets every call of a tensor function.
+    """Context manager whose ``__torch_function__`` receives every call of a function or a method of tensors.
 
-    Calls made within it go to the mode outside, or are carried out.
+    Subclasses define ``__torch_function__(self, func, types, args=(), kwargs=None)``. Calls made inside that method go
+    to the next outer mode, or are executed if there is none.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -40,20 +41,23 @@ class TorchFunctionMode(Mode):
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that changes nothing."""
+    """A mode that executes every call unchanged."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         return func(*args, **(kwargs or {}))
 
 
 def redispatch_torch_function(func: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Carry out a call with overriding by subclasses switched off."""
+    """Execute a call while subclasses cannot override it."""
     with DisableTorchFunctionSubclass():
         return func(*args, **kwargs)
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: let those of the arguments that ``dispatcher`` names override a function."""
+    """Return a decorator that makes a function overridable.
+
+    `dispatcher` receives the arguments and returns those whose classes may override the function.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -69,14 +73,14 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[C
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Return whether it is a tensor, or its class has ``__torch_function__``."""
+    """Return whether `inp` is a tensor, or its class has ``__torch_function__``."""
     return isinstance(inp, mt.Tensor) or hasattr(type(inp), "__torch_function__")
 
 
 def _tensor_attributes() -> dict[str, Any]:
-    """Return what of Tensor can be overridden, by name: methods, and ``__get__`` of properties."""
+    """Return the overridable attributes of Tensor by name: methods, and ``__get__`` of properties."""
     found: dict[str, Any] = {}
-    # Of several names of one operator the first: functions are called with that one.
+    # Of several names of an operator, only its own: ``__torch_function__`` receives that one.
     attributes = {
         name: value for name, value in vars(mt.Tensor).items() if isinstance(value, (OpMethod, OpProperty)) and value.op.__name__ == name
     }
@@ -99,7 +103,7 @@ def _takes_tensors(op: Any) -> bool:
 
 @functools.cache
 def _names() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
-    """Return the functions that can be overridden by what they belong to, and the name of each."""
+    """Return the overridable functions by their module or class, and the name of each function."""
     torch = import_module("metatensor.torch_api.torch")
     torch_functional = import_module("metatensor.torch_api.torch.functional")
     places: list[tuple[str, Any, Iterable[tuple[str, Any]]]] = [
@@ -112,7 +116,7 @@ def _names() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
     functions: dict[Any, list[Any]] = {}
     names: dict[Any, str] = {}
     for prefix, module, public in places:
-        for name, value in public:  # of several names of one operator, its own
+        for name, value in public:  # an operator with several names is listed once
             if isinstance(value, Op) and value not in names and _takes_tensors(value):
                 functions.setdefault(module, []).append(value)
                 names[value] = f"{prefix}.{name}" if prefix == "torch.functional" else f"torch.{value.name}"
@@ -123,7 +127,7 @@ def _names() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
 
 
 def resolve_name(f: Any) -> str | None:
-    """Return the dotted name of a function that can be overridden, such as "torch.Tensor.add"; None for anything else."""
+    """Return the dotted name of an overridable function, such as "torch.Tensor.add", or None for anything else."""
     if isinstance(f, (OpOverload, OpOverloadPacket)):
         return str(f)
     try:
@@ -139,18 +143,18 @@ def resolve_name(f: Any) -> str | None:
 
 
 def is_tensor_method_or_property(func: Any) -> bool:
-    """Return whether it is a method of Tensor, or ``__get__`` of a property."""
+    """Return whether `func` is a method of Tensor, or ``__get__`` of a property."""
     return getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__") or func in _methods()
 
 
 def get_overridable_functions() -> dict[Any, list[Any]]:
-    """Return the functions that ``__torch_function__`` may be called with, by the module or class they belong to."""
+    """Return the functions that ``__torch_function__`` can receive, by their module or class."""
     return {owner: list(functions) for owner, functions in _names()[0].items()}
 
 
 @functools.cache
 def get_ignored_functions() -> set[Any]:
-    """Return the public functions that take no tensors, so that no argument can override them."""
+    """Return public functions that cannot be overridden, because they take no tensors."""
     torch = import_module("metatensor.torch_api.torch")
     plain = (
         "broadcast_shapes compile get_default_dtype get_default_device is_storage is_tensor load manual_seed save seed set_default_dtype "
@@ -162,7 +166,7 @@ def get_ignored_functions() -> set[Any]:
 
 
 def get_default_nowrap_functions() -> set[Any]:
-    """What keeps its class when a subclass asks: the base of a view, and the gradient."""
+    """Return the functions whose results keep their class for subclasses: ``__get__`` of `_base` and `grad`."""
     return {getattr(vars(mt.Tensor)[name], "__get__") for name in ("_base", "grad")}  # noqa: B009
 
 
@@ -181,12 +185,15 @@ def _answer(function: Any) -> Callable[..., Any]:
 
 @functools.cache
 def get_testing_overrides() -> dict[Any, Callable[..., Any]]:
-    """Return for each function that can be overridden one of the same signature that returns -1."""
+    """Return, for each overridable function, a function with the same signature that returns -1."""
     return {function: _answer(function) for function in _names()[1]}
 
 
 class enable_reentrant_dispatch:
-    """A context manager without effect: ``__torch_dispatch__`` may always call operators of tensors that define it."""
+    """A context manager that does nothing.
+
+    ``__torch_dispatch__`` may always call operators on tensors whose class defines it.
+    """
 
     def __enter__(self) -> None:
         return None

@@ -1,4 +1,4 @@
-"""The state of random numbers, and contexts that put it back."""
+"""The state of the random number generator, and `fork_rng`, which restores it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ def fork_rng(
     devices: Iterable[Any] | None = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
     device_type: str | None = None,
 ) -> Any:  # fmt: skip
-    """A context at whose end the random states of the host and of the given devices (all by default) are what they were."""
+    """Return a context manager that restores the random states of the cpu and of devices on exit.
+
+    Parameters
+    ----------
+    devices : iterable of device, optional
+        Default: all devices of the type.
+    enabled : bool
+        If False, the context manager does nothing. Default: True.
+    device_type : str, optional
+        Default: the type of the accelerator, or cuda if there is none.
+    """
     if not enabled:
         yield
         return
@@ -30,7 +40,7 @@ def fork_rng(
         api = DeviceApi(device_type or ("cuda" if found is None else found.type))
     places = [] if api is None else list(range(api.device_count()) if devices is None else devices)
     if api is not None and devices is None and len(places) > 1:
-        warnings.warn(f"torch.random.{_caller}: the states of {len(places)} devices are kept; name those you use ({_devices_kw})",
+        warnings.warn(f"torch.random.{_caller}: the states of {len(places)} devices are saved and restored; name the ones in use ({_devices_kw})",
                       stacklevel=3)  # fmt: skip
     state = get_rng_state()
     states = [api.get_rng_state(place) for place in places] if api is not None else []

@@ -1,4 +1,4 @@
-"""The named tuples that operators return, found by calling each on the meta device."""
+"""The named tuples that operators return. Each is found by calling its operator on the meta device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_TWO = ("lstsq", "solve_ex")
 
 
 def _cases() -> dict[str, Callable[[Any], Any]]:
-    """A call for each name, of a square matrix."""
+    """Return, by name, functions that call an operator with a square matrix."""
 
     def calls(functions: dict[str, Any], *more: Any) -> dict[str, Callable[[Any], Any]]:
         return {name: partial(_with, call, more) for name, call in functions.items() if call is not None}

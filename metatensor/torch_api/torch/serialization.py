@@ -1,4 +1,4 @@
-"""Loading and saving."""
+"""Saving and loading of objects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
     "skip_data", "storage_to_tensor_type", "validate_cuda_device", "validate_hpu_device",
 ]  # fmt: skip
 
-# What PyTorch writes at the beginning of its older files, and how large C's integers are in them.
+# The header of PyTorch's legacy format, and the sizes of C integers in it.
 DEFAULT_PROTOCOL, PROTOCOL_VERSION, MAGIC_NUMBER = 2, 1001, 0x1950A86A20F9469CFC6C
 LONG_SIZE, INT_SIZE, SHORT_SIZE = 4, 4, 2
 STORAGE_KEY_SEPARATOR = ","
@@ -51,18 +51,18 @@ MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | mt.device | str | dict[str
 
 
 class SourceChangeWarning(Warning):
-    """The source of a class is not what it was when it was saved; nothing here warns of it."""
+    """Warning of PyTorch that the source of a class changed after it was saved. metatensor never issues it."""
 
 
 class StorageType:
-    """A class of storages that a file names: ``StorageType("FloatStorage").dtype`` is float32."""
+    """A storage class named in a file: ``StorageType("FloatStorage").dtype`` is float32."""
 
     def __init__(self, name: str) -> None:
         self._dtype = dict(_storage_dtypes())[name]
 
     @property
     def dtype(self) -> Any:
-        """The dtype of its elements."""
+        """The dtype of the elements."""
         return self._dtype
 
     def __str__(self) -> str:
@@ -77,19 +77,41 @@ def _storage_dtypes() -> Any:
 
 def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,
          **pickle_load_args: Any) -> Any:  # fmt: skip
-    """Load what `metatensor.load` loads: nothing in a file is executed unless ``weights_only=False`` or a ``pickle_module`` is given.
+    """Load an object from a file. See `metatensor.load`.
 
-    No environment variable changes that.
+    Nothing in a file is executed unless ``weights_only=False`` or a `pickle_module` is given. No environment variable
+    changes that.
+
+    Parameters
+    ----------
+    f : str, PathLike or binary file
+    map_location : device, str, dict or callable, optional
+        Where tensors are loaded to.
+    pickle_module : module, optional
+        Replacement for `pickle`. It implies ``weights_only=False``.
+    weights_only : bool, optional
+        Default: True, unless `pickle_module` is given.
+    mmap : bool, optional
+        Whether to map the file into memory. It needs the path of a file.
+    **pickle_load_args
+        Passed to the unpickler. Ignored, with a warning, if `weights_only` is true.
+
+    Raises
+    ------
+    RuntimeError
+        If `pickle_module` is given with ``weights_only=True``.
+    ValueError
+        If `mmap` is given for a file object.
     """
     if weights_only is None:
         weights_only = pickle_module is None
     elif weights_only and pickle_module is not None:
-        raise RuntimeError("torch.load: a pickle_module runs what the file says; it cannot be given with weights_only=True")
+        raise RuntimeError("torch.load: pickle_module may run code from the file, so it cannot be used with weights_only=True")
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError(f"torch.load: mmap needs the path of a file, got {type(f).__name__}")
     if weights_only:
         if pickle_load_args:
-            warnings.warn("torch.load: pickle_load_args are for weights_only=False; they are not used", stacklevel=2)
+            warnings.warn("torch.load: pickle_load_args are ignored unless weights_only=False", stacklevel=2)
         return mt.load(f, map_location=map_location, mmap=mmap)
     return mt.load(f, map_location=map_location, mmap=mmap, weights_only=False, pickle_module=pickle_module,
                    **pickle_load_args)  # fmt: skip
@@ -97,12 +119,18 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
 
 def save(obj: Any, f: str | os.PathLike[str] | Any, pickle_module: Any = pickle, pickle_protocol: int = DEFAULT_PROTOCOL,
          _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False) -> None:  # fmt: skip
-    """Save any object that can be pickled, as `metatensor.save` does in PyTorch's zip format, or in the format before PyTorch 1.6."""
+    """Save an object in PyTorch's zip format, or in its legacy format. See `metatensor.save`.
+
+    `_use_new_zipfile_serialization` selects the zip format, which is the default.
+    """
     save_torch(obj, f, pickle_module, pickle_protocol, not _use_new_zipfile_serialization, not _disable_byteorder_record)
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
-    """Return a storage on the device that a file calls ``location``. RuntimeError where no device is known by that name."""
+    """Return a storage moved to the device that a file calls `location`.
+
+    Raise RuntimeError if there is no such device.
+    """
     found = restored(storage, location)
     if found is not None:
         return found
@@ -110,28 +138,28 @@ def default_restore_location(storage: Any, location: str) -> Any:
         device = mt.device(location)
         return storage if storage.device == device else as_bytes(storage).to(device).untyped_storage()
     except (RuntimeError, TypeError, ValueError) as error:
-        raise RuntimeError(f"default_restore_location: {location!r} is no device here: {error}") from None
+        raise RuntimeError(f"default_restore_location: {location!r} is not available: {error}") from None
 
 
 def normalize_storage_type(storage_type: Any) -> Any:
-    """Return the class itself."""
+    """Return `storage_type`."""
     return storage_type
 
 
 def storage_to_tensor_type(storage: Any) -> Any:
-    """Return the class of tensors with the dtype of a typed storage, such as `torch.FloatTensor`."""
+    """Return the tensor class with the dtype of a typed storage, such as `torch.FloatTensor`."""
     from metatensor.torch_api.torch import _typed
 
     return next(kind for kind in vars(_typed).values() if isinstance(kind, type) and getattr(kind, "dtype", None) is storage.dtype)
 
 
 def validate_cuda_device(location: str) -> int:
-    """Return the index of a CUDA device by its name. RuntimeError where there is none of that index."""
+    """Return the index of a CUDA device given by name. Raise RuntimeError if there is no device with that index."""
     return _index(location, "cuda")
 
 
 def validate_hpu_device(location: str) -> int:
-    """Return the index of an HPU device by its name. RuntimeError where there is none of that index."""
+    """Return the index of an HPU device given by name. Raise RuntimeError if there is no device with that index."""
     return _index(location, "hpu")
 
 
@@ -139,12 +167,15 @@ def _index(location: str, kind: str) -> int:
     index = mt.device(location).index or 0
     count = mt.plugins.backend(kind).device_count() if kind in mt.plugins.device_types() else 0
     if index >= count:
-        raise RuntimeError(f"the file has a storage on {location!r}, and {count} {kind} devices are here; map_location says where it goes")
+        raise RuntimeError(f"the file has a storage on {location!r}, but there are {count} {kind} devices; use map_location to choose another device")
     return int(index)
 
 
 def check_module_version_greater_or_equal(module: Any, req_version_tuple: tuple[Any, ...], error_if_malformed: bool = True) -> bool:
-    """Return whether the version of a module is at least this one. RuntimeError, or a warning and True, for one without numbers."""
+    """Return whether the version of a module is at least the given one.
+
+    If the version cannot be parsed, raise RuntimeError, or warn and return True if `error_if_malformed` is false.
+    """
     try:
         found = tuple(type(wanted)(part) for wanted, part in zip(req_version_tuple, module.__version__.partition("+")[0].split(".")))
     except (AttributeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Storages: the untyped one, and the typed one that views it as elements of a dtype."""
+"""Storages: `UntypedStorage` holds bytes, and `TypedStorage` views them as elements of a dtype."""
 
 from metatensor import UntypedStorage
 from metatensor.interchange.typed_storage import TypedStorage

@@ -1,6 +1,6 @@
-"""Streams of work and events in them, as the backend of a device has them (`metatensor.devices.streams`).
+"""Streams and events, on top of the streams of a device's backend (`metatensor.devices.streams`).
 
-Most devices have one stream, so that all work is done in order: every stream of theirs is that one.
+Most devices execute all work in order on a single stream, which every `Stream` then refers to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Event", "Stream"]
 
 
 def _place(device: Any, default: str = "cpu") -> tuple[Any, int]:
-    """The backend and the index of a device; RuntimeError where there is none."""
+    """Return the backend and the index of a device. Raise RuntimeError if there is no such device."""
     from metatensor import plugins
 
     place = mt.device(default if device is None else device)
@@ -24,9 +24,17 @@ def _place(device: Any, default: str = "cpu") -> tuple[Any, int]:
 
 
 class Stream:
-    """A stream of a device for work that is done in order, new where the device has more than one.
+    """A queue of work that a device executes in order.
 
-    ``with`` makes it the current one of its device, and the device the current one.
+    It is a new stream if the device has more than one. As a context manager it becomes the current stream of its
+    device, and the device the current one.
+
+    Parameters
+    ----------
+    device : device, optional
+        Default: cpu.
+    priority : int
+        Passed to the backend.
     """
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
@@ -40,19 +48,19 @@ class Stream:
 
     @classmethod
     def _of(cls, stream: Any) -> Any:
-        """The object for a stream of the backend that is there already."""
+        """Return the object for an existing stream of a backend."""
         made = cls.__new__(cls)
         made._adopt(stream, mt.device(f"{stream.backend.type}:{stream.index}"))
         return made
 
     @property
     def stream_id(self) -> int:
-        """What the device's library knows the stream by; 0 for the default one."""
+        """The handle of the stream in the device's library; 0 for the default stream."""
         return int(self._stream.handle)
 
     @property
     def device_index(self) -> int:
-        """The number of the device, or -1."""
+        """The index of the device, or -1 if it has none."""
         return -1 if self.device.index is None else int(self.device.index)
 
     @property
@@ -61,24 +69,24 @@ class Stream:
         return str(self.device.type)
 
     def query(self) -> bool:
-        """Whether what was put into the stream is done. It may wait for that."""
+        """Return whether all work in the stream is finished. On some devices this waits until it is."""
         return bool(self._stream.query())
 
     def synchronize(self) -> None:
-        """Wait for what was put into the stream."""
+        """Wait until all work in the stream is finished."""
         self._stream.synchronize()
 
     def wait_event(self, event: Event) -> None:
-        """Let what comes into the stream from now on wait for an event."""
+        """Make all work that is submitted later wait for an event."""
         if event._event is not None:
             self._stream.wait_event(event._event)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Let what comes into the stream from now on wait for what is in another one now."""
+        """Make all work that is submitted later wait for the work now in another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record ``event``, or a new one, and return it."""
+        """Record `event`, or a new event, in this stream and return it."""
         event = Event(self.device) if event is None else event
         event.record(self)
         return event
@@ -111,7 +119,17 @@ class Stream:
 
 
 class Event:
-    """An event in a stream of a device; with ``enable_timing`` the time at which it was reached is kept."""
+    """A marker in a stream.
+
+    Parameters
+    ----------
+    device : device, optional
+        Default: cpu.
+    enable_timing : bool
+        If True, the time at which the device reaches the event is recorded. Default: False.
+    blocking, interprocess : bool
+        Ignored.
+    """
 
     def __init__(
         self, device: Any = None, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
@@ -123,32 +141,33 @@ class Event:
 
     @property
     def event_id(self) -> int:
-        """A number of the event: 0."""
+        """Always 0."""
         return 0
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put the event at the end of a stream: by default of the device's current one."""
+        """Record the event at the end of a stream. The default is the current stream of the device."""
         where = self._backend.current_stream(self._index) if stream is None else stream._stream
         if self._event is None:
             self._event = where.backend.event(where.index, self.enable_timing)
         self._event.record(where)
 
     def query(self) -> bool:
-        """Whether the event is reached, or was never recorded. It may wait for that."""
+        """Return whether the event was reached or never recorded. On some devices this waits until it is reached."""
         return self._event is None or bool(self._event.query())
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what comes into a stream, by default the device's current one, wait for the event."""
+        """Make later work in a stream wait for the event. The default is the current stream of the device."""
         if self._event is not None:
             (self._backend.current_stream(self._index) if stream is None else stream._stream).wait_event(self._event)
 
     def synchronize(self) -> None:
-        """Wait for the event."""
+        """Wait until the event is reached."""
         if self._event is not None:
             self._event.synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another. RuntimeError where one has no time."""
+        """Return the milliseconds from this event to another. Raise RuntimeError if one was not recorded with timing.
+        """
         for event in (self, end_event):
             if not event.enable_timing:
                 raise RuntimeError("Event.elapsed_time: both events need enable_timing=True")

@@ -1,4 +1,4 @@
-"""The version of PyTorch whose interface this is."""
+"""The version of PyTorch whose interface metatensor provides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["TORCH_VERSION", "TorchVersion"]
 
 
 def _key(version: str) -> tuple:
-    """What of a version is compared: its release numbers, and that a pre-release comes before the release."""
+    """Return the sort key of a version: four release numbers, and -1 for a pre-release or 0 for a release."""
     release, _, _ = version.partition("+")
     numbers: list[int] = []
     for part in release.split("."):
@@ -26,12 +26,12 @@ def _key(version: str) -> tuple:
 
 
 def _stripped(numbers: list[int]) -> list[int]:
-    """Four numbers, so that 2.13 is 2.13.0."""
+    """Return exactly four numbers, so that 2.13 equals 2.13.0."""
     return (numbers + [0] * 4)[:4]
 
 
 class TorchVersion(str):
-    """A version that is a str and compares as a version, with strings and with tuples of numbers."""
+    """A str that compares as a version with strings, version objects and sequences of numbers."""
 
     __slots__ = ()
 

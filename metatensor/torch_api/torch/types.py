@@ -1,4 +1,4 @@
-"""Names of types, for annotations."""
+"""Type aliases for annotations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metatensor._core.device import Device as Device_
 
 __all__ = ["Device", "FileLike", "IntLikeType", "Number", "Storage"]
 
-Number = Union[int, float, bool]  # noqa: UP007  an isinstance check takes it as well on Python 3.10
+Number = Union[int, float, bool]  # noqa: UP007  isinstance accepts it on Python 3.10 too
 Device = Union[Device_, str, int, None]  # noqa: UP007
 FileLike = Union[str, os.PathLike, IO[bytes]]  # noqa: UP007
 Storage = mt.UntypedStorage

@@ -1,4 +1,4 @@
-"""What this build of torch is: none of its own, so the accelerators' versions are None."""
+"""Version information. There is no build of PyTorch, so the versions of CUDA and others are None."""
 
 from metatensor._version import __version__ as metatensor_version
 from metatensor.torch_api.torch.torch_version import TORCH_VERSION

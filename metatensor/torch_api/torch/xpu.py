@@ -1,4 +1,4 @@
-"""Intel's GPUs, where a plugin provides the device type xpu."""
+"""Intel GPUs, if a plugin provides the device type xpu."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ device = device_context(_api)
 
 
 def get_device_capability(device: Any = None) -> dict[str, Any]:
-    """What is known of a device, by name."""
+    """Return the properties of a device by name."""
     return dict(vars(get_device_properties(device)))
 
 
 class Stream(streams.Stream):
-    """The queue of a device. An error where there is none."""
+    """A stream of an xpu device. The constructor raises AssertionError if there is no device."""
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
         super().__init__(f"xpu:{_api.index(device)}", priority)
 
 
 class Event(streams.Event):
-    """A mark in the queue of the current device. An error where there is none."""
+    """An event on the current xpu device. The constructor raises AssertionError if there is no device."""
 
     def __init__(self, enable_timing: bool = False, **options: Any) -> None:
         super().__init__(f"xpu:{_api.current_device()}", enable_timing)
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream of a device."""
+    """Return a stream of a device."""
     return Stream(device)

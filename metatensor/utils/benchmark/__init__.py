@@ -1,4 +1,4 @@
-"""Measuring how long statements take: `Timer` runs one many times and gives a `Measurement`."""
+"""Measurement of execution times: `Timer` runs a statement many times and returns a `Measurement`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ timer = perf_counter
 
 
 class Language(enum.Enum):
-    """What a statement is written in; only Python can be measured."""
+    """The language of a statement. Only Python can be measured."""
 
     PYTHON = 0
     CPP = 1
@@ -25,7 +25,7 @@ class Language(enum.Enum):
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What was measured: the statement, and the labels that tables are made of."""
+    """The measured statement, and labels for tables of results."""
 
     stmt: str
     setup: str = "pass"
@@ -38,12 +38,12 @@ class TaskSpec:
 
     @property
     def title(self) -> str:
-        """The label, or else the statement."""
+        """The label, or the statement if there is no label."""
         return self.label or self.stmt
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """Return a unit of time for `t` seconds, and how long it is in seconds."""
+    """Return the unit in which to display `t` seconds, and its length in seconds."""
     for name, length in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
         if t < 1000 * length:
             return name, length
@@ -52,7 +52,17 @@ def select_unit(t: float) -> tuple[str, float]:
 
 @dataclass
 class Measurement:
-    """Times of one statement. `raw_times` are in seconds, each for `number_per_run` executions."""
+    """Execution times of a statement.
+
+    Parameters
+    ----------
+    number_per_run : int
+        Number of executions in one run.
+    raw_times : list of float
+        Time of each run in seconds.
+    task_spec : TaskSpec
+    metadata : dict, optional
+    """
 
     number_per_run: int
     raw_times: list[float]
@@ -61,7 +71,7 @@ class Measurement:
 
     @property
     def times(self) -> list[float]:
-        """Seconds for one execution."""
+        """The time of one execution in seconds, for each run."""
         return [t / self.number_per_run for t in self.raw_times]
 
     @property
@@ -76,7 +86,7 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """The distance between the quartiles of `times`; 0 for fewer than two."""
+        """The interquartile range of `times`, or 0 if there are fewer than two."""
         if len(self.times) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -89,19 +99,33 @@ class Measurement:
 
 
 class Timer:
-    """Measures a statement in Python.
+    """Timer for a Python statement.
 
     Parameters
     ----------
-    stmt, setup : the statement, and what is run once before it.
-    globals : the names that both see.
-    num_threads : 1, and kernels use what `torch.set_num_threads` says; call that to measure with another number.
-    label, sub_label, description, env : kept in `Measurement.task_spec`.
+    stmt : str
+        The statement to measure.
+    setup : str
+        A statement that runs once before each measurement.
+    timer : callable
+        Function that returns the current time in seconds. Default: `time.perf_counter`.
+    globals : dict, optional
+        Names that are visible to both statements.
+    label, sub_label, description, env : str, optional
+        Stored in `Measurement.task_spec`.
+    num_threads : int
+        Must be 1. The number of threads that kernels use is not changed.
 
     Raises
     ------
     NotImplementedError
-        For a statement in C++, or another number of threads.
+        If `language` is not Python, `global_setup` is given, or `num_threads` is not 1.
+
+    Examples
+    --------
+    >>> from metatensor.utils.benchmark import Timer
+    >>> Timer("x + 1", globals={"x": 1}).timeit(100).number_per_run
+    100
     """
 
     def __init__(
@@ -112,7 +136,7 @@ class Timer:
         if language not in (Language.PYTHON, "py", "python") or global_setup:
             raise NotImplementedError("torch.utils.benchmark.Timer: only statements in Python can be measured")
         if num_threads != 1:
-            raise NotImplementedError("torch.utils.benchmark.Timer: call torch.set_num_threads instead of giving num_threads")
+            raise NotImplementedError("torch.utils.benchmark.Timer: num_threads must be 1, because the number of threads is not configurable")
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()
         self._task_spec = TaskSpec(stmt, setup, "", label, sub_label, description, env, num_threads)
         self._globals = dict(globals or {})
@@ -122,20 +146,24 @@ class Timer:
         return self._timer.timeit(number)
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """Run the statement `number` times after a short warm-up."""
+        """Run the statement `number` times after a short warm-up, as one measurement."""
         self._timed(max(int(number // 100), 2))
         return Measurement(number, [self._timed(number)], self._task_spec)
 
     def repeat(self, repeat: int = -1, number: int = -1) -> None:
-        """NotImplementedError: use `blocked_autorange`."""
+        """Raise NotImplementedError. Use `blocked_autorange`."""
         raise NotImplementedError("torch.utils.benchmark.Timer.repeat: use blocked_autorange()")
 
     def autorange(self, callback: Any = None) -> None:
-        """NotImplementedError: use `blocked_autorange`."""
+        """Raise NotImplementedError. Use `blocked_autorange`."""
         raise NotImplementedError("torch.utils.benchmark.Timer.autorange: use blocked_autorange()")
 
     def blocked_autorange(self, callback: Callable[[int, float], Any] | None = None, min_run_time: float = 0.2) -> Measurement:
-        """Run blocks of the statement, each long enough for the clock, until `min_run_time` seconds are used."""
+        """Run the statement in blocks until the blocks have taken `min_run_time` seconds.
+
+        A block has enough executions to take at least a thousandth of that time. `callback` is called after each block
+        with the number of executions and the seconds that they took.
+        """
         number = 1
         while (took := self._timed(number)) < min_run_time / 1000 and number < 10**9:
             number *= 10
@@ -151,19 +179,22 @@ class Timer:
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
         callback: Callable[[int, float], Any] | None = None,
     ) -> Measurement:  # fmt: skip
-        """Run blocks of the statement until the quartiles lie within `threshold` of the median, or `max_run_time` is used."""
+        """Run the statement in blocks until the interquartile range is at most `threshold` times the median.
+
+        At least `min_run_time` seconds are measured, and no new block starts after `max_run_time` seconds.
+        """
         found = self.blocked_autorange(callback, min_run_time)
         while found.iqr > threshold * found.median and sum(found.raw_times) < max_run_time:
             found.raw_times.append(self._timed(found.number_per_run))
         return found
 
     def collect_callgrind(self, *args: Any, **kwargs: Any) -> None:
-        """NotImplementedError: instructions are not counted."""
+        """Raise NotImplementedError: metatensor does not run Valgrind."""
         raise NotImplementedError("torch.utils.benchmark.Timer.collect_callgrind: metatensor does not run Valgrind")
 
 
 class Compare:
-    """A table of measurements: a row for each `sub_label`, a column for each `description`."""
+    """A table of medians, with a row for each `sub_label` and a column for each `description`."""
 
     def __init__(self, results: Iterable[Measurement]) -> None:
         self._results = list(results)

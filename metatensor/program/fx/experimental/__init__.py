@@ -1,4 +1,4 @@
-"""Sizes that are symbols, which metatensor does not have, and questions about them."""
+"""Helpers for symbolic sizes and for tracing by execution, neither of which metatensor has."""
 
 from metatensor._core.lazy import attributes
 

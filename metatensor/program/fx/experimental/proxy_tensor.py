@@ -1,4 +1,4 @@
-"""Traces made by running: there are none, and nobody is making one."""
+"""Tracing by execution, which metatensor does not have: `make_fx` raises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["get_proxy_mode", "make_fx"]
 
 
 def get_proxy_mode() -> None:
-    """None: nothing is traced."""
+    """Return None, because no such trace can be running."""
 
 
 make_fx = function("fx.experimental.proxy_tensor.make_fx", "metatensor traces no functions")

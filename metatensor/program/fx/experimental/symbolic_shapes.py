@@ -1,4 +1,4 @@
-"""Questions about sizes that may be symbols: here they are numbers, and every question has its answer."""
+"""Queries about symbolic sizes. In metatensor every size is a number, so each query has a definite answer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["GuardOnDataDependentSymNode", "definitely_false", "definitely_true",
 
 
 class GuardOnDataDependentSymNode(RuntimeError):
-    """A size is needed that depends on data."""
+    """Raised in PyTorch when a size that depends on data is needed. metatensor never raises it."""
 
 
 def guard_or_true(a: Any) -> bool:
-    """Whether ``a`` is true."""
+    """Return `a` as a bool."""
     return bool(a)
 
 
@@ -22,12 +22,12 @@ guard_or_false = guard_size_oblivious = statically_known_true = definitely_true 
 
 
 def definitely_false(a: Any) -> bool:
-    """Whether ``a`` is false."""
+    """Return whether `a` is false."""
     return not a
 
 
 def guard_int(a: Any) -> int:
-    """``a`` as an int."""
+    """Return `a` as an int."""
     return int(a)
 
 
@@ -35,7 +35,7 @@ hint_int = guard_int
 
 
 def free_symbols(val: Any) -> set[Any]:
-    """No symbols."""
+    """Return an empty set, because there are no symbols."""
     return set()
 
 
@@ -43,15 +43,15 @@ free_unbacked_symbols = free_symbols
 
 
 def has_free_symbols(val: Any) -> bool:
-    """False."""
+    """Return False, because there are no symbols."""
     return False
 
 
 def is_concrete_int(a: Any) -> bool:
-    """Whether ``a`` is an int."""
+    """Return whether `a` is an int."""
     return isinstance(a, int)
 
 
 def is_concrete_bool(a: Any) -> bool:
-    """Whether ``a`` is a bool."""
+    """Return whether `a` is a bool."""
     return isinstance(a, bool)

@@ -1,4 +1,4 @@
-"""What goes over graphs."""
+"""Passes over graphs."""
 
 from metatensor._core.lazy import attributes
 

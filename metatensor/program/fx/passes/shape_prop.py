@@ -1,4 +1,4 @@
-"""Shapes of what nodes compute."""
+"""Shape propagation: record the metadata of each node's result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 
 class TensorMetadata(NamedTuple):
-    """What a tensor is besides its values."""
+    """The metadata of a tensor."""
 
     shape: Any
     dtype: Any
@@ -28,10 +28,24 @@ def _metadata(tensor: Any) -> TensorMetadata:
 
 
 class ShapeProp(Interpreter):
-    """Carries out a graph, and notes in each node's ``meta["tensor_meta"]`` and ``meta["type"]`` what it computed."""
+    """Interpreter that records the metadata of results.
+
+    ``meta["tensor_meta"]`` of a node becomes the `TensorMetadata` of its result, in the same containers, and
+    ``meta["type"]`` its type.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.program import fx
+    >>> from metatensor.program.fx.passes.shape_prop import ShapeProp
+    >>> traced = fx.symbolic_trace(lambda x: mt.relu(x))
+    >>> _ = ShapeProp(traced).propagate(mt.empty(5, 3, device="meta"))
+    >>> traced.graph.output_node().prev.meta["tensor_meta"].shape
+    metatensor.Size([5, 3])
+    """
 
     def run_node(self, n: Node) -> Any:
-        """What a node computes."""
+        """Run one node, record the metadata of its result, and return the result."""
         result = super().run_node(n)
         tensors: list[Any] = []
 
@@ -48,5 +62,5 @@ class ShapeProp(Interpreter):
         return result
 
     def propagate(self, *args: Any) -> Any:
-        """What the graph returns for these arguments."""
+        """Run the graph with the given arguments and return its output."""
         return super().run(*args)

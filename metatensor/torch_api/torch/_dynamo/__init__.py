@@ -1,4 +1,4 @@
-"""Hints to a compiler that is not there."""
+"""Hints for a compiler, which have no effect, because metatensor has none."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ __getattr__, __dir__ = attributes(__name__, ("_trace_wrapped_higher_order_op", "
 
 
 def disallow_in_graph(fn: Any) -> Any:
-    """``fn`` itself."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def graph_break(msg: str = "") -> None:
-    """There is no graph."""
+    """Do nothing."""
 
 
 def mark_dynamic(t: Any, index: Any, **_: Any) -> None:
-    """No effect."""
+    """Do nothing."""
 
 
 maybe_mark_dynamic = mark_static = mark_dynamic
 
 
 def mark_static_address(t: Any, guard: bool = True) -> None:
-    """No effect."""
+    """Do nothing."""
 
 
 def optimize(*_: Any, **__: Any) -> Any:
-    """A decorator that returns what it gets."""
+    """Return a decorator that returns its function unchanged."""
     return lambda fn: fn
 
 
 def explain(f: Any, *_: Any, **__: Any) -> Any:
-    """NotImplementedError: there is no graph to explain."""
+    """Raise NotImplementedError: nothing is compiled."""
     raise NotImplementedError("torch._dynamo.explain: nothing is compiled in metatensor")

@@ -1,4 +1,4 @@
-"""Subscripts by tensors as operators."""
+"""Indexing with tensors as an operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["TransformGetItemToIndex"]
 
 
 class TransformGetItemToIndex:
-    """A context in which subscripts by tensors of one element read no values. In `vmap` they never do here, so it has no effect."""
+    """Context manager inside which indexing with a 0-d tensor reads no values.
+
+    It does nothing, because in metatensor such an index never reads values inside `vmap`.
+    """
 
     def __enter__(self) -> TransformGetItemToIndex:
         return self

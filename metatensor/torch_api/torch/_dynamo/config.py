@@ -1,4 +1,4 @@
-"""Settings of the compiler that is not there: kept, and whatever else is set on this module is kept too."""
+"""Settings of PyTorch's compiler. They are stored and have no effect. Any other attribute can be set as well."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ guard_nn_modules = True
 
 @contextmanager
 def patch(changes: Any = None, **values: Any) -> Any:
-    """A context, or a decorator, in which settings have other values."""
+    """Return a context manager and decorator that changes settings."""
     if isinstance(changes, str):
         raise TypeError("torch._dynamo.config.patch: expected a dict or keyword arguments")
     given = {**(changes or {}), **values}

@@ -1,4 +1,4 @@
-"""Compiled code. There is none: nothing is an instance."""
+"""Compiled code, which does not exist. `OptimizedModule` has no instances."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ OptimizedModule: Any = kind("_dynamo.eval_frame.OptimizedModule", "nothing is co
 
 
 def is_dynamo_supported() -> bool:
-    """False."""
+    """Return False."""
     return False

@@ -1,4 +1,4 @@
-"""What code asks the compiler from outside."""
+"""Queries about the compiler from other modules."""
 
 from metatensor.torch_api.torch.compiler import is_compiling
 

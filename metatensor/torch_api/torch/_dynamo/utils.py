@@ -1,4 +1,4 @@
-"""Questions about the compiler."""
+"""Queries about the compiler."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["is_compile_supported"]
 
 
 def is_compile_supported(device_type: Any) -> bool:
-    """False."""
+    """Return False."""
     return False

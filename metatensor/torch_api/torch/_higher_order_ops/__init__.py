@@ -1,4 +1,4 @@
-"""Operators that take functions: they run in Python."""
+"""Operators that take functions as arguments. They are Python loops and calls."""
 
 from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch._higher_order_ops.associative_scan import associative_scan

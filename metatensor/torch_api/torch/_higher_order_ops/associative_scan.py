@@ -1,4 +1,4 @@
-"""Running combinations along a dimension."""
+"""Cumulative combination of elements along a dimension."""
 
 from __future__ import annotations
 
@@ -14,11 +14,38 @@ __all__ = ["associative_scan"]
 def associative_scan(
     combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
 ) -> Any:
-    """``out[i]`` is ``combine_fn(out[i - 1], xs[i])`` along ``dim``, for tensors in any tree; from the end with ``reverse``."""
+    """Combine slices cumulatively along a dimension.
+
+    ``out[0]`` is ``xs[0]``, and ``out[i]`` is ``combine_fn(out[i - 1], xs[i])``.
+
+    Parameters
+    ----------
+    combine_fn : callable
+        Function of two trees of slices that returns a tree of the same structure.
+    xs : tree of Tensor
+        Tensors with the same size along `dim`, in nested containers.
+    dim : int
+    reverse : bool
+        If True, start at the end. Default: False.
+    combine_mode : {"pointwise", "generic"}
+        Checked and otherwise ignored.
+
+    Returns
+    -------
+    tree of Tensor
+        Tensors with the shapes of `xs`, if `combine_fn` keeps the shapes of slices.
+
+    Raises
+    ------
+    ValueError
+        If `combine_fn` is not callable, `combine_mode` is unknown, or the tensors do not fit.
+    RuntimeError
+        If `combine_fn` returns a tree of another structure.
+    """
     if not callable(combine_fn):
-        raise ValueError(f"associative_scan: combine_fn has to be callable, got {type(combine_fn).__name__}")
+        raise ValueError(f"associative_scan: combine_fn must be callable, got {type(combine_fn).__name__}")
     if combine_mode not in ("pointwise", "generic"):
-        raise ValueError(f"associative_scan: combine_mode is 'pointwise' or 'generic', got {combine_mode!r}")
+        raise ValueError(f"associative_scan: combine_mode must be 'pointwise' or 'generic', got {combine_mode!r}")
     leaves, spec = pytree.tree_flatten(xs)
     if not leaves or not all(isinstance(leaf, mt.Tensor) for leaf in leaves):
         raise ValueError("associative_scan: expected at least one tensor, and tensors only")
@@ -33,7 +60,7 @@ def associative_scan(
             combined = combine_fn(pytree.tree_unflatten(rows[-1], spec), pytree.tree_unflatten(row, spec))
             row, got = pytree.tree_flatten(combined)
             if got != spec:
-                raise RuntimeError(f"associative_scan: combine_fn has to return a tree like its arguments, {spec}, got {got}")
+                raise RuntimeError(f"associative_scan: combine_fn must return a tree with the structure of its arguments, {spec}, got {got}")
         rows.append(row)
     if not rows:
         return pytree.tree_unflatten([leaf.clone() for leaf in leaves], spec)

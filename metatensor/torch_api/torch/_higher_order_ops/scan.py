@@ -1,4 +1,4 @@
-"""Loops along a dimension that carry a state."""
+"""Loops over a dimension that carry a state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,27 @@ __all__ = ["scan"]
 def scan(
     combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
 ) -> tuple[Any, Any]:
-    """The last state and all outputs, stacked, of ``state, output = combine_fn(state, x)`` for each ``x`` along ``dim``."""
+    """Loop over slices along a dimension: ``state, output = combine_fn(state, x)``.
+
+    Parameters
+    ----------
+    combine_fn : callable
+    init : any
+        The first state.
+    xs : tree of Tensor
+        Tensors in nested containers. `combine_fn` receives their slices in the same containers.
+    dim : int
+        Default: 0.
+    reverse : bool
+        If True, start at the end. Default: False.
+
+    Returns
+    -------
+    state : any
+        The last state.
+    outputs : tree of Tensor
+        The outputs, stacked along a new first dimension. An empty list if there are no slices.
+    """
     leaves, spec = pytree.tree_flatten(xs)
     if not leaves:
         return init, []

@@ -1,4 +1,4 @@
-"""The compiler of PyTorch's, which is not there."""
+"""PyTorch's compiler backend, which metatensor does not have."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def __getattr__(name: str) -> Any:
 
 
 def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
-    """No options."""
+    """Return an empty dict."""
     return {}
 
 
 def list_options() -> list[str]:
-    """No options."""
+    """Return an empty list."""
     return []

@@ -1,4 +1,5 @@
-"""Settings of the compiler that is not there: kept, and whatever else is set on this module is kept too."""
+"""Settings of PyTorch's compiler backend. They are stored and have no effect. Any other attribute can be set as well.
+"""
 
 from __future__ import annotations
 

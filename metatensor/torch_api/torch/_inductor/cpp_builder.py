@@ -1,4 +1,4 @@
-"""The C++ compiler that PyTorch would call."""
+"""The C++ compiler that PyTorch would use."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["get_cpp_compiler"]
 
 
 def get_cpp_compiler() -> NoReturn:
-    """RuntimeError: no C++ is compiled."""
+    """Raise RuntimeError: nothing is compiled."""
     raise RuntimeError("torch._inductor.cpp_builder.get_cpp_compiler: nothing is compiled in metatensor")

@@ -1,4 +1,4 @@
-"""Fake tensors: metatensor's own, under PyTorch's names."""
+"""metatensor's fake tensors, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DynamicOutputShapeException = DataDependentOutputException = mt.DataDependentErr
 
 
 class UnsupportedFakeTensorException(RuntimeError):
-    """What cannot be done with a fake tensor."""
+    """Raised in PyTorch for operations that fake tensors do not support. metatensor never raises it."""
 
 
 class _FakeType(type):
@@ -23,14 +23,14 @@ class _FakeType(type):
 
 
 class FakeTensor(metaclass=_FakeType):
-    """The class of fake tensors: an instance is any tensor that names a device other than meta and holds no data."""
+    """The class of fake tensors: every tensor without data whose device is not meta is an instance."""
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
-        raise TypeError("FakeTensor: is made by FakeTensorMode, or by its from_tensor")
+        raise TypeError("FakeTensor: cannot be constructed; use FakeTensorMode, or its from_tensor")
 
 
 def unset_fake_temporarily() -> Any:
-    """A context manager: inside, tensors hold data again."""
+    """Return a context manager inside which new tensors hold data."""
     from metatensor._core.recorder import suspended
 
     return suspended()

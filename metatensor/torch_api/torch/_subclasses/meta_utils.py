@@ -1,4 +1,4 @@
-"""Faithful copies on meta."""
+"""Conversion of tensors to meta tensors with the same metadata."""
 
 from metatensor.deferred.faithful import MetaConverter
 

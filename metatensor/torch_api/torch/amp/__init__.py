@@ -1,4 +1,4 @@
-"""Automatic mixed precision: `metatensor.amp`, PyTorch's older spellings of its switches, and gradient scaling."""
+"""Automatic mixed precision: `metatensor.amp`, older names of its functions, and gradient scaling."""
 
 from typing import Any
 
@@ -36,37 +36,37 @@ __getattr__, __dir__ = attributes(__name__, ("autocast_mode", "grad_scaler"))
 
 
 def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
-    """Switch autocasting on or off for a device type; ``set_autocast_enabled(True)`` means cuda."""
+    """Enable or disable autocast for a device type. ``set_autocast_enabled(True)`` means cuda."""
     if enabled is None:
         device_type, enabled = "cuda", device_type
     _amp.set_autocast_enabled(device_type, enabled)
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """`is_autocast_enabled` for cpu."""
+    """Return whether autocast is enabled for cpu."""
     return is_autocast_enabled("cpu")
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """`set_autocast_enabled` for cpu."""
+    """Enable or disable autocast for cpu."""
     _amp.set_autocast_enabled("cpu", enabled)
 
 
 def get_autocast_cpu_dtype() -> Any:
-    """`get_autocast_dtype` for cpu."""
+    """Return the dtype of autocast for cpu."""
     return get_autocast_dtype("cpu")
 
 
 def set_autocast_cpu_dtype(dtype: Any) -> None:
-    """`set_autocast_dtype` for cpu."""
+    """Set the dtype of autocast for cpu."""
     set_autocast_dtype("cpu", dtype)
 
 
 def get_autocast_gpu_dtype() -> Any:
-    """`get_autocast_dtype` for cuda."""
+    """Return the dtype of autocast for cuda."""
     return get_autocast_dtype("cuda")
 
 
 def set_autocast_gpu_dtype(dtype: Any) -> None:
-    """`set_autocast_dtype` for cuda."""
+    """Set the dtype of autocast for cuda."""
     set_autocast_dtype("cuda", dtype)

@@ -1,4 +1,4 @@
-"""The module of `autocast` in PyTorch."""
+"""`autocast` and related functions, under PyTorch's module name."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ __all__ = ["_cast", "_enter_autocast", "_exit_autocast", "autocast", "custom_bwd
 
 
 def _enter_autocast(*vals: Any) -> autocast:
-    """Enter an autocast made of ``vals``."""
+    """Create an autocast from `vals`, enter it and return it."""
     mode = autocast(*vals)
     mode.__enter__()
     return mode
 
 
 def _exit_autocast(mode: autocast) -> None:
-    """Leave an autocast."""
+    """Exit an autocast."""
     mode.__exit__(None, None, None)

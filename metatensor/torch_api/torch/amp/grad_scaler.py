@@ -1,4 +1,4 @@
-"""Scaling of losses and gradients against the narrow range of float16."""
+"""Scaling of losses and gradients, so that float16 gradients neither underflow nor overflow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GradScaler", "OptState"]
 
 
 class OptState(enum.Enum):
-    """How far an optimizer has come since the last update."""
+    """The progress of an optimizer since the last update of the scale."""
 
     READY = 0
     UNSCALED = 1
@@ -32,11 +32,11 @@ _SAVED = {
     "growth_interval": "_growth_interval",
     "_growth_tracker": "_init_growth_tracker",
 }
-"""Key of a state dict: the attribute that it is loaded into."""
+"""Attributes into which a state dict is loaded, by key."""
 
 
 def _has_device(device: str) -> bool:
-    """Return whether there is an accelerator of a type here."""
+    """Return whether there is a device of the given type."""
     if device == "cpu":
         return True
     from metatensor import plugins
@@ -48,22 +48,30 @@ def _has_device(device: str) -> bool:
 
 
 class GradScaler:
-    """Scale losses up and gradients down, so that gradients in float16 do not underflow.
+    """Scaler for losses and gradients that keeps float16 gradients from underflowing.
 
-    A step whose gradients overflow is left out, and the scale is reduced. Gradients without data count as finite.
+    Losses are multiplied by the scale, and gradients are divided by it before the optimizer's step. A step whose
+    gradients overflow is skipped, and the scale is reduced. Gradients without data count as finite.
 
     Parameters
     ----------
-    device
-        The device type. If there is no such device here, the scaler warns and is disabled.
-    init_scale
-        The scale at first.
-    growth_factor, growth_interval
-        By what, above 1, the scale is multiplied after so many steps without an overflow.
-    backoff_factor
-        By what, below 1, the scale is multiplied after an overflow.
-    enabled
-        If false, `scale` returns its argument and `step` only calls the optimizer's.
+    device : str
+        Device type. If there is no such device, the scaler warns and is disabled. Default: "cuda".
+    init_scale : float
+        Initial scale. Default: 65536.
+    growth_factor : float
+        Factor, above 1, by which the scale grows after `growth_interval` steps without an overflow. Default: 2.
+    backoff_factor : float
+        Factor, below 1, by which the scale shrinks after an overflow. Default: 0.5.
+    growth_interval : int
+        Default: 2000.
+    enabled : bool
+        If False, `scale` returns its argument, and `step` only calls the optimizer. Default: True.
+
+    Raises
+    ------
+    AssertionError
+        If the scaler is enabled and a factor is out of its range.
     """
 
     _init_scale: float
@@ -81,7 +89,7 @@ class GradScaler:
     ) -> None:  # fmt: skip
         usable = not enabled or _has_device(device)
         if not usable:
-            warnings.warn(f"GradScaler: there is no {device} device here, it is disabled", stacklevel=2)
+            warnings.warn(f"GradScaler: there is no {device} device, so the scaler is disabled", stacklevel=2)
         self._device, self._enabled = device, enabled and usable
         if self._enabled:
             if not backoff_factor < 1.0 < growth_factor:
@@ -93,12 +101,12 @@ class GradScaler:
             self._per_optimizer_states = defaultdict(_fresh)
 
     def _load(self, *values: Any) -> None:
-        """Set what a state dict holds, in the order of `_SAVED`."""
+        """Set the attributes that a state dict holds, in the order of `_SAVED`."""
         for attribute, value in zip(_SAVED.values(), values, strict=True):
             setattr(self, attribute, value)
 
     def _lazy_init_scale_growth_tracker(self, dev: Any) -> None:
-        """Make the tensors, on the device of the first loss."""
+        """Create the tensors on the device of the first loss."""
         first = {mt.float32: self._init_scale, mt.int32: self._init_growth_tracker}
         self._scale, self._growth_tracker = (mt.tensor(value, dtype=dtype, device=dev) for dtype, value in first.items())
 
@@ -107,7 +115,7 @@ class GradScaler:
             raise AssertionError(f"GradScaler.{what}: no loss has been scaled yet")
 
     def scale(self, outputs: Any) -> Any:
-        """Return ``outputs``, a tensor or an iterable of tensors, times the scale."""
+        """Return `outputs`, a tensor or nested iterables of tensors, multiplied by the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, mt.Tensor):
@@ -122,7 +130,7 @@ class GradScaler:
 
     @mt.no_grad()
     def _unscale_grads_(self, optimizer: Optimizer, inv_scale: Any, allow_fp16: bool = False) -> dict[Any, Any]:
-        """Divide the gradients by the scale. Return for each device 1.0 if one of them is not finite, else 0.0."""
+        """Divide the gradients by the scale. Return, for each device, 1.0 if an element is not finite, else 0.0."""
         found: dict[Any, Any] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -137,7 +145,7 @@ class GradScaler:
         return found
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divide the gradients of an optimizer by the scale, once before its step."""
+        """Divide the gradients of an optimizer by the scale. This is allowed once before its step."""
         if not self._enabled:
             return
         self._started("unscale_")
@@ -149,7 +157,10 @@ class GradScaler:
         state["stage"] = OptState.UNSCALED
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """Step an optimizer if its gradients are finite. Return what its step returns, else None."""
+        """Call ``optimizer.step`` if the gradients are finite, and return its result. Otherwise return None.
+
+        The gradients are unscaled first unless `unscale_` was called.
+        """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -172,7 +183,11 @@ class GradScaler:
         return any(flag.untyped_storage().data is not None and flag.item() for flag in flags)
 
     def update(self, new_scale: Any = None) -> None:
-        """Reduce the scale after an overflow, raise it after ``growth_interval`` steps without one, or set it to ``new_scale``."""
+        """Update the scale after a step.
+
+        Set it to `new_scale` if that is given. Otherwise reduce it after an overflow, and increase it after
+        `growth_interval` steps without one.
+        """
         if not self._enabled:
             return
         self._started("update")
@@ -193,7 +208,7 @@ class GradScaler:
         self._per_optimizer_states = defaultdict(_fresh)
 
     def get_scale(self) -> float:
-        """Return the scale, 1.0 if disabled."""
+        """Return the scale, or 1.0 if the scaler is disabled."""
         if not self._enabled:
             return 1.0
         if self._scale is None or self._scale.untyped_storage().data is None:
@@ -236,18 +251,18 @@ class GradScaler:
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scale and what it changes by; an empty dict if disabled."""
+        """Return the scale and its parameters as a dict, which is empty if the scaler is disabled."""
         if not self._enabled:
             return {}
         kept = {key: getattr(self, attribute) for key, attribute in _SAVED.items()}
         return kept | {"scale": self.get_scale(), "_growth_tracker": self._get_growth_tracker()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a `state_dict`. RuntimeError for that of a disabled scaler."""
+        """Load the result of `state_dict`. Raise RuntimeError if it comes from a disabled scaler."""
         if not self._enabled:
             return
         if not state_dict:
-            raise RuntimeError("GradScaler.load_state_dict: the state is empty, as that of a disabled scaler is")
+            raise RuntimeError("GradScaler.load_state_dict: the state is empty, because it comes from a disabled scaler")
         self._load(*(state_dict[key] for key in _SAVED))
         if self._scale is not None:
             self._scale.fill_(self._init_scale)

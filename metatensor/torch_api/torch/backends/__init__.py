@@ -1,4 +1,4 @@
-"""Settings of PyTorch's libraries: kept and answered, though metatensor's kernels do not read them."""
+"""Settings of the libraries that PyTorch uses. They are stored, but metatensor's kernels do not read them."""
 
 from __future__ import annotations
 

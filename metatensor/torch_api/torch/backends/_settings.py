@@ -1,4 +1,4 @@
-"""Contexts in which the settings of a module are others."""
+"""Context managers that change settings stored as attributes of a module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Precision", "changed", "replace"]
 
 
 class Precision:
-    """How float32 is computed by one kind of operator: kept as ``fp32_precision``."""
+    """The precision of float32 computations for one kind of operator, stored as ``fp32_precision``."""
 
     def __init__(self, fp32_precision: str = "none", **others: Any) -> None:
         self.fp32_precision = fp32_precision
@@ -18,7 +18,7 @@ class Precision:
 
 
 def replace(module: str, **values: Any) -> dict[str, Any]:
-    """Set attributes of a module, leaving those that are None, and return what they were."""
+    """Set attributes of a module, except those whose value is None. Return their previous values."""
     place = vars(sys.modules[module])
     given = {name: value for name, value in values.items() if value is not None}
     before = {name: place[name] for name in given}
@@ -28,7 +28,7 @@ def replace(module: str, **values: Any) -> dict[str, Any]:
 
 @contextmanager
 def changed(module: str, **values: Any) -> Any:
-    """A context in which attributes of a module have other values."""
+    """Return a context manager inside which attributes of a module have other values."""
     before = replace(module, **values)
     try:
         yield

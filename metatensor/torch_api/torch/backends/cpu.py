@@ -1,4 +1,4 @@
-"""What the host's processor can do."""
+"""Capabilities of the processor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["get_cpu_capability"]
 
 @cache
 def get_cpu_capability() -> str:
-    """The widest of ``"AVX512"``, ``"AVX2"``, ``"NEON"`` and ``"DEFAULT"`` that the processor has."""
+    """Return the vector instruction set of the processor: "AVX512", "AVX2", "NEON" or "DEFAULT"."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "NEON"
     try:

@@ -1,4 +1,4 @@
-"""Settings of PyTorch's CUDA libraries: of matrix products, FFTs, linear algebra and attention."""
+"""Settings of CUDA libraries for matrix products, FFTs, linear algebra and attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 class _Matmul:
-    """Settings of matrix products. ``allow_tf32`` is another way to say ``torch.set_float32_matmul_precision``."""
+    """Settings of matrix products. Setting `allow_tf32` calls ``torch.set_float32_matmul_precision``."""
 
     fp32_precision = "none"
     allow_fp16_reduced_precision_reduction = True
@@ -27,7 +27,7 @@ class _Matmul:
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether the precision is less than the highest."""
+        """Whether the float32 precision is lower than "highest"."""
         from metatensor.torch_api.torch import _settings
 
         return _settings.get_float32_matmul_precision() != "highest"
@@ -45,7 +45,7 @@ cufft_plan_cache = SimpleNamespace(size=0, max_size=0, clear=lambda: None)
 
 
 def is_built() -> bool:
-    """Whether a plugin provides the device type cuda."""
+    """Return whether a plugin provides the device type cuda."""
     from metatensor import plugins
 
     return "cuda" in plugins.device_types()
@@ -55,12 +55,12 @@ _libraries = {"linalg": "default", "blas": "default"}
 
 
 def preferred_linalg_library(backend: str | None = None) -> str:
-    """Keep a choice, and return it."""
+    """Store a choice if one is given, and return the stored one."""
     return _prefer("linalg", backend, ("default", "cusolver", "magma"))
 
 
 def preferred_blas_library(backend: str | None = None) -> str:
-    """Keep a choice, and return it."""
+    """Store a choice if one is given, and return the stored one."""
     return _prefer("blas", backend, ("default", "cublas", "cublaslt", "hipblaslt", "ck"))
 
 
@@ -78,52 +78,52 @@ _sdp = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "redu
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Keep the choice; there is one way to compute attention here."""
+    """Store the setting. It has no effect, because attention has only one implementation."""
     _sdp["flash"] = bool(enabled)
 
 
 def flash_sdp_enabled() -> bool:
-    """What `enable_flash_sdp` set."""
+    """Return the value set by `enable_flash_sdp`."""
     return _sdp["flash"]
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Keep the choice; there is one way to compute attention here."""
+    """Store the setting. It has no effect, because attention has only one implementation."""
     _sdp["mem_efficient"] = bool(enabled)
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """What `enable_mem_efficient_sdp` set."""
+    """Return the value set by `enable_mem_efficient_sdp`."""
     return _sdp["mem_efficient"]
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Keep the choice; there is one way to compute attention here."""
+    """Store the setting. It has no effect, because attention has only one implementation."""
     _sdp["math"] = bool(enabled)
 
 
 def math_sdp_enabled() -> bool:
-    """What `enable_math_sdp` set."""
+    """Return the value set by `enable_math_sdp`."""
     return _sdp["math"]
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Keep the choice; there is one way to compute attention here."""
+    """Store the setting. It has no effect, because attention has only one implementation."""
     _sdp["cudnn"] = bool(enabled)
 
 
 def cudnn_sdp_enabled() -> bool:
-    """What `enable_cudnn_sdp` set."""
+    """Return the value set by `enable_cudnn_sdp`."""
     return _sdp["cudnn"]
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
-    """Keep the choice."""
+    """Store the setting."""
     _sdp["reduction"] = bool(enabled)
 
 
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
-    """What `allow_fp16_bf16_reduction_math_sdp` set."""
+    """Return the value set by `allow_fp16_bf16_reduction_math_sdp`."""
     return _sdp["reduction"]
 
 
@@ -131,7 +131,7 @@ def fp16_bf16_reduction_math_sdp_allowed() -> bool:
 def sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
 ) -> Any:
-    """A context in which the four choices are these (deprecated in PyTorch)."""
+    """Return a context manager that changes the four settings (deprecated in PyTorch)."""
     before = dict(_sdp)
     _sdp.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
     try:
@@ -141,7 +141,7 @@ def sdp_kernel(
 
 
 class SDPAParams(NamedTuple):
-    """The arguments of attention, to be asked about."""
+    """The arguments of a call of attention, for the functions below."""
 
     query: Any
     key: Any
@@ -153,20 +153,20 @@ class SDPAParams(NamedTuple):
 
 
 def is_flash_attention_available() -> bool:
-    """False: attention is computed from its formula."""
+    """Return False, because attention is computed from its formula."""
     return False
 
 
 def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
-    """False."""
+    """Return False."""
     return False

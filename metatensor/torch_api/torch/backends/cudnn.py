@@ -1,4 +1,4 @@
-"""Settings of cuDNN, which metatensor does not call."""
+"""Settings of cuDNN, which metatensor does not use."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ CUDNN_TENSOR_DTYPES = {mt.float16, mt.float32, mt.float64}
 
 
 def is_available() -> bool:
-    """False: metatensor does not call cuDNN."""
+    """Return False, because metatensor does not use cuDNN."""
     return False
 
 
 def version() -> int | None:
-    """None."""
+    """Return None."""
     return None
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
@@ -43,7 +43,7 @@ def set_flags(
     _deterministic: bool | None = None, _allow_tf32: bool | None = None, _fp32_precision: str = "none",
     _depthwise_kernel: str | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Set those that are given, and return what all were."""
+    """Change the given settings, and return the previous values of all."""
     before = (enabled, benchmark, benchmark_limit, deterministic, allow_tf32, fp32_precision, depthwise_kernel)
     _settings.replace(
         __name__, enabled=_enabled, benchmark=_benchmark, benchmark_limit=_benchmark_limit, deterministic=_deterministic,
@@ -56,7 +56,7 @@ def flags(
     enabled: bool = False, benchmark: bool = False, benchmark_limit: int = 10, deterministic: bool = False, allow_tf32: bool = True,
     fp32_precision: str = "none", depthwise_kernel: str = "auto",
 ) -> Any:  # fmt: skip
-    """A context in which the settings are these."""
+    """Return a context manager that changes the settings."""
     return _settings.changed(
         __name__, enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic,
         allow_tf32=allow_tf32, fp32_precision=fp32_precision, depthwise_kernel=depthwise_kernel,

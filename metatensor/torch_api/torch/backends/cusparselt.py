@@ -1,4 +1,4 @@
-"""cuSPARSELt, which metatensor does not call."""
+"""cuSPARSELt, which metatensor does not use."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["is_available", "version"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def version() -> int | None:
-    """None."""
+    """Return None."""
     return None

@@ -1,8 +1,8 @@
-"""KleidiAI, which metatensor does not call."""
+"""KleidiAI, which metatensor does not use."""
 
 __all__ = ["is_available"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False

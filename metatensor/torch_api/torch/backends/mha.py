@@ -1,4 +1,4 @@
-"""Whether transformer layers may take PyTorch's fast path: kept; there is none here."""
+"""The switch for PyTorch's fast path of transformer layers. It has no effect, because metatensor has no fast path."""
 
 __all__ = ["get_fastpath_enabled", "set_fastpath_enabled"]
 
@@ -6,11 +6,11 @@ _fastpath = True
 
 
 def get_fastpath_enabled() -> bool:
-    """What `set_fastpath_enabled` set."""
+    """Return the value set by `set_fastpath_enabled`."""
     return _fastpath
 
 
 def set_fastpath_enabled(value: bool) -> None:
-    """Keep the choice."""
+    """Store the setting."""
     global _fastpath
     _fastpath = value

@@ -1,3 +1,3 @@
-"""Settings of MIOpen, which metatensor does not call."""
+"""Settings of MIOpen, which metatensor does not use."""
 
 immediate = False

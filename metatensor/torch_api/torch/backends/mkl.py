@@ -1,4 +1,4 @@
-"""Intel's MKL, which metatensor does not call itself; NumPy may."""
+"""Intel's MKL, which metatensor does not use itself. NumPy may use it."""
 
 from metatensor.torch_api.torch.backends.mkldnn import VERBOSE_OFF, VERBOSE_ON, verbose
 
@@ -6,5 +6,5 @@ __all__ = ["VERBOSE_OFF", "VERBOSE_ON", "is_available", "verbose"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False

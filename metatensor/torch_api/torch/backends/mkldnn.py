@@ -1,4 +1,4 @@
-"""Settings of oneDNN, which metatensor does not call."""
+"""Settings of oneDNN, which metatensor does not use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ matmul, conv, rnn = _settings.Precision(), _settings.Precision(), _settings.Prec
 
 
 def is_available() -> bool:
-    """False: metatensor does not call oneDNN."""
+    """Return False, because metatensor does not use oneDNN."""
     return False
 
 
 def is_acl_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def set_flags(
     _enabled: bool | None = None, _deterministic: bool | None = None, _allow_tf32: bool | None = None, _fp32_precision: str = "none"
 ) -> tuple[Any, ...]:
-    """Set those that are given, and return what all were."""
+    """Change the given settings, and return the previous values of all."""
     before = (enabled, deterministic, allow_tf32, fp32_precision)
     _settings.replace(
         __name__, enabled=_enabled, deterministic=_deterministic, allow_tf32=_allow_tf32, fp32_precision=_fp32_precision
@@ -40,14 +40,14 @@ def set_flags(
 
 
 def flags(enabled: bool = False, deterministic: bool = False, allow_tf32: bool = True, fp32_precision: str = "none") -> Any:
-    """A context in which the settings are these."""
+    """Return a context manager that changes the settings."""
     return _settings.changed(
         __name__, enabled=enabled, deterministic=deterministic, allow_tf32=allow_tf32, fp32_precision=fp32_precision
     )
 
 
 class verbose:
-    """A context without effect: there are no messages of oneDNN's."""
+    """A context manager that does nothing, because there are no messages from oneDNN."""
 
     def __init__(self, level: int) -> None:
         self.level = level

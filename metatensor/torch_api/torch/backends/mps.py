@@ -1,4 +1,4 @@
-"""The GPUs of Apple's machines, for which metatensor has a backend only where a plugin provides one."""
+"""Availability of Apple GPUs, which metatensor supports only through a plugin."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["is_available", "is_built", "is_macos13_or_newer", "is_macos_or_newer
 
 
 def is_available() -> bool:
-    """Whether a plugin provides a device of type mps that can be used."""
+    """Return whether there is a device of type mps."""
     return DeviceApi("mps").is_available()
 
 
 def is_built() -> bool:
-    """Whether a plugin provides the device type mps."""
+    """Return whether a plugin provides the device type mps."""
     return backend("mps") is not None
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:
-    """Whether this is macOS of at least that version."""
+    """Return whether the system is macOS with at least the given version."""
     import platform
 
     version = platform.mac_ver()[0]
@@ -26,5 +26,5 @@ def is_macos_or_newer(major: int, minor: int) -> bool:
 
 
 def is_macos13_or_newer(minor: int = 0) -> bool:
-    """Whether this is macOS 13 of at least that minor version."""
+    """Return whether the system is macOS with at least version 13.`minor`."""
     return is_macos_or_newer(13, minor)

@@ -1,4 +1,4 @@
-"""Settings of NNPACK, which metatensor does not call."""
+"""Settings of NNPACK, which metatensor does not use."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ enabled = True
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def set_flags(_enabled: bool) -> tuple[bool]:
-    """Keep the choice, and return what it was."""
+    """Store the setting, and return its previous value in a tuple."""
     before = enabled
     _settings.replace(__name__, enabled=_enabled)
     return (before,)
 
 
 def flags(enabled: bool = False) -> Any:
-    """A context in which the choice is this."""
+    """Return a context manager that changes the setting."""
     return _settings.changed(__name__, enabled=enabled)

@@ -4,5 +4,5 @@ __all__ = ["is_available"]
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False

@@ -1,4 +1,4 @@
-"""The order in which `einsum` contracts: from left to right, as PyTorch does without the library opt_einsum."""
+"""The order of contractions in `einsum`. It is from left to right, as in PyTorch without the library opt_einsum."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ strategy: str | None = None
 
 
 def is_available() -> bool:
-    """False: the library is not asked."""
+    """Return False, because the library is not used."""
     return False
 
 
 def get_opt_einsum() -> None:
-    """None."""
+    """Return None."""
 
 
 def set_flags(_enabled: bool | None = None, _strategy: str | None = None) -> tuple[Any, ...]:
-    """Set those that are given, and return what both were. ValueError where it is to be enabled."""
+    """Change the given settings, and return the previous values of both. Raise ValueError if `_enabled` is true."""
     if _enabled:
         raise ValueError("torch.backends.opt_einsum: einsum contracts from left to right in metatensor")
     before = (enabled, strategy)
@@ -31,7 +31,7 @@ def set_flags(_enabled: bool | None = None, _strategy: str | None = None) -> tup
 
 
 def flags(enabled: bool | None = None, strategy: str | None = None) -> Any:
-    """A context in which the settings are these."""
+    """Return a context manager that changes the settings. Raise ValueError if `enabled` is true."""
     if enabled:
         raise ValueError("torch.backends.opt_einsum: einsum contracts from left to right in metatensor")
     return _settings.changed(__name__, enabled=enabled, strategy=strategy)

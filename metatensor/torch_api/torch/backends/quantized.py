@@ -1,4 +1,4 @@
-"""Libraries of quantized operators: none, as there are no quantized tensors."""
+"""Libraries of quantized operators. There are none, because metatensor has no quantized tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XNNPACK, which metatensor does not call."""
+"""XNNPACK, which metatensor does not use."""
 
 __all__ = ["enabled"]
 

@@ -1,4 +1,4 @@
-"""The host as a device."""
+"""The cpu as a device."""
 
 from __future__ import annotations
 
@@ -15,67 +15,67 @@ __getattr__, __dir__ = attributes(__name__, ("amp",))
 
 
 class Stream:
-    """The queue of the host, which is always empty."""
+    """The stream of the cpu, which is always empty, because work on the cpu is done at once."""
 
     def __init__(self, priority: int = -1) -> None:
         self.priority = priority
 
     def wait_stream(self, stream: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
     def record_event(self) -> None:
-        """Nothing to mark."""
+        """Do nothing."""
 
     def wait_event(self, event: Any) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
 
 class Event(streams.Event):
-    """A mark in the queue of the host."""
+    """An event on the cpu."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         super().__init__("cpu", enable_timing)
 
 
 def is_available() -> bool:
-    """True."""
+    """Return True."""
     return True
 
 
 def is_initialized() -> bool:
-    """True."""
+    """Return True."""
     return True
 
 
 def device_count() -> int:
-    """1."""
+    """Return 1."""
     return 1
 
 
 def current_device() -> str:
-    """``"cpu"``."""
+    """Return "cpu"."""
     return "cpu"
 
 
 def set_device(device: Any) -> None:
-    """There is one."""
+    """Do nothing, because there is one device."""
 
 
 def synchronize(device: Any = None) -> None:
-    """Nothing to wait for."""
+    """Do nothing, because work on the cpu is done at once."""
 
 
 _current = Stream()
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The queue of the host."""
+    """Return the stream of the cpu."""
     return _current
 
 
 @contextmanager
 def stream(stream: Stream) -> Any:
-    """A context without effect."""
+    """Return a context manager that does nothing."""
     yield
 
 

@@ -1,4 +1,4 @@
-"""CUDA devices, where metatensor's cuda plugin is installed and finds some."""
+"""CUDA devices, if a plugin provides the device type cuda."""
 
 from __future__ import annotations
 
@@ -60,46 +60,49 @@ def __getattr__(name: str) -> Any:
 
 
 class device_of(device):  # type: ignore[misc, valid-type]
-    """A context in which the device of a tensor is the current one; for a tensor elsewhere, no effect."""
+    """Context manager that makes the device of a tensor the current one.
+
+    It does nothing for tensors that are not on cuda.
+    """
 
     def __init__(self, obj: Any) -> None:
         super().__init__(obj.device.index if obj.device.type == "cuda" else -1)
 
 
 def is_tf32_supported() -> bool:
-    """Whether there is a device that computes with TF32."""
+    """Return whether there is a device that supports TF32."""
     return is_available() and get_device_capability()[0] >= 8
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """NotImplementedError: the backend does not tell."""
+    """Raise NotImplementedError: the backend does not report it."""
     _api.require()
-    raise NotImplementedError("torch.cuda.can_device_access_peer: metatensor's cuda backend does not tell")
+    raise NotImplementedError("torch.cuda.can_device_access_peer: metatensor's cuda backend does not report it")
 
 
 def get_arch_list() -> list[str]:
-    """No architectures: kernels are made for the device that is there."""
+    """Return an empty list, because kernels are compiled at run time for the device in use."""
     return []
 
 
 def get_gencode_flags() -> str:
-    """No flags."""
+    """Return an empty string."""
     return ""
 
 
 def current_blas_handle() -> int:
-    """NotImplementedError: handles of cuBLAS are the backend's own."""
+    """Raise NotImplementedError: the backend does not expose its cuBLAS handles."""
     _api.require()
-    raise NotImplementedError("torch.cuda.current_blas_handle: handles of cuBLAS are the backend's own in metatensor")
+    raise NotImplementedError("torch.cuda.current_blas_handle: metatensor's cuda backend does not expose its cuBLAS handles")
 
 
 def ipc_collect() -> None:
-    """Nothing to collect: no memory is shared with other processes."""
+    """Do nothing, because no memory is shared with other processes. Raise AssertionError if there is no device."""
     _api.require()
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """The figures of `memory_stats`, one a line."""
+    """Return the entries of `memory_stats` as text, one per line."""
     return "\n".join(f"{name}: {value}" for name, value in memory_stats(device).items())
 
 
@@ -107,39 +110,42 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream that work on a device goes into in this thread."""
+    """Return the current stream of a device in this thread."""
     index = _api.index(device)
     return Stream._of(_api.require().current_stream(index))  # type: ignore[no-any-return]
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream that work on a device goes into where no other was made current."""
+    """Return the default stream of a device."""
     index = _api.index(device)
     return Stream._of(_api.require().default_stream(index))  # type: ignore[no-any-return]
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """A context in which a stream is the current one."""
+    """Return a context manager that makes a stream the current one."""
     return StreamContext(stream)
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make a stream, and its device, the current ones."""
+    """Make a stream and its device the current ones."""
     if stream is not None:
         stream._use(stream._stream.index, stream._stream)
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Accept 0 or "default". NotImplementedError for the modes that warn or raise: transfers that wait are not watched."""
+    """Accept 0 or "default".
+
+    Raise NotImplementedError for modes that warn or raise, because no operation is monitored.
+    """
     modes = ("default", "warn", "error")
     if debug_mode not in modes and debug_mode not in (0, 1, 2):
         raise RuntimeError(f"torch.cuda.set_sync_debug_mode: expected one of {modes} or 0, 1, 2, got {debug_mode!r}")
     if debug_mode not in (0, "default"):
-        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: transfers that wait are not watched: no mode {debug_mode!r}")
+        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: synchronization is not monitored, so mode {debug_mode!r} is not supported")
 
 
 def get_sync_debug_mode() -> int:
-    """0: transfers that wait are not reported."""
+    """Return 0: synchronizing operations are not reported."""
     return 0
 
 
@@ -149,12 +155,12 @@ graph = kind("cuda.graph", _WHY, error=RuntimeError)
 
 
 def graph_pool_handle() -> Any:
-    """RuntimeError: there are no graphs."""
+    """Raise RuntimeError: CUDA graphs are not supported."""
     raise RuntimeError(f"torch.cuda.graph_pool_handle: {_WHY}")
 
 
 def make_graphed_callables(callables: Any, sample_args: Any, **options: Any) -> Any:
-    """RuntimeError: there are no graphs."""
+    """Raise RuntimeError: CUDA graphs are not supported."""
     raise RuntimeError(f"torch.cuda.make_graphed_callables: {_WHY}")
 
 

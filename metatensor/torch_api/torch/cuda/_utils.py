@@ -1,4 +1,4 @@
-"""Numbers of devices."""
+"""Device indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ __all__ = ["_get_device_index"]
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The number of a device; -1 for the cpu where that is allowed."""
+    """Return the index of a device.
+
+    It is -1 for cpu if `allow_cpu` is true. A device without an index means the current one if `optional` is true.
+    Raise ValueError otherwise.
+    """
     if isinstance(device, int):
         return device
     place = None if device is None else mt.device(device)
@@ -21,6 +25,6 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         raise ValueError(f"torch.cuda: expected a cuda device, got {place}")
     if place is None or place.index is None:
         if not optional:
-            raise ValueError(f"torch.cuda: expected a device with a number, got {device!r}")
+            raise ValueError(f"torch.cuda: expected a device with an index, got {device!r}")
         return current_device()
     return int(place.index)

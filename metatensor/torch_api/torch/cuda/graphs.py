@@ -1,4 +1,4 @@
-"""Recorded sequences of CUDA work, which metatensor does not have."""
+"""CUDA graphs, which metatensor does not support."""
 
 from metatensor.torch_api.torch.cuda import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 

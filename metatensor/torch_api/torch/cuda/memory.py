@@ -1,4 +1,4 @@
-"""Figures of the memory of CUDA devices."""
+"""Memory statistics of CUDA devices."""
 
 from metatensor.torch_api.torch.cuda import (
     empty_cache,

@@ -1,4 +1,4 @@
-"""Marks for NVIDIA's profilers. They have no effect."""
+"""Annotations for NVIDIA's profilers. They have no effect."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start
 
 
 def range_push(msg: str) -> int:
-    """No effect: 0."""
+    """Do nothing and return 0."""
     return 0
 
 
 def range_pop() -> int:
-    """No effect: 0."""
+    """Do nothing and return 0."""
     return 0
 
 
 def range_start(msg: str) -> int:
-    """No effect: 0."""
+    """Do nothing and return 0."""
     return 0
 
 
 def range_end(range_id: int) -> None:
-    """No effect."""
+    """Do nothing."""
 
 
 def mark(msg: str) -> None:
-    """No effect."""
+    """Do nothing."""
 
 
 @contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Any:
-    """A context manager, or a decorator, without effect."""
+    """Return a context manager and decorator that does nothing."""
     yield

@@ -1,4 +1,4 @@
-"""Random numbers of CUDA devices."""
+"""Random number generators of CUDA devices."""
 
 from metatensor.torch_api.torch.cuda import (
     get_rng_state,

@@ -1,4 +1,4 @@
-"""Streams and events of CUDA devices, by way of the backend's."""
+"""Streams and events of CUDA devices, on top of those of the backend."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ _api = DeviceApi("cuda", RuntimeError)
 
 
 class Stream(streams.Stream):
-    """A stream of a CUDA device, a new one. RuntimeError where there is no device."""
+    """A new stream of a CUDA device. The constructor raises RuntimeError if there is no device."""
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
         super().__init__(f"cuda:{_api.index(device)}", priority)
 
     @property
     def cuda_stream(self) -> int:
-        """CUDA's handle: 0 is the default stream."""
+        """CUDA's handle of the stream; 0 is the default stream."""
         return self.stream_id
 
 
 class ExternalStream(Stream):
-    """A CUDA stream made elsewhere, by its handle, which has to outlive this. RuntimeError where there is no device."""
+    """An existing CUDA stream, given by its handle, which must remain valid as long as this object is used.
+
+    The constructor raises RuntimeError if there is no device.
+    """
 
     def __init__(self, stream_ptr: int, device: Any = None, **options: Any) -> None:
         index = _api.index(device)
@@ -33,7 +36,7 @@ class ExternalStream(Stream):
 
 
 class Event(streams.Event):
-    """An event in a stream of the current CUDA device. RuntimeError where there is none."""
+    """An event on the current CUDA device. The constructor raises RuntimeError if there is no device."""
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
@@ -42,7 +45,7 @@ class Event(streams.Event):
 
 
 class StreamContext:
-    """A context in which a stream, and its device, are the current ones; None has no effect."""
+    """Context manager that makes a stream and its device the current ones. None has no effect."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""Programs captured as graphs, which metatensor does not do. What describes their shapes is values."""
+"""Export of programs as graphs, which raises NotImplementedError. Descriptions of dynamic shapes can be created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHY = "metatensor captures no programs; export with PyTorch"
 
 
 class _DimHint:
-    """What is to be found out about a dimension."""
+    """A hint for how export should treat a dimension."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,7 +29,26 @@ class _DimHint:
 
 
 class Dim:
-    """A named dimension of a dynamic shape, with bounds; ``2 * dim + 1`` is one that depends on it."""
+    """A named dimension of a dynamic shape, with bounds. Expressions such as ``2 * dim + 1`` are derived dimensions.
+
+    Parameters
+    ----------
+    name : str
+        An identifier.
+    min, max : int, optional
+        Bounds. Default: 0 and no upper bound.
+
+    Raises
+    ------
+    AssertionError
+        If `max` is not larger than `min`, or `name` is not an identifier.
+
+    Examples
+    --------
+    >>> from metatensor.torch_api.torch.export import Dim
+    >>> 2 * Dim("n", min=1, max=8)
+    Dim('2*n', min=2, max=16)
+    """
 
     AUTO: ClassVar[_DimHint] = _DimHint("AUTO")
     DYNAMIC: ClassVar[_DimHint] = _DimHint("DYNAMIC")
@@ -38,9 +57,9 @@ class Dim:
     def __init__(self, name: str, *, min: int | None = None, max: int | None = None) -> None:
         low = 0 if min is None else min
         if max is not None and max <= low:
-            raise AssertionError(f"Dim: max has to be larger than min, got min={low} and max={max}")
+            raise AssertionError(f"Dim: max must be larger than min, got min={low} and max={max}")
         if not name.isidentifier():
-            raise AssertionError(f"Dim: a name is an identifier, got {name!r}")
+            raise AssertionError(f"Dim: the name must be an identifier, got {name!r}")
         self.__name__, self.min, self.max = name, low, max
 
     def _derived(self, name: str, min: int, max: int | None) -> Dim:
@@ -56,7 +75,7 @@ class Dim:
 
     def __mul__(self, other: int) -> Dim:
         if _int(other) <= 0:
-            raise NotImplementedError(f"Dim: multiples are positive, got {other}")
+            raise NotImplementedError(f"Dim: the factor must be positive, got {other}")
         return self._derived(f"{other}*{self.__name__}", self.min * other, None if self.max is None else self.max * other)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -74,7 +93,7 @@ def _int(value: Any) -> int:
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """A `Dim` for each name."""
+    """Return a `Dim` for each name."""
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 

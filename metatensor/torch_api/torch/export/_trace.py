@@ -1,4 +1,4 @@
-"""How programs are captured, which metatensor does not do."""
+"""Capture of programs, which raises NotImplementedError."""
 
 from metatensor._core.absent import function
 

@@ -1,4 +1,4 @@
-"""Tables of decompositions."""
+"""Decomposition tables for export."""
 
 from metatensor.torch_api.torch.export import CustomDecompTable
 

@@ -1,4 +1,4 @@
-"""What describes shapes of captured programs."""
+"""Descriptions of dynamic shapes for export."""
 
 from metatensor.torch_api.torch.export import AdditionalInputs, Dim, ShapesCollection, dims
 

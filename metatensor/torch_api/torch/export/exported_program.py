@@ -1,4 +1,4 @@
-"""Captured programs, of which there are none."""
+"""Exported programs, which cannot be created."""
 
 from metatensor.torch_api.torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature, default_decompositions
 

@@ -1,4 +1,4 @@
-"""What a captured program takes and returns."""
+"""Signatures of exported programs."""
 
 from metatensor.torch_api.torch.export import ExportGraphSignature
 

@@ -1,4 +1,7 @@
-"""TorchScript's functions. There is no compiler: what would compile returns what it got, and bytecode is refused."""
+"""TorchScript's functions.
+
+There is no compiler: functions that would compile return their argument, and `load` raises.
+"""
 
 from __future__ import annotations
 
@@ -23,67 +26,67 @@ isinstance = isinstance_
 
 
 class Error(RuntimeError):
-    """What TorchScript raises."""
+    """The exception class of TorchScript. It is never raised."""
 
 
 class TracerWarning(Warning):
-    """What a tracer warns with."""
+    """The warning class of PyTorch's tracer. It is never issued."""
 
 
 class ScriptWarning(Warning):
-    """What the script compiler warns with."""
+    """The warning class of the script compiler. It is never issued."""
 
 
 class ScriptModule(mt.nn.Module):
-    """A module to subclass; its methods run as they are written."""
+    """A module class for subclassing. Methods of subclasses run as Python code."""
 
 
 class RecursiveScriptModule(ScriptModule):
-    """The class of compiled modules. There are none: nothing is an instance."""
+    """The class of compiled modules. It has no instances."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError("torch.jit.RecursiveScriptModule: metatensor runs no TorchScript; use the module itself")
 
 
 class ScriptFunction:
-    """The class of compiled functions. There are none: nothing is an instance."""
+    """The class of compiled functions. It has no instances."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError("torch.jit.ScriptFunction: metatensor runs no TorchScript; use the function itself")
 
 
 def is_scripting() -> bool:
-    """False: code always runs in Python."""
+    """Return False, because code always runs in Python."""
     return False
 
 
 def is_tracing() -> bool:
-    """False: nothing is traced."""
+    """Return False, because nothing is traced."""
     return False
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
-    """``obj`` itself."""
+    """Return `obj` unchanged."""
     return obj
 
 
 def trace(func: Any, *args: Any, **options: Any) -> Any:
-    """``func`` itself."""
+    """Return `func` unchanged."""
     return func
 
 
 def trace_module(mod: Any, inputs: Any, **options: Any) -> Any:
-    """``mod`` itself."""
+    """Return `mod` unchanged."""
     return mod
 
 
 def script_method(fn: Any) -> Any:
-    """``fn`` itself."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def script_if_tracing(fn: Any) -> Any:
-    """``fn`` itself."""
+    """Return `fn` unchanged."""
     return fn
 
 
@@ -91,32 +94,32 @@ _script_if_tracing = script_if_tracing
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """``mod`` itself."""
+    """Return `mod` unchanged."""
     return mod
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """``mod`` itself."""
+    """Return `mod` unchanged."""
     return mod
 
 
 def export(fn: Any) -> Any:
-    """``fn`` itself, as a decorator."""
+    """Return `fn` unchanged."""
     return fn
 
 
 def interface(obj: Any) -> Any:
-    """``obj`` itself, as a decorator."""
+    """Return `obj` unchanged."""
     return obj
 
 
 def ignore(drop: Any = False, **_: Any) -> Any:
-    """A decorator, with or without arguments, that leaves the function as it is."""
+    """Return the function unchanged. With arguments, return a decorator that does so."""
     return drop if callable(drop) else lambda fn: fn
 
 
 def unused(fn: Any) -> Any:
-    """``fn`` itself, as a decorator."""
+    """Return `fn` unchanged."""
     return fn
 
 
@@ -129,44 +132,44 @@ def _overload_method(func: Any) -> Any:
 
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run ``func`` now; `wait` gives what it returned."""
+    """Call `func` at once. Return a future that holds its result."""
     future: Any = Future()
     future.set_result(func(*args, **kwargs))
     return future
 
 
 def wait(future: Any) -> Any:
-    """What a function given to `fork` returned."""
+    """Return the result of a future returned by `fork`."""
     return future.wait()
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """NotImplementedError: TorchScript's bytecode needs PyTorch."""
+    """Raise NotImplementedError: TorchScript bytecode cannot run without PyTorch."""
     raise NotImplementedError("torch.jit.load: TorchScript bytecode cannot run without PyTorch; load the model's weights into its class")
 
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """NotImplementedError: TorchScript's bytecode needs PyTorch."""
+    """Raise NotImplementedError: there is no TorchScript bytecode to save."""
     raise NotImplementedError("torch.jit.save: there is no TorchScript bytecode to save without PyTorch; save the state_dict")
 
 
 @contextmanager
 def optimized_execution(should_optimize: bool) -> Any:
-    """Nothing to optimise."""
+    """Return a context manager that does nothing."""
     yield
 
 
 def set_fusion_strategy(strategy: Any) -> list:
-    """No strategies: an empty list."""
+    """Do nothing and return an empty list."""
     return []
 
 
 def onednn_fusion_enabled() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def enable_onednn_fusion(enabled: bool) -> None:
-    """NotImplementedError where it is to be enabled."""
+    """Raise NotImplementedError if `enabled` is true."""
     if enabled:
         raise NotImplementedError("torch.jit.enable_onednn_fusion: there is no TorchScript compiler in metatensor")

@@ -1,4 +1,4 @@
-"""Where libraries look for the classes of compiled code."""
+"""The module from which libraries import the classes of compiled code."""
 
 from metatensor.torch_api.torch.jit import RecursiveScriptModule, ScriptFunction, ScriptModule, script
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
-from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  models take them from here
+from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  models import them from here
 
 __all__ = ["Any", "Attribute", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict", "Future", "List", "Optional",
            "Tuple", "Union", "annotate", "isinstance_"]  # fmt: skip
 
 
 class _BroadcastingList:
-    """``BroadcastingList2[int]``: a list of that length, or one value for all; an annotation."""
+    """An annotation such as ``BroadcastingList2[int]``: a list of two ints, or one int that stands for both."""
 
     def __getitem__(self, kind: Any) -> Any:
         return List[kind]  # noqa: UP006
@@ -22,27 +22,30 @@ BroadcastingList3 = _BroadcastingList()
 
 
 class Attribute:
-    """A value with its type."""
+    """A value and its type."""
 
     def __init__(self, value: Any, type: Any) -> None:
         self.value, self.type = value, type
 
 
 class Future(concurrent.futures.Future):
-    """What `fork` returns."""
+    """The result of `fork`."""
 
     def wait(self) -> Any:
-        """The result."""
+        """Return the result."""
         return self.result()
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """``the_value`` itself."""
+    """Return `the_value` unchanged."""
     return the_value
 
 
 def isinstance_(obj: Any, target_type: Any) -> bool:
-    """Whether ``obj`` is of a type; of a generic one, ``List[int]``, by its origin and its elements."""
+    """Return whether `obj` is an instance of a type.
+
+    A generic type such as ``List[int]`` is checked by its container and all elements.
+    """
     from typing import Union, get_args, get_origin
 
     if isinstance(target_type, tuple):

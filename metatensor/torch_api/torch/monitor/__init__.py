@@ -1,4 +1,4 @@
-"""Counters and events of a program: statistics over windows of time, and handlers that events are sent to."""
+"""Monitoring of a program: events with handlers, and statistics over time windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ data_value_t = str | float | int | bool
 
 
 class Aggregation(enum.Enum):
-    """What a `Stat` computes of the values of a window."""
+    """A statistic that a `Stat` computes over a window."""
 
     NONE = 0
     VALUE = 1
@@ -36,7 +36,7 @@ SUM, MAX, MIN = Aggregation.SUM, Aggregation.MAX, Aggregation.MIN
 
 @dataclass
 class Event:
-    """Something that happened: a name, when, and values by name."""
+    """An event with a name, a time and values by name."""
 
     name: str
     timestamp: datetime
@@ -44,7 +44,7 @@ class Event:
 
 
 class EventHandlerHandle:
-    """What `register_event_handler` returns, to take the handler away with."""
+    """The result of `register_event_handler`, with which the handler can be unregistered."""
 
     def __init__(self, callback: Callable[[Event], Any]) -> None:
         self._callback = callback
@@ -54,32 +54,36 @@ _handlers: list[EventHandlerHandle] = []
 
 
 def register_event_handler(callback: Callable[[Event], Any]) -> EventHandlerHandle:
-    """Let a function be called with each event from now on."""
+    """Register a function to be called with each event."""
     handle = EventHandlerHandle(callback)
     _handlers.append(handle)
     return handle
 
 
 def unregister_event_handler(handler: EventHandlerHandle) -> None:
-    """Take a handler away; harmless where it is not registered."""
+    """Unregister a handler. Do nothing if it is not registered."""
     if handler in _handlers:
         _handlers.remove(handler)
 
 
 def log_event(event: Event) -> None:
-    """Send an event to all handlers."""
+    """Pass an event to all handlers."""
     for handler in list(_handlers):
         handler._callback(event)
 
 
 class Stat:
-    """Statistics of the values that are added within each window of time, sent as an event when the window ends.
+    """Statistics over time windows. At the end of a window they are logged as an event.
 
     Parameters
     ----------
-    aggregations : what is computed, see `Aggregation`.
-    window_size : how long a window is.
-    max_samples : values after which a window ends early.
+    name : str
+    aggregations : sequence of Aggregation
+        The statistics to compute.
+    window_size : timedelta
+        Length of a window. A window ends when the first value after that time is added.
+    max_samples : int
+        Number of values after which a window ends early.
     """
 
     def __init__(self, name: str, aggregations: Sequence[Aggregation], window_size: timedelta, max_samples: int = 2**63 - 1) -> None:
@@ -90,11 +94,11 @@ class Stat:
 
     @property
     def count(self) -> int:
-        """How many values the current window has."""
+        """The number of values in the current window."""
         return len(self._values)
 
     def add(self, v: float) -> None:
-        """Add a value to the current window."""
+        """Add a value."""
         if self._values and time.monotonic() - self._since >= self._window:
             self._send()
         self._values.append(float(v))
@@ -120,7 +124,7 @@ class Stat:
 
 
 class TensorboardEventHandler:
-    """A handler that writes the values of `Stat` events with a ``SummaryWriter``."""
+    """An event handler that writes the values of `Stat` events with a ``SummaryWriter``."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer

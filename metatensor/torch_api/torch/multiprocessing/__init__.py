@@ -1,4 +1,7 @@
-"""Python's multiprocessing, with `spawn`. Tensors are pickled by value, not shared, unless their memory was (`share_memory_`)."""
+"""Python's `multiprocessing`, with `spawn`.
+
+Tensors are pickled by value, except those whose memory is shared (`share_memory_`).
+"""
 
 from __future__ import annotations
 
@@ -25,28 +28,28 @@ _strategy = "file_descriptor" if sys.platform.startswith("linux") else "file_sys
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The names of PyTorch's ways to share tensors."""
+    """Return the names of PyTorch's strategies for sharing tensors."""
     return set(_strategies)
 
 
 def get_sharing_strategy() -> str:
-    """What `set_sharing_strategy` set."""
+    """Return the strategy set by `set_sharing_strategy`."""
     return _strategy
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Keep the choice: tensors are pickled by value."""
+    """Store the strategy. It has no effect, because tensors are pickled by value."""
     global _strategy
     if new_strategy not in _strategies:
         raise AssertionError(f"set_sharing_strategy: expected one of {sorted(_strategies)}, got {new_strategy!r}")
     _strategy = new_strategy
 
 
-# Spawning -------------------------------------------------------------------------------------------------------------
+# Starting processes ---------------------------------------------------------------------------------------------------
 
 
 class ProcessException(Exception):
-    """A process ended badly."""
+    """Base class of errors for failed processes."""
 
     def __init__(self, msg: str, error_index: int, pid: int) -> None:
         super().__init__(msg)
@@ -54,11 +57,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """A process raised; the message has its traceback."""
+    """A process raised an exception. The message contains its traceback."""
 
 
 class ProcessExitedException(ProcessException):
-    """A process ended with another code than 0, or by a signal."""
+    """A process exited with a nonzero code or was killed by a signal."""
 
     def __init__(self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None) -> None:
         super().__init__(msg, error_index, error_pid)
@@ -66,7 +69,7 @@ class ProcessExitedException(ProcessException):
 
 
 def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], failed: Any) -> None:
-    """What a process does: call the function, and send the traceback of what it raises."""
+    """Call the function in a child process, and send the traceback of an exception to the parent."""
     try:
         fn(index, *args)
     except KeyboardInterrupt:
@@ -78,18 +81,35 @@ def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], failed: Any)
 
 
 class ProcessContext:
-    """Processes that were started together."""
+    """A group of processes that were started together."""
 
     def __init__(self, processes: list[Any], failures: list[Any]) -> None:
         self.processes, self._failures = processes, failures
         self._left = {process.sentinel: index for index, process in enumerate(processes)}
 
     def pids(self) -> list[int | None]:
-        """The numbers of the processes."""
+        """Return the process ids."""
         return [process.pid for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait for the next processes to end: whether all have. If one ended badly, end the others and raise."""
+        """Wait until at least one more process ends, and return whether all have ended.
+
+        If a process failed, stop the others and raise.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait. Default: no limit.
+        grace_period : float, optional
+            Seconds that the other processes have to terminate before they are killed. Default: 30.
+
+        Raises
+        ------
+        ProcessRaisedException
+            If a process raised an exception.
+        ProcessExitedException
+            If a process exited with a nonzero code or was killed by a signal.
+        """
         for sentinel in multiprocessing.connection.wait(list(self._left), timeout=timeout):
             index = self._left.pop(sentinel)  # type: ignore[call-overload]
             process = self.processes[index]
@@ -132,7 +152,21 @@ def start_processes(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:  # fmt: skip
-    """Call ``fn(i, *args)`` in ``nprocs`` processes; with ``join``, wait for all, and raise if one ends badly."""
+    """Call ``fn(i, *args)`` in `nprocs` processes, with i = 0, 1, ...
+
+    Parameters
+    ----------
+    fn : callable
+    args : tuple
+    nprocs : int
+    join : bool
+        If True, wait for all processes, and raise if one fails. If False, return a `ProcessContext` at once. Default:
+        True.
+    daemon : bool
+        Whether the processes are daemonic. Default: False.
+    start_method : str
+        Start method of `multiprocessing`. Default: "spawn".
+    """
     context = multiprocessing.get_context(start_method)
     processes, failures = [], []
     for index in range(nprocs):
@@ -154,6 +188,9 @@ def spawn(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:  # fmt: skip
-    """`start_processes` with fresh interpreters. They begin without an `install`: import what installs in ``fn``'s module."""
+    """Call ``fn(i, *args)`` in `nprocs` new processes. See `start_processes`.
+
+    While metatensor is installed as torch, the new processes install it as well before they import the main script.
+    """
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 

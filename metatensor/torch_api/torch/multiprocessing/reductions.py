@@ -1,7 +1,7 @@
-"""How tensors are pickled: by the core, by value."""
+"""Registration of reducers for pickling tensors, which metatensor does not need."""
 
 __all__ = ["init_reductions"]
 
 
 def init_reductions() -> None:
-    """Nothing to prepare."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""Tensors of tensors of different sizes, which metatensor does not have."""
+"""Functions of nested tensors. They raise NotImplementedError, because metatensor has only strided tensors."""
 
 from metatensor._core.absent import functions
 

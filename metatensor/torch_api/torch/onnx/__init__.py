@@ -1,4 +1,4 @@
-"""Export to ONNX, which metatensor does not do. What is registered for it is kept."""
+"""Export to ONNX, which raises NotImplementedError. Symbolic functions can be registered."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _WHY = "metatensor exports no ONNX; export with PyTorch"
 
 
 class OnnxExporterError(RuntimeError):
-    """An error of the exporter."""
+    """Base class of the exporter's errors."""
 
 
 class TensorProtoDataType(enum.IntEnum):
-    """ONNX's numbers for dtypes."""
+    """ONNX's numbers of dtypes."""
 
     UNDEFINED = 0
     FLOAT = 1
@@ -51,7 +51,7 @@ class TensorProtoDataType(enum.IntEnum):
 
 
 class OperatorExportTypes(enum.Enum):
-    """What becomes of operators that ONNX does not have."""
+    """How operators that ONNX does not have are exported."""
 
     ONNX = 0
     ONNX_ATEN = 1
@@ -75,26 +75,26 @@ ExportOptions = kind("onnx.ExportOptions", _WHY)
 
 
 def is_in_onnx_export() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_onnxrt_backend_supported() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 _symbolics: dict[tuple[str, int], Callable[..., Any]] = {}
-"""What was registered, by the operator's name and the version."""
+"""Registered functions by operator name and opset version."""
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
-    """Keep a function that would export an operator, ``"namespace::name"``."""
+    """Register the function that exports an operator, given as ``"namespace::name"``. It is never called."""
     if not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", symbolic_name, re.ASCII):
         raise OnnxExporterError(f'register_custom_op_symbolic: expected "namespace::name", got {symbolic_name!r}')
     _symbolics[symbolic_name, opset_version] = symbolic_fn
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Forget what `register_custom_op_symbolic` kept."""
+    """Remove a function registered by `register_custom_op_symbolic`."""
     _symbolics.pop((symbolic_name, opset_version), None)

@@ -1,4 +1,4 @@
-"""PyTorch's own functions that export operators: they can be named, and raise when they are called."""
+"""PyTorch's symbolic functions, which export operators. They can be accessed, and raise when they are called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ where zeros"""
 
 
 def attribute(module: str, names: str = NAMES) -> Callable[[str], Any]:
-    """The `__getattr__` of a module of such functions."""
+    """Return the `__getattr__` of a module of such functions."""
     known = frozenset(names.split())
 
     def find(name: str) -> Any:

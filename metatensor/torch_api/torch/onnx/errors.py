@@ -1,4 +1,4 @@
-"""Errors of the exporter."""
+"""Exceptions of the ONNX exporter."""
 
 from metatensor.torch_api.torch.onnx import OnnxExporterError
 
@@ -6,8 +6,8 @@ __all__ = ["OnnxExporterError", "SymbolicValueError", "UnsupportedOperatorError"
 
 
 class UnsupportedOperatorError(OnnxExporterError):
-    """An operator that ONNX does not have."""
+    """Raised in PyTorch for an operator that ONNX does not have."""
 
 
 class SymbolicValueError(OnnxExporterError):
-    """A value that cannot be exported."""
+    """Raised in PyTorch for a value that cannot be exported."""

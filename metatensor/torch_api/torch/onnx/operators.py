@@ -1,4 +1,4 @@
-"""Shapes as tensors, so that an exporter sees them."""
+"""Operators that keep shapes visible to the ONNX exporter."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["reshape_from_tensor_shape", "shape_as_tensor"]
 
 
 def shape_as_tensor(x: Any) -> Any:
-    """The shape as an int64 tensor."""
+    """Return the shape of a tensor as an int64 tensor on cpu."""
     return mt.tensor(tuple(x.shape), dtype=mt.int64, device="cpu")
 
 
 def reshape_from_tensor_shape(x: Any, shape: Any) -> Any:
-    """The tensor in the shape that another one holds."""
+    """Return `x` in the shape whose sizes are the elements of a tensor."""
     return x.reshape(shape.tolist())

@@ -1,4 +1,4 @@
-"""Helpers of functions that export operators: they can decorate such functions, which are never called here."""
+"""Helpers for symbolic functions. The decorators return the function unchanged, because it is never called."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ cast_pytorch_to_onnx = {
 
 
 def parse_args(*arg_descriptors: str) -> Callable[[Any], Any]:
-    """A decorator that returns its function."""
+    """Return a decorator that returns its function unchanged."""
     return lambda fn: fn
 
 
 def quantized_args(*arg_q_descriptors: bool, **options: Any) -> Callable[[Any], Any]:
-    """A decorator that returns its function."""
+    """Return a decorator that returns its function unchanged."""
     return lambda fn: fn
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's functions that export operators to version 17 of ONNX's."""
+"""Symbolic functions of PyTorch for ONNX opset 17."""
 
 from metatensor.torch_api.torch.onnx._symbolic import attribute
 

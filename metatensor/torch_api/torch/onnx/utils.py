@@ -1,4 +1,4 @@
-"""Where libraries look for the export."""
+"""The module from which libraries import the ONNX exporter."""
 
 from metatensor.torch_api.torch.onnx import (
     export,

@@ -13,5 +13,5 @@ PackageExporter, PackageImporter = _made["PackageExporter"], _made["PackageImpor
 
 
 def is_from_package(obj: Any) -> bool:
-    """False: nothing came from such an archive."""
+    """Return False, because nothing is loaded from such archives."""
     return False

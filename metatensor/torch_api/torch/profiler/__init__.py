@@ -1,4 +1,4 @@
-"""Profiling: the operators that run, and their times on the host. `metatensor.analysis` has FLOPs and memory by module."""
+"""Profiling of operators and their times on the host. `metatensor.analysis` reports FLOPs and memory by module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerAc
 
 
 class ProfilerActivity(enum.Enum):
-    """What is profiled."""
+    """The kind of device to profile."""
 
     CPU = 0
     XPU = 1
@@ -29,7 +29,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class ProfilerAction(enum.Enum):
-    """What is done at a step."""
+    """What the profiler does during a step."""
 
     NONE = 0
     WARMUP = 1
@@ -38,7 +38,7 @@ class ProfilerAction(enum.Enum):
 
 
 class DeviceType(enum.Enum):
-    """Where something ran."""
+    """The type of device on which an event ran."""
 
     CPU = 0
     CUDA = 1
@@ -47,7 +47,28 @@ class DeviceType(enum.Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """A function from the number of a step to what is done at it: cycles of waiting, warming up and recording."""
+    """Return a function from a step number to a `ProfilerAction`.
+
+    After `skip_first` steps, cycles of waiting, warming up and recording follow one another.
+
+    Parameters
+    ----------
+    wait, warmup, active : int
+        Number of steps of each phase of a cycle.
+    repeat : int
+        Number of cycles. 0 means no limit. Default: 0.
+    skip_first : int
+        Number of steps before the first cycle. Default: 0.
+    skip_first_wait : int
+        If it is not 0, the first cycle has no waiting phase. Default: 0.
+
+    Examples
+    --------
+    >>> from metatensor.torch_api.torch.profiler import schedule
+    >>> action = schedule(wait=1, warmup=1, active=2)
+    >>> [action(step).name for step in range(4)]
+    ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE']
+    """
 
     def action(step: int) -> ProfilerAction:
         if step < skip_first:
@@ -69,20 +90,36 @@ def schedule(
 
 
 class profile:
-    """A context manager that records the operators of this thread, with their times.
+    """Context manager that records the operators of this thread and their times.
 
     Parameters
     ----------
-    activities : kept; operators of every device are recorded as the host sees them.
-    schedule : says what is done at each step, see `schedule`. Without one everything is recorded.
-    on_trace_ready : called with the profiler when a cycle of the schedule, or the whole, has been recorded.
-    record_shapes : whether events have ``input_shapes``.
-    profile_memory : whether events have ``cpu_memory_usage``, the bytes that they left allocated.
+    activities : any
+        Stored. Operators of every device are recorded as seen by the host.
+    schedule : callable, optional
+        Function from a step number to a `ProfilerAction`; see `schedule`. Default: record everything.
+    on_trace_ready : callable, optional
+        Called with the profiler at the end of each recorded cycle, or at the end of the recording.
+    record_shapes : bool
+        Whether events have ``input_shapes``. Default: False.
+    profile_memory : bool
+        Whether events have ``cpu_memory_usage``, the change of the number of allocated bytes. Default: False.
+    with_stack, with_flops, with_modules : bool
+        Must be False.
 
     Raises
     ------
     NotImplementedError
-        For `with_stack`, `with_flops` and `with_modules`: `metatensor.analysis` reports FLOPs by module.
+        If `with_stack`, `with_flops` or `with_modules` is true. `metatensor.analysis` reports FLOPs by module.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.torch_api.torch.profiler import profile
+    >>> with profile() as profiler:
+    ...     _ = mt.empty(3, device="meta") + 1
+    >>> [event.name for event in profiler.events()]
+    ['aten::empty', 'aten::add']
     """
 
     def __init__(
@@ -106,18 +143,18 @@ class profile:
         return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
 
     def start(self) -> None:
-        """Begin, at step 0 of the schedule."""
+        """Start at the current step of the schedule."""
         self.current_action = self._action()
         self._record(self.current_action)
 
     def stop(self) -> None:
-        """End; what has been recorded is handed to `on_trace_ready`."""
+        """Stop, and call `on_trace_ready` if a recording was running."""
         if self._recorder is not None:
             self._finish()
             self._ready()
 
     def step(self) -> None:
-        """End a step of the schedule and begin the next one."""
+        """Start the next step of the schedule."""
         before = self.current_action
         self.step_num += 1
         self.current_action = self._action()
@@ -151,26 +188,34 @@ class profile:
         self.stop()
 
     def events(self) -> EventList:
-        """Return the events of the last recording. RuntimeError before there is one."""
+        """Return the events of the last recording. Raise RuntimeError if there is none."""
         if self._events is None:
             raise RuntimeError("torch.profiler.profile: nothing has been recorded yet")
         return self._events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Return the events of the last recording, those of one operator together."""
+        """Return averages of the events of the last recording, grouped by operator."""
         return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str) -> None:
-        """Write the last recording as a trace that chrome://tracing and Perfetto open."""
+        """Write the last recording as a trace file for chrome://tracing and Perfetto."""
         self.events().export_chrome_trace(path)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """NotImplementedError: call stacks are not recorded."""
+        """Raise NotImplementedError: call stacks are not recorded."""
         raise NotImplementedError("torch.profiler.profile.export_stacks: metatensor records no call stacks")
 
 
 class record_function(ContextDecorator):
-    """A context manager, or a decorator, that records what runs within as one event of this name."""
+    """Context manager and decorator that records the enclosed code as one event.
+
+    Parameters
+    ----------
+    name : str
+        Name of the event.
+    args : str, optional
+        Stored and not used.
+    """
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
@@ -187,24 +232,27 @@ class record_function(ContextDecorator):
 
 
 class ExecutionTraceObserver:
-    """An observer of what runs. NotImplementedError."""
+    """An observer of execution traces. The constructor raises NotImplementedError."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError("torch.profiler.ExecutionTraceObserver: metatensor records no execution traces")
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return what can be recorded: the operators as the host runs them."""
+    """Return the kinds of devices that can be profiled: only operators as seen by the host."""
     return {ProfilerActivity.CPU}
 
 
 def kineto_available() -> bool:
-    """False: there is no tracing library of PyTorch's."""
+    """Return False, because PyTorch's tracing library is not available."""
     return False
 
 
 def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Callable[[Any], None]:
-    """Return a function for `on_trace_ready` that writes each recording into a folder, where TensorBoard's plugin finds it."""
+    """Return a function for `on_trace_ready` that writes each recording to a file in a folder.
+
+    TensorBoard's profiler plugin finds the files there.
+    """
 
     def handler(profiler: profile) -> None:
         os.makedirs(dir_name, exist_ok=True)

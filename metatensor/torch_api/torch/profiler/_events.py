@@ -1,4 +1,4 @@
-"""Recorded operators: one event for each call, averages, a table and a trace for Chrome."""
+"""Recorded events: one for each operator call, with averages, tables and Chrome traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Recorder"]
 
 
 class FunctionEvent:
-    """One call of an operator, or one `record_function`: its name, when it ran in microseconds, and what it took."""
+    """A call of an operator or a `record_function` block: its name, start and end in microseconds, and memory use."""
 
     def __init__(self, id: int, name: str, start: float, end: float, shapes: list[Any] | None, memory: int, thread: int = 0) -> None:
         self.id, self.name, self.key, self.thread = id, name, name, thread
@@ -26,14 +26,14 @@ class FunctionEvent:
 
     @property
     def cpu_time_total(self) -> float:
-        """Microseconds, those of the events inside it included."""
+        """Duration in microseconds, including nested events."""
         return self.time_range[1] - self.time_range[0]
 
     cpu_time = cpu_time_total
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Microseconds, without those of the events inside it."""
+        """Duration in microseconds, without nested events."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class FunctionEvent:
 
 
 class FunctionEventAvg:
-    """Calls of one operator together."""
+    """Totals and averages of several calls of an operator."""
 
     def __init__(self, events: list[FunctionEvent]) -> None:
         self.key = events[0].name
@@ -57,10 +57,10 @@ class FunctionEventAvg:
 
 
 class EventList(list):
-    """Events in the order in which they began, or averages of events."""
+    """Events in order of their start, or averages of events."""
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Return one `FunctionEventAvg` for each name, or for each name and list of input shapes."""
+        """Return a `FunctionEventAvg` for each name, or for each combination of a name and input shapes."""
         if group_by_stack_n:
             raise NotImplementedError("key_averages: call stacks are not recorded, so that group_by_stack_n cannot be used")
         groups: dict[Any, list[FunctionEvent]] = {}
@@ -69,11 +69,14 @@ class EventList(list):
         return EventList(FunctionEventAvg(group) for group in groups.values())
 
     def total_average(self) -> FunctionEventAvg:
-        """Return all events as one."""
+        """Return the average of all events."""
         return FunctionEventAvg(list(self))
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, header: str | None = None, **_: Any) -> str:
-        """Return a text table: name, own and total time in microseconds, calls. `sort_by` names a column of `FunctionEventAvg`."""
+        """Return a text table with the name, own time and total time in microseconds, and number of calls.
+
+        `sort_by` is an attribute of `FunctionEventAvg`. A negative `row_limit` means no limit.
+        """
         rows = list(self)
         if sort_by is not None:
             rows.sort(key=lambda row: getattr(row, sort_by), reverse=True)
@@ -85,7 +88,7 @@ class EventList(list):
         return "\n".join([*([header] if header else []), rule, title, rule, *lines, rule])
 
     def export_chrome_trace(self, path: str) -> None:
-        """Write the events as a trace that chrome://tracing and Perfetto open."""
+        """Write the events as a trace file for chrome://tracing and Perfetto."""
         trace = [
             {"name": event.name, "ph": "X", "ts": event.time_range[0], "dur": event.cpu_time_total, "pid": 0, "tid": event.thread,
              "cat": "cpu_op", "args": {"Input Dims": event.input_shapes}}
@@ -99,7 +102,7 @@ class EventList(list):
 
 
 class Recorder(DispatchMode):
-    """Records each operator that runs in this thread, and what `record_function` names."""
+    """Dispatch mode that records the operators of this thread and its `record_function` blocks."""
 
     active: list[Recorder] = []
 
@@ -123,7 +126,7 @@ class Recorder(DispatchMode):
         super().__exit__(*error)
 
     def begin(self, name: str, shapes: list[Any] | None = None) -> FunctionEvent:
-        """Open an event."""
+        """Start an event."""
         now = perf_counter_ns() / 1000
         event = FunctionEvent(len(self.events), name, now, now, shapes, self._bytes())
         if self._open:
@@ -133,7 +136,7 @@ class Recorder(DispatchMode):
         return event
 
     def end(self, event: FunctionEvent) -> None:
-        """Close an event."""
+        """End an event."""
         event.time_range = (event.time_range[0], perf_counter_ns() / 1000)
         event.cpu_memory_usage = self._bytes() - event.cpu_memory_usage
         if event in self._open:
@@ -143,7 +146,7 @@ class Recorder(DispatchMode):
         return 0 if self._memory is None else self._memory.current
 
     def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Run an operator as an event."""
+        """Run an operator and record it as an event."""
         shapes = list(_shapes([*args, *kwargs.values()])) if self._shapes else None
         event = self.begin(f"aten::{op.__name__}" if "::" not in op.name else op.name, shapes)
         try:

@@ -1,4 +1,4 @@
-"""The older name of `torch.ao.quantization`."""
+"""The old name of `torch.ao.quantization`."""
 
 from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.ao.quantization import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Functions of sparse tensors, which metatensor does not have."""
+"""Functions of sparse tensors. They raise NotImplementedError, because metatensor has only strided tensors."""
 
 from metatensor._core.absent import functions, kind
 
@@ -14,7 +14,7 @@ SparseSemiStructuredTensor = kind("sparse.SparseSemiStructuredTensor", _WHY)
 
 
 class check_sparse_tensor_invariants:
-    """A context without effect, as there are no sparse tensors to check."""
+    """A context manager that does nothing, because there are no sparse tensors to check."""
 
     _enabled = False
 
@@ -23,17 +23,17 @@ class check_sparse_tensor_invariants:
 
     @classmethod
     def is_enabled(cls) -> bool:
-        """What `enable` and `disable` set."""
+        """Return the value set by `enable` and `disable`."""
         return cls._enabled
 
     @classmethod
     def enable(cls) -> None:
-        """Keep the choice."""
+        """Store that checks are enabled. No check is made."""
         cls._enabled = True
 
     @classmethod
     def disable(cls) -> None:
-        """Keep the choice."""
+        """Store that checks are disabled."""
         cls._enabled = False
 
     def __enter__(self) -> None:

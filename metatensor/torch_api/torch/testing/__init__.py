@@ -1,4 +1,4 @@
-"""Comparisons for tests."""
+"""Functions for tests."""
 
 from metatensor.torch_api.torch.testing._comparison import assert_close
 from metatensor.torch_api.torch.testing._creation import make_tensor

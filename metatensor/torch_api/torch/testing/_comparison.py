@@ -1,4 +1,4 @@
-"""`assert_close`: whether what was computed is what was expected, within a tolerance that fits its dtype."""
+"""`assert_close`, which compares values with tolerances that depend on the dtype."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TYPES = {bool: mt.bool, int: mt.int64, float: mt.float64, complex: mt.complex12
 
 
 def default_tolerances(*inputs: Any) -> tuple[float, float]:
-    """The relative and the absolute tolerance for tensors or dtypes: the largest of theirs."""
+    """Return the default relative and absolute tolerance for tensors or dtypes: the maximum over all of them."""
     kinds = [one.dtype if isinstance(one, mt.Tensor) else one for one in inputs]
     rtols, atols = zip(*(_PRECISIONS.get(kind, (0.0, 0.0)) for kind in kinds))
     return max(rtols), max(atols)
 
 
 class _Comparison:
-    """One call of `assert_close`."""
+    """The options of one call of `assert_close`, with the methods that compare."""
 
     def __init__(
         self, rtol: float | None, atol: float | None, equal_nan: bool, checks: dict[str, bool],
@@ -42,7 +42,7 @@ class _Comparison:
         raise AssertionError(message)
 
     def compare(self, actual: Any, expected: Any, at: str = "") -> None:
-        """Compare two trees."""
+        """Compare two values, recursively for containers. `at` is their position in the outermost ones."""
         if not self.allow_subclasses and type(actual) is not type(expected):
             raise TypeError(f"assert_close: {type(actual)} and {type(expected)} are different types, and allow_subclasses is False")
         if isinstance(actual, mt.Tensor) and isinstance(expected, mt.Tensor):
@@ -62,8 +62,8 @@ class _Comparison:
         elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
             if actual.keys() != expected.keys():
                 missing, more = expected.keys() - actual.keys(), actual.keys() - expected.keys()
-                self.fail(f"the mappings differ in their keys: missing are {sorted(map(str, missing))}, "
-                          f"not expected {sorted(map(str, more))}", at)  # fmt: skip
+                self.fail(f"the mappings have different keys: missing {sorted(map(str, missing))}, "
+                          f"unexpected {sorted(map(str, more))}", at)  # fmt: skip
             for key in expected:
                 self.compare(actual[key], expected[key], f"{at}[{key!r}]")
         else:
@@ -80,8 +80,8 @@ class _Comparison:
             return
         difference = abs(actual - expected)
         if not difference <= atol + rtol * abs(expected) or difference == float("inf"):
-            self.fail(f"expected {expected}, got {actual}: they differ by {difference}, allowed are {atol} and {rtol} times "
-                      f"what is expected", at)  # fmt: skip
+            self.fail(f"expected {expected}, got {actual}: they differ by {difference}, allowed are {atol} plus {rtol} times "
+                      f"the expected value", at)  # fmt: skip
 
     def tensors(self, actual: Any, expected: Any, at: str) -> None:
         for name, of in (("shape", lambda t: tuple(t.shape)), ("dtype", lambda t: t.dtype), ("device", lambda t: t.device),
@@ -102,13 +102,13 @@ class _Comparison:
 
 
 def _report(a: Any, b: Any, matches: Any, wrong: int, rtol: float, atol: float) -> str:
-    """How many elements differ, and by how much at most."""
+    """Return a message with the number of differing elements and the largest differences."""
     wide = mt.complex128 if a.dtype.is_complex else mt.float64 if a.dtype.is_floating_point else mt.int64
     difference = (a.to(wide) - b.to(wide)).abs()
     difference = mt.where(matches, mt.zeros_like(difference), difference)
     relative = difference / b.to(wide).abs()
     relative = mt.where(matches, mt.zeros_like(relative), relative)
-    lines = [f"{wrong} of {a.numel()} elements differ from what is expected"]
+    lines = [f"{wrong} of {a.numel()} elements differ from the expected value"]
     for name, values, allowed in (("absolute", difference, atol), ("relative", relative, rtol)):
         place = int(values.flatten().argmax())
         index = []
@@ -134,9 +134,37 @@ def assert_close(
     equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True, check_layout: bool = True,
     check_stride: bool = False, msg: str | Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
-    """AssertionError unless ``abs(actual - expected) <= atol + rtol * abs(expected)`` for tensors, numbers, or trees of them.
+    """Raise AssertionError unless ``abs(actual - expected) <= atol + rtol * abs(expected)`` for all elements.
 
-    Without tolerances, those that fit the dtype. ``msg`` replaces the message, or makes one from it.
+    Parameters
+    ----------
+    actual, expected : tensor, number, NumPy array, or sequence or mapping of these
+        On meta, only metadata are compared.
+    allow_subclasses : bool
+        If False, both must have the same type. Default: True.
+    rtol, atol : float, optional
+        Relative and absolute tolerance. Give both or neither. Default: depending on the dtype.
+    equal_nan : bool
+        Whether NaN equals NaN. Default: False.
+    check_device, check_dtype, check_layout, check_stride : bool
+        Whether these properties must be equal too. Default: all except the stride.
+    msg : str or callable, optional
+        The error message, or a function that makes it from the default message.
+
+    Raises
+    ------
+    AssertionError
+        If the values differ by more than the tolerances, or a checked property differs.
+    TypeError
+        If the types cannot be compared.
+    ValueError
+        If only one of the tolerances is given.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.torch_api.torch.testing import assert_close
+    >>> assert_close(mt.tensor([1.0, 2.0], device="cpu"), mt.tensor([1.0, 2.000001], device="cpu"))
     """
     __tracebackhide__ = True
     checks = {"device": check_device, "dtype": check_dtype, "layout": check_layout, "stride": check_stride}

@@ -1,4 +1,4 @@
-"""Tensors with values in a range."""
+"""Creation of tensors with random values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,28 @@ def make_tensor(
     *shape: Any, dtype: Any, device: Any, low: float | None = None, high: float | None = None, requires_grad: bool = False,
     noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None,
 ) -> Any:  # fmt: skip
-    """A tensor of uniform values, from -9 to 9 for floating point and integers (from 0 if unsigned), unless ``low`` and ``high``
-    say otherwise; ``noncontiguous`` puts gaps between its elements.
+    """Return a tensor of random values, distributed uniformly in a range.
+
+    Parameters
+    ----------
+    *shape : int, or one sequence of int
+    dtype : dtype
+    device : device
+    low, high : float, optional
+        The range includes `low`, and for integers it excludes `high`. Default: -9 to 9 (10 for integers), but from 0
+        for unsigned integers, and 0 to 2 for bools.
+    requires_grad : bool
+        Default: False.
+    noncontiguous : bool
+        If True, there are gaps between the elements along the last dimension. Default: False.
+    exclude_zero : bool
+        If True, zeros are replaced by the smallest positive normal number, or by 1 for integers. Default: False.
+    memory_format : memory_format, optional
+
+    Raises
+    ------
+    ValueError
+        If the range is empty, or both `noncontiguous` and `memory_format` are given.
     """
     if len(shape) == 1 and not isinstance(shape[0], int):
         shape = tuple(shape[0])

@@ -1,4 +1,4 @@
-"""What passes over graphs return."""
+"""The result type of passes."""
 
 from metatensor._core.lazy import attributes
 

@@ -1,4 +1,4 @@
-"""What passes over graphs return."""
+"""The result type of passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["PassResult"]
 
 
 class PassResult(NamedTuple):
-    """A module, and whether it was changed."""
+    """A module, and whether a pass modified it."""
 
     graph_module: Any
     modified: bool

@@ -1,4 +1,4 @@
-"""Quantization: the parts that work on ordinary tensors, and the names of the others."""
+"""Quantization: the parts that work on ordinary tensors, and placeholders that raise for all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _WHY = "metatensor has no quantized tensors; quantize with PyTorch"
 
 
 class QConfig(namedtuple("QConfig", ("activation", "weight"))):
-    """What observes activations, and what weights: functions that make such modules. ValueError for modules themselves."""
+    """A pair of functions that create the observers of activations and of weights.
+
+    Raise ValueError if one of them is a module instead.
+    """
 
     __slots__ = ()
 
@@ -34,18 +37,21 @@ class QConfig(namedtuple("QConfig", ("activation", "weight"))):
         from metatensor.nn import Module
 
         if isinstance(activation, Module) or isinstance(weight, Module):
-            raise ValueError("QConfig: expected what makes observers, such as MinMaxObserver, not observers")
+            raise ValueError("QConfig: expected functions or classes that create observers, such as MinMaxObserver, not observers")
         return super().__new__(cls, activation, weight)
 
 
 class _Maker:
-    """What would make an observer: it can be kept in a `QConfig`, and raises when it is called."""
+    """A stand-in for a function that creates an observer.
+
+    It can be stored in a `QConfig`, and raises when it is called.
+    """
 
     def __init__(self, name: str, options: dict[str, Any] | None = None) -> None:
         self.name, self.options = name, options or {}
 
     def with_args(self, **options: Any) -> _Maker:
-        """The same with further arguments."""
+        """Return a copy with additional arguments."""
         return _Maker(self.name, {**self.options, **options})
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -69,12 +75,13 @@ default_qat_qconfig = QConfig(default_fake_quant, default_weight_fake_quant)
 
 
 def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
-    """The `QConfig` for a backend. AssertionError for one that PyTorch does not know."""
+    """Return the `QConfig` for a backend. Raise AssertionError for a backend that PyTorch does not have."""
     return _for_backend("get_default_qconfig", backend, QConfig(default_histogram_observer, default_per_channel_weight_observer))
 
 
 def get_default_qat_qconfig(backend: str = "x86", version: int = 1) -> QConfig:
-    """The `QConfig` for training with a backend. AssertionError for one that PyTorch does not know."""
+    """Return the `QConfig` for training with a backend. Raise AssertionError for a backend that PyTorch does not have.
+    """
     return _for_backend("get_default_qat_qconfig", backend, QConfig(default_fake_quant, default_per_channel_weight_fake_quant))
 
 
@@ -86,7 +93,7 @@ def _for_backend(name: str, backend: str, found: QConfig) -> QConfig:
 
 
 def enable_observer(mod: Any) -> None:
-    """No effect: there are no observers."""
+    """Do nothing, because there are no observers."""
 
 
 disable_observer = enable_fake_quant = disable_fake_quant = enable_observer

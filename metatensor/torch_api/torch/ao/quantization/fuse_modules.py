@@ -1,4 +1,4 @@
-"""Several layers as one: batch norms go into the layers before them, activations stand behind them."""
+"""Fusion of layers: a batch norm is merged into the layer before it, and an activation is appended to it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,31 @@ _KNOWN: tuple[tuple[Any, ...], ...] = (
 
 
 def fuse_known_modules(mod_list: Sequence[Any], is_qat: bool, additional_fuser_method_mapping: Any = None) -> list[Any]:
-    """The layer that does what those of a list do one after the other, and Identities for the others' places.
+    """Fuse a list of layers into one that computes the same.
 
-    In evaluation, norms go into the weights; for training (``is_qat``) the layers stay as they are, in a Sequential.
+    Parameters
+    ----------
+    mod_list : sequence of Module
+        Layers that are applied one after the other, such as a convolution, a batch norm and a ReLU.
+    is_qat : bool
+        If False, batch norms are merged into the weights of the layer before. If True, the layers are kept in a
+        Sequential.
+    additional_fuser_method_mapping : any
+        Ignored.
+
+    Returns
+    -------
+    list of Module
+        The fused layer, and an Identity in place of each of the others.
+
+    Raises
+    ------
+    NotImplementedError
+        If this sequence of layers cannot be fused.
     """
     if not any(len(kinds) == len(mod_list) and all(map(isinstance, mod_list, kinds)) for kinds in _KNOWN):
         names = ", ".join(type(one).__name__ for one in mod_list)
-        raise NotImplementedError(f"fuse_modules: no way to fuse {names}")
+        raise NotImplementedError(f"fuse_modules: cannot fuse {names}")
     first, *others = mod_list
     if is_qat:
         parts = list(mod_list)
@@ -68,7 +86,24 @@ def fuse_modules(
     model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Callable[..., list[Any]] = fuse_known_modules,
     fuse_custom_config_dict: Any = None,
 ) -> Any:  # fmt: skip
-    """The model with the layers of each list of names as one; a copy unless ``inplace``. The layers are in evaluation mode."""
+    """Fuse layers of a model in evaluation mode.
+
+    Parameters
+    ----------
+    model : Module
+    modules_to_fuse : list of str, or list of lists of str
+        Dotted names of the layers of each group.
+    inplace : bool
+        If False, a copy of the model is changed. Default: False.
+    fuser_func : callable
+        See `fuse_known_modules`.
+    fuse_custom_config_dict : dict, optional
+        The entry "additional_fuser_method_mapping" is passed to `fuser_func`.
+
+    Returns
+    -------
+    Module
+    """
     return _fuse(model, modules_to_fuse, False, inplace, fuser_func, fuse_custom_config_dict)
 
 
@@ -76,5 +111,5 @@ def fuse_modules_qat(
     model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Callable[..., list[Any]] = fuse_known_modules,
     fuse_custom_config_dict: Any = None,
 ) -> Any:  # fmt: skip
-    """The same for training: layers stay as they are, each list in a Sequential."""
+    """Group layers of a model for training: each group becomes a Sequential. For the arguments see `fuse_modules`."""
     return _fuse(model, modules_to_fuse, True, inplace, fuser_func, fuse_custom_config_dict)

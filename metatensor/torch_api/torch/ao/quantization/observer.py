@@ -1,4 +1,4 @@
-"""What would observe the range of values."""
+"""Observers of value ranges, which cannot be created."""
 
 from metatensor.torch_api.torch.ao.quantization import (
     HistogramObserver,

@@ -1,4 +1,4 @@
-"""What observes activations and weights."""
+"""Configurations of observers for activations and weights."""
 
 from metatensor.torch_api.torch.ao.quantization import QConfig, default_qconfig, get_default_qat_qconfig, get_default_qconfig
 

@@ -1,4 +1,4 @@
-"""Marks of where a model becomes quantized: they pass on what they get."""
+"""Modules that mark where quantization begins and ends. They return their input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
 
 
 class QuantStub(Module):
-    """Where quantized tensors would begin: what it gets, it returns."""
+    """Marks where quantized tensors would begin."""
 
     def __init__(self, qconfig: Any = None) -> None:
         super().__init__()
@@ -18,16 +18,16 @@ class QuantStub(Module):
             self.qconfig = qconfig
 
     def forward(self, x: Any) -> Any:
-        """``x`` itself."""
+        """Return `x` unchanged."""
         return x
 
 
 class DeQuantStub(QuantStub):
-    """Where quantized tensors would end: what it gets, it returns."""
+    """Marks where quantized tensors would end."""
 
 
 class QuantWrapper(Module):
-    """A module between the two marks."""
+    """Puts a module between a `QuantStub` and a `DeQuantStub`."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -38,5 +38,5 @@ class QuantWrapper(Module):
         self.train(module.training)
 
     def forward(self, X: Any) -> Any:
-        """What the module makes of ``X``."""
+        """Return the output of the module for `X`."""
         return self.dequant(self.module(self.quant(X)))

@@ -1,4 +1,4 @@
-"""Mixed precision on the cpu (deprecated in PyTorch): `torch.amp` with the device type said."""
+"""Mixed precision on the cpu (deprecated in PyTorch): `torch.amp` with the device type "cpu"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module of `torch.cpu.amp` in PyTorch."""
+"""`GradScaler` under a second module name, as in PyTorch."""
 
 from metatensor.torch_api.torch.cpu.amp import GradScaler
 

@@ -1,4 +1,4 @@
-"""Mixed precision on CUDA devices (deprecated in PyTorch): `torch.amp` with the device type said."""
+"""Mixed precision on CUDA devices (deprecated in PyTorch): `torch.amp` with the device type "cuda"."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class GradScaler(_amp.GradScaler):
 
 
 def custom_fwd(fwd: Any = None, *, cast_inputs: Any = None) -> Any:
-    """`torch.amp.custom_fwd` for cuda."""
+    """Decorate a forward function as `torch.amp.custom_fwd` does for cuda."""
     return _amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd: Any) -> Any:
-    """`torch.amp.custom_bwd` for cuda."""
+    """Decorate a backward function as `torch.amp.custom_bwd` does for cuda."""
     return _amp.custom_bwd(bwd, device_type="cuda")

@@ -1,4 +1,4 @@
-"""A module of `torch.cuda.amp` in PyTorch."""
+"""`autocast` under a second module name, as in PyTorch."""
 
 from metatensor.torch_api.torch.cuda.amp import autocast, custom_bwd, custom_fwd
 

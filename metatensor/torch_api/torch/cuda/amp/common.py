@@ -1,4 +1,4 @@
-"""Whether mixed precision on CUDA devices makes sense."""
+"""Availability of mixed precision on CUDA devices."""
 
 from metatensor.torch_api.torch import cuda
 
@@ -6,5 +6,5 @@ __all__ = ["amp_definitely_not_available"]
 
 
 def amp_definitely_not_available() -> bool:
-    """Whether there is no CUDA device."""
+    """Return True if there is no CUDA device."""
     return not cuda.is_available()

@@ -1,4 +1,4 @@
-"""Layers of quantized models: those on ordinary tensors."""
+"""Layers of quantized models that also work on ordinary tensors."""
 
 from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.ao.nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional, QFunctional

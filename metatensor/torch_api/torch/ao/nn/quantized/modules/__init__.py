@@ -1,4 +1,4 @@
-"""Where libraries also look for these layers."""
+"""A second module from which libraries import these layers."""
 
 from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.ao.nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional, QFunctional

@@ -1,4 +1,4 @@
-"""Arithmetic as modules."""
+"""Arithmetic operations as modules, in which quantization can observe them."""
 
 from metatensor._core.absent import kind
 from metatensor.nn.quantized import FloatFunctional, FXFloatFunctional
