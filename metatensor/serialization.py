@@ -1,7 +1,8 @@
-"""Settings of loading and saving, and what pickled checkpoints may name beyond what tensors need.
+"""Settings for loading and saving checkpoints, and the allow-list of names in pickles.
 
-Nothing else in a file is ever imported or called. What is allowed here is called with whatever arguments a file has
-for it, and its instances' ``__setstate__`` with whatever state: allow what is harmless with any.
+By default `metatensor.load` never imports or calls anything that a file names, except the few constructors that tensors
+need. `add_safe_globals` extends that list. A file calls an allowed class or function with any arguments it likes, and
+passes any state to ``__setstate__`` of its instances. Allow only what is harmless for every argument.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = [
 
 Allowed = Callable[..., Any] | tuple[Callable[..., Any], str]
 
-# Modules and functions that turn into anything at all, whoever calls them.
+# Modules and builtins that would let a file run arbitrary code. They can never be allowed.
 _NEVER_MODULES = frozenset({
     "os", "posix", "nt", "sys", "subprocess", "shutil", "importlib", "runpy", "pty", "socket", "ctypes", "_ctypes", "code", "pickle",
     "_pickle", "marshal", "multiprocessing", "builtins.open", "io", "_io", "webbrowser", "pdb", "bdb", "timeit", "operator", "_operator",
@@ -38,10 +39,29 @@ _snapshot: dict[bytes, Any] = {}
 
 
 def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
-    """Let checkpoints name these classes and functions, and call them.
+    """Allow checkpoints to name and call these classes and functions.
 
-    Each is a class or function, or a pair of one and the name, ``"module.name"``, that files have for it.
-    Raises ValueError for what would let a file do anything (``eval``, ``os.system``), TypeError for what is no callable.
+    Parameters
+    ----------
+    safe_globals : iterable of callable or (callable, str)
+        The classes and functions to allow. A pair gives the name, ``"module.name"``, under which files refer to the
+        callable; by default that is its own module and qualified name.
+
+    Raises
+    ------
+    ValueError
+        If an item would let a file do anything, such as ``eval`` or ``os.system``, or if a name has no module.
+    TypeError
+        If an item is not callable.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from argparse import Namespace
+    >>> mt.serialization.add_safe_globals([Namespace])
+    >>> mt.serialization.get_safe_globals()
+    [<class 'argparse.Namespace'>]
+    >>> mt.serialization.clear_safe_globals()
     """
     found = dict(_named(item) for item in safe_globals)
     _safe.update(found)
@@ -49,19 +69,25 @@ def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
 
 
 def get_safe_globals() -> list[Allowed]:
-    """What checkpoints may name, as it was given."""
+    """Return the allowed classes and functions, as passed to `add_safe_globals`."""
     return [item if _own_name(item) == name else (item, name) for name, item in _safe.items()]
 
 
 def clear_safe_globals() -> None:
-    """Forget all that `add_safe_globals` was given."""
+    """Remove everything that `add_safe_globals` has allowed."""
     _safe.clear()
     _refresh()
 
 
 @contextmanager
 def safe_globals(safe_globals: Iterable[Allowed]) -> Iterator[None]:
-    """Inside, checkpoints may name these too; see `add_safe_globals`."""
+    """Return a context manager that allows these classes and functions inside its block.
+
+    Parameters
+    ----------
+    safe_globals : iterable of callable or (callable, str)
+        As for `add_safe_globals`.
+    """
     before = dict(_safe)
     add_safe_globals(safe_globals)
     try:
@@ -73,9 +99,17 @@ def safe_globals(safe_globals: Iterable[Allowed]) -> Iterator[None]:
 
 
 def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> list[str]:
-    """Names that a pickled checkpoint has and that are neither known nor allowed, in the order of the file.
+    """Return the names in a pickled checkpoint that are neither built in nor allowed, in file order.
 
-    Takes and raises what `metatensor.load` does; formats without a pickle have none.
+    Parameters
+    ----------
+    f : str, path or binary file
+        The checkpoint, as for `metatensor.load`. The list is empty for a format without a pickle.
+
+    Raises
+    ------
+    CheckpointError, OSError
+        As `metatensor.load` does.
     """
     from metatensor.checkpoint import inspect
 
@@ -83,7 +117,7 @@ def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> li
 
 
 def allowed_names() -> dict[bytes, Any]:
-    """``b"module\\nname"`` to what is allowed under that name."""
+    """Return the allowed objects, keyed by ``b"module\\nname"``."""
     return _snapshot
 
 
@@ -95,17 +129,24 @@ _packages: list[tuple[int, Any, Any]] = []
 def register_package(
     priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
 ) -> None:
-    """Let PyTorch's formats call a device by a name of its own.
+    """Register how PyTorch's formats tag and restore the storages of a device.
 
     Parameters
     ----------
-    priority
-        Packages are asked in ascending order. Those below 10 come before the devices that are known already.
-    tagger
-        Called with a storage that is saved; returns the text that the file shall have for its device, or None.
-    deserializer
-        Called with what stands for a storage that is loaded (it has ``to`` and ``device``) and with that text; returns it on
-        its device, or None for a text of another package.
+    priority : int
+        Packages are tried in ascending order. A package below 10 is tried for every storage; the others only for
+        devices that neither this module nor PyTorch knows.
+    tagger : callable
+        Called with each storage that is saved. Returns the text that records its device in the file, or None to leave
+        the storage to other packages.
+    deserializer : callable
+        Called with a placeholder for each storage that is loaded, which has ``to`` and ``device``, and with the
+        recorded text. Returns the placeholder moved to its device, or None if the text belongs to another package.
+
+    Raises
+    ------
+    TypeError
+        If ``tagger`` or ``deserializer`` is not callable.
     """
     if not callable(tagger) or not callable(deserializer):
         raise TypeError("register_package: tagger and deserializer must be callable")
@@ -114,15 +155,15 @@ def register_package(
 
 
 KNOWN_LOCATIONS = ("cpu", "meta", "cuda", "mps", "xpu", "hpu", "xla", "mtia")
-"""Device types that PyTorch has."""
+"""Device types that need no package."""
 FIRST_KNOWN = 10
-"""The priority of the devices that are known without a package."""
+"""Packages with a lower priority are tried for the device types in `KNOWN_LOCATIONS` too."""
 
 
 def location_tag(storage: Any) -> str:
-    """Return the text that PyTorch's formats have for the device of a storage: "cpu", "cuda:0", or what a package says.
+    """Return the text that records a storage's device in PyTorch's formats: "cpu", "cuda:0", or what a package returns.
 
-    It is "cpu" for a device that neither PyTorch nor a package knows, so that PyTorch finds its way with the file.
+    The text is "cpu" for a device that neither PyTorch nor a package knows, so that PyTorch can load the file.
     """
     device = storage.device
     known = device.type in KNOWN_LOCATIONS
@@ -137,7 +178,8 @@ def location_tag(storage: Any) -> str:
 
 
 def restored(storage: Any, location: str) -> Any:
-    """Return what a package makes of a storage at ``location``; None where none is asked, or none answers."""
+    """Return a storage moved to the device that a registered package reads from ``location``; None if no package does.
+    """
     known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:
         if priority < FIRST_KNOWN or not known:
@@ -151,7 +193,7 @@ def restored(storage: Any, location: str) -> Any:
 
 
 class LoadEndianness(Enum):
-    """The byte order of numbers in a file."""
+    """Byte order of the numbers in a file."""
 
     NATIVE = 1
     LITTLE = 2
@@ -162,12 +204,23 @@ _endianness: LoadEndianness | None = None
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """Return what `set_default_load_endianness` set; None means little-endian."""
+    """Return the byte order set by `set_default_load_endianness`; None means little-endian."""
     return _endianness
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Set the byte order of PyTorch's zip files that do not say theirs. TypeError for what is no `LoadEndianness`."""
+    """Set the byte order to assume for PyTorch zip files that do not record theirs.
+
+    Parameters
+    ----------
+    endianness : LoadEndianness or None
+        None, the initial setting, means little-endian.
+
+    Raises
+    ------
+    TypeError
+        If ``endianness`` is neither a `LoadEndianness` nor None.
+    """
     global _endianness
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError(f"set_default_load_endianness: expected a LoadEndianness or None, got {type(endianness).__name__}")
@@ -175,7 +228,7 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def default_byte_order() -> str:
-    """Return the byte order, "little" or "big", of a file that does not say its own."""
+    """Return the byte order, "little" or "big", to assume for a file that does not record its own."""
     if _endianness is LoadEndianness.NATIVE:
         return sys.byteorder
     return "big" if _endianness is LoadEndianness.BIG else "little"
@@ -192,27 +245,40 @@ _settings = _Settings()
 
 
 def get_crc32_options() -> bool:
-    """Return whether PyTorch's zip files are saved with checksums."""
+    """Return True if this thread saves PyTorch's zip files with checksums, the default."""
     return bool(_settings.checksums)
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Save PyTorch's zip files with checksums or without. Without them, `zipfile` does not read what is written; `load` does."""
+    """Choose whether this thread saves PyTorch's zip files with checksums.
+
+    Python's `zipfile` cannot read a file without them; `metatensor.load` can.
+    """
     _settings.checksums = compute_crc32
 
 
 def get_default_mmap_options() -> int:
-    """Return the flag of `mmap.mmap` with which ``load(..., mmap=True)`` maps files."""
+    """Return the `mmap.mmap` flag with which ``load(..., mmap=True)`` maps files in this thread."""
     import mmap
 
     return mmap.MAP_PRIVATE if _settings.mmap_flags is None else _settings.mmap_flags
 
 
 class set_default_mmap_options:
-    """Map files in ``load(..., mmap=True)`` with this flag, or inside a ``with`` block only.
+    """The flag with which ``load(..., mmap=True)`` maps files in this thread.
 
-    ``mmap.MAP_PRIVATE``, the default, keeps writes to a tensor from the file; with ``mmap.MAP_SHARED`` they change it.
-    ValueError for another flag.
+    The constructor sets it. As a context manager, the object restores the previous flag at the end of the block.
+
+    Parameters
+    ----------
+    flags : int
+        ``mmap.MAP_PRIVATE``, the default: writing to a loaded tensor does not change the file. ``mmap.MAP_SHARED``: it
+        does.
+
+    Raises
+    ------
+    ValueError
+        If ``flags`` is any other value.
     """
 
     def __init__(self, flags: int) -> None:
@@ -232,9 +298,14 @@ class set_default_mmap_options:
 
 @contextmanager
 def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
-    """Inside, `save` in PyTorch's formats writes zeros for the data of tensors, and `load` leaves tensors uninitialised.
+    """Return a context manager inside which `save` and `load` skip the data of tensors.
 
-    ``materialize_fake_tensors`` lets `save` write fake tensors too, as if they had data.
+    Inside the block, `save` in PyTorch's formats writes zeros, and `load` returns tensors with uninitialised memory.
+
+    Parameters
+    ----------
+    materialize_fake_tensors : bool, default False
+        Save fake tensors too, as if they held data.
     """
     before = _settings.skipping, _settings.materialize_fake
     _settings.skipping, _settings.materialize_fake = True, bool(materialize_fake_tensors)
@@ -245,7 +316,8 @@ def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
 
 
 def skips_data(fake: bool = False) -> bool:
-    """Return whether this thread is inside `skip_data`; for a ``fake`` tensor, one that takes those too."""
+    """Return True if this thread is inside `skip_data`. For a ``fake`` tensor the block must also include fake tensors.
+    """
     return bool(_settings.skipping and (_settings.materialize_fake or not fake))
 
 
@@ -257,7 +329,7 @@ def _refresh() -> None:
     table = {}
     for name, item in _safe.items():
         module = getattr(item, "__module__", "") or ""
-        # A nested class is called "module\nOuter.Inner": where its module ends is known from the class.
+        # A nested class is "module\nOuter.Inner"; its __module__ tells where to split the name.
         cut = len(module) if name.startswith(module + ".") else name.rindex(".")
         table[f"{name[:cut]}\n{name[cut + 1 :]}".encode()] = item
     _snapshot = table
@@ -268,7 +340,7 @@ def _own_name(item: Any) -> str:
 
 
 def _named(item: Any) -> tuple[str, Any]:
-    """What a file calls it, and it."""
+    """Return the name under which files refer to an item, and the callable itself."""
     name = None
     if isinstance(item, tuple):
         if len(item) != 2 or not isinstance(item[1], str):
