@@ -20,7 +20,7 @@ __all__ = ["FORMAT", "Npz"]
 
 ENDING = ".npy"
 MAX_INFLATED = 1 << 34
-"""Most bytes of one array after decompression. The total for all arrays is bounded by the file's size."""
+"""Most bytes of one array after decompression. The total for all arrays is limited too, by the size of the file."""
 
 
 FIRST, MAX_HEAD = 1 << 13, 1 << 17
