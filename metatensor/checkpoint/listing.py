@@ -15,7 +15,7 @@ __all__ = ["PER_BYTE", "Walk", "entries_of", "free_for", "listed", "tensors_of",
 
 
 PER_SPENT, PER_BYTE = 8, 64
-"""Limits on the cost of a listing before the budget is charged: multiples of its pickle's cost and of the file's size."""
+"""Cost of a listing beyond which the budget is charged: multiples of its pickle's cost and of the file's size."""
 PER_TENSOR = 1000
 """Cost of a tensor in a listing in bytes, without its name."""
 

@@ -47,8 +47,8 @@ TYPES: dict[int, tuple[str, int, str | None]] = {
 }  # fmt: skip
 STRING = 8
 
-# Type number: the typed data field that holds its elements (float_data, int64_data, double_data, uint64_data). Other types
-# use int32_data, with one number per element, or per byte for packed elements.
+# Type number: the typed data field that holds its elements (float_data, int64_data, double_data, uint64_data).
+# Other types use int32_data, with one number per element, or per byte for packed elements.
 OWN_FIELD = {1: 4, 14: 4, 7: 7, 11: 10, 15: 10, 12: 11, 13: 11}
 
 
