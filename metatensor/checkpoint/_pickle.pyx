@@ -198,7 +198,7 @@ cdef class Machine(Calls):
                 raise self.truncated("an opcode")
             op = self.data[self.at]
             self.at += 1
-            # The most frequent opcodes of a state dict come first, for readability; the compiler makes a jump table.
+            # The most frequent opcodes of a state dict come first, for readability only.
             if op == b'q':                              # BINPUT
                 remember(self, byte(self))
             elif op == b'h':                            # BINGET

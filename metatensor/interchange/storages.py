@@ -1,4 +1,4 @@
-"""What storages can do besides being there: parts of them, files as storages, copies on cpu."""
+"""Operations on storages: views as tensors, slices, files as storages, copies to the cpu."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ __all__ = ["as_bytes", "elements", "from_file", "item", "on_cpu"]
 
 
 def as_bytes(storage: Any) -> Any:
-    """A vector of uint8 over a storage."""
+    """Return a 1-D uint8 tensor over a storage."""
     return mt.empty(0, dtype=mt.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
 def elements(storage: Any, dtype: Any = None) -> Any:
-    """Return a vector over a storage, typed or untyped, whose bytes are read as elements of ``dtype``.
+    """Return a 1-D tensor over a typed or untyped storage, whose bytes are interpreted as ``dtype``.
 
-    By default that is int64 for an untyped storage, and for a typed one the dtype of numbers of its kind. RuntimeError where
-    a typed one is of another dtype.
+    By default ``dtype`` is int64 for an untyped storage. For a typed one it is bool, int64, or the default
+    floating-point or complex dtype, whichever is of the same kind. Raise RuntimeError if a typed storage has another
+    dtype.
     """
     own = getattr(storage, "dtype", None)
     if dtype is None:
@@ -37,7 +38,7 @@ def elements(storage: Any, dtype: Any = None) -> Any:
 
 
 def from_file(filename: Any, shared: bool, nbytes: int) -> Any:
-    """See `Storage.from_file`. OSError for a file that cannot be read, RuntimeError for one that is too short."""
+    """Implement `Storage.from_file`. Raise OSError if the file cannot be read, RuntimeError if it is too short."""
     if nbytes < 0:
         raise RuntimeError(f"from_file: nbytes must not be negative, got {nbytes}")
     if nbytes == 0:
@@ -53,7 +54,7 @@ def from_file(filename: Any, shared: bool, nbytes: int) -> Any:
 
 
 def item(storage: Any, index: Any) -> Any:
-    """See `Storage.__getitem__`. IndexError beyond its end, NotImplementedError without data."""
+    """Implement `Storage.__getitem__`. Raise IndexError beyond the end, NotImplementedError without data."""
     if is_deferred(storage):
         materialize(as_bytes(storage))
     if not isinstance(index, slice):
@@ -71,5 +72,5 @@ def item(storage: Any, index: Any) -> Any:
 
 
 def on_cpu(storage: Any) -> Any:
-    """See `Storage.cpu`."""
+    """Implement `Storage.cpu`."""
     return storage if storage.device.type == "cpu" else as_bytes(storage).cpu().untyped_storage()
