@@ -65,7 +65,7 @@ def save(
     pickle_module : module, optional
         For PyTorch's formats: the module whose ``Pickler`` pickles objects that are not tensors, such as `dill`.
     pickle_protocol : int, default 2
-        For PyTorch's formats: 0 to 5, or a negative number for the highest.
+        For PyTorch's formats: 0 to 5, or a negative number for the highest. PyTorch's safe loader reads 2 and 3.
 
     Raises
     ------
