@@ -17,7 +17,7 @@ __all__ = ["Census"]
 
 
 class Extent(NamedTuple):
-    """The bytes of a storage, from ``begin`` to ``end``, that a parameter or buffer occupies, and its number of
+    """The bytes of a storage that a parameter or buffer occupies, from ``begin`` to ``end``, and its number of
     elements.
     """
 

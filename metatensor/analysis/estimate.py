@@ -89,8 +89,9 @@ def report_of(census: Census, recorder: Recorder, args: tuple, kwargs: dict[str,
 
 @contextmanager
 def at_inference(model: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
-    """Disable gradients, switch to evaluation mode, and make the model's (or the inputs') device the default, inside
-    the block.
+    """Disable gradients and use evaluation mode inside the block.
+
+    The model's (or the inputs') device is the default there.
     """
     device = next((tensor.device for tensor in _tensors(model, args, kwargs)), mt.device("meta"))
     training = [module for module in model.modules() if module.training] if isinstance(model, mt.nn.Module) else []

@@ -220,8 +220,9 @@ cdef class Calls(Stack):
         return replaced(value, self.meaning, {}) if found else value
 
     cdef object kept(self, Inert unknown, object args):
-        """Return the result of calling an unknown name: a placeholder that keeps the arguments if the machine is
-        tolerant.
+        """Return a placeholder for the result of calling an unknown name.
+
+        It keeps the arguments if the machine is tolerant.
         """
         cdef Kept made
         if not self.tolerant:

@@ -243,8 +243,9 @@ class _Names:
 
 
 def pickler_for(pickle_module: Any = None) -> Any:
-    """Return the pickler class for a module such as `pickle`. Its instances take a file, a protocol and a
-    `StoredTensors`.
+    """Return the pickler class for a module such as `pickle`.
+
+    Its instances take a file, a protocol and a `StoredTensors`.
 
     Objects that ``pickle_module`` handles specially are still saved its way: through its pickler's methods if that is
     written in Python, through ``reducer_override`` and ``dispatch_table`` if it extends the compiled pickler.

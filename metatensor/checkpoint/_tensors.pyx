@@ -1,6 +1,4 @@
-"""The pickle machine for PyTorch's files: it creates storages by key, and tensors over them, without calling Python
-code.
-"""
+"""The pickle machine for PyTorch's files. It creates storages and tensors without calling Python code."""
 from collections import OrderedDict
 
 from cpython.object cimport PyObject
@@ -116,8 +114,9 @@ cdef class TensorMachine(Machine):
         self.fillings.append((tensor, data))
 
     def charge_values(self, nbytes, owner, available):
-        """Charge for a tensor of ``nbytes`` made from the ``available`` bytes of ``owner``, which are free the first
-        time.
+        """Charge for a tensor of ``nbytes`` made from the bytes of ``owner``.
+
+        The first time, ``available`` bytes are free.
         """
         charge(self, 320)
         if id(owner) not in self.sources:
@@ -167,8 +166,9 @@ cdef class TensorMachine(Machine):
         raise self.wrong(f"{known.name} does not take {n} arguments")
 
     cdef bint record(self) except -1:
-        """Execute the whole call that makes a tensor, if the next opcodes are as torch.save writes them. Otherwise read
-        nothing.
+        """Execute the whole call that makes a tensor, if the next opcodes are as torch.save writes them.
+
+        Otherwise read nothing.
 
         The position is after the name of the function and a mark. Strings and tuples in the call are not stored in the
         memo, because normally nothing refers to them. If something does, `Stack.recall` runs the pickle again without

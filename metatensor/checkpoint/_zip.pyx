@@ -113,8 +113,9 @@ cdef class Directory:
         return -1 if found is None else <Py_ssize_t>found
 
     cdef Py_ssize_t find_next(self, str prefix, str key) except -2:
-        """Return the number of the member ``prefix`` + ``key`` if it follows the last one found and was not returned
-        before, else -1.
+        """Return the number of the member ``prefix`` + ``key`` if it is the next one in order, else -1.
+
+        It must follow the last member found and must not have been returned before.
         """
         cdef Py_ssize_t n = 0, m = 0
         cdef const char* p
@@ -151,8 +152,9 @@ cdef class Directory:
         return -1
 
     cdef int read_end(self, bytes tail, long long base, Py_ssize_t at, long long* count, long long* size, long long* start) except -1:
-        """Read the member count, size and offset of the directory from the end record, or from the zip64 one if it
-        exists.
+        """Read the member count, size and offset of the directory from the end record.
+
+        A zip64 end record takes precedence if there is one.
         """
         cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(tail) + at
         cdef const unsigned char* q
@@ -336,8 +338,9 @@ cdef class Directory:
         return begin, e.packed
 
     def read(self, str name not None, long long most=1 << 62, bint check=True):
-        """Return a member's content, at most ``most`` bytes, decompressed and checked against its checksum if it has
-        one.
+        """Return a member's content, decompressed and checked against its checksum if it has one.
+
+        Raise `CheckpointError` if it has more than ``most`` bytes.
         """
         cdef Entry* e
         found = self.index.get(name)

@@ -52,8 +52,9 @@ def _digest(*parts: str) -> str:
 
 
 def _temporary(base: str, token: str) -> str:
-    """Return the temporary name for ``base`` and ``token``. Its last twelve hex digits are a digest of the rest, so
-    `sweep` can recognise it.
+    """Return the temporary name for ``base`` and ``token``.
+
+    Its last twelve hex digits are a digest of the rest, so `sweep` can recognise it.
     """
     return hidden_name(base, f".{token}{_digest(base, token)}.tmp")
 
@@ -63,8 +64,9 @@ def _is_temporary(name: str, base: str) -> bool:
 
 
 def lock(handle: int, wait: bool) -> bool | None:
-    """Lock an open file until it is closed. Return False if another process holds the lock, None if locking is
-    unsupported.
+    """Lock an open file until it is closed.
+
+    Return False if another process holds the lock, None if locking is unsupported.
     """
     if fcntl is None:
         return None
@@ -139,8 +141,9 @@ def replacing(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 class Staged:
-    """A file in ``folder`` with content but no final name yet. It is deleted at the end of the block unless it gets
-    one.
+    """A file in ``folder`` with content but no final name yet.
+
+    It is deleted at the end of the block unless it gets one.
     """
 
     def __init__(self, folder: str, base: str, mode: int | None = None) -> None:
@@ -182,8 +185,9 @@ class Staged:
         os.fsync(self.file.fileno())
 
     def link(self, path: str) -> None:
-        """Name the file ``path``, which must not exist. It loses the name at the end of the block unless `keep` is
-        called.
+        """Name the file ``path``, which must not exist.
+
+        It loses the name at the end of the block unless `keep` is called.
         """
         if self.name is not None:
             try:

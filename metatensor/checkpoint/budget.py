@@ -34,8 +34,9 @@ class Budget:
 
 
 class Claims:
-    """Counts the bytes of a file that tensors refer to. On average each byte may be used a few times, as with shared
-    memory.
+    """Counts the bytes of a file that tensors refer to.
+
+    On average each byte may be used a few times, as with shared memory.
     """
 
     TIMES = 4
@@ -64,8 +65,9 @@ def current() -> Budget:
 
 
 class shared:
-    """Context manager that gives all reads of this thread one budget: ``budget``, else that of the enclosing block,
-    else a new one.
+    """Context manager that gives all reads of this thread one budget.
+
+    It is ``budget`` if given, else that of the enclosing block, else a new one.
     """
 
     __slots__ = ("_before", "_budget")

@@ -57,8 +57,9 @@ class Filler:
             read_tensor(source, begin, flat, backend, width_of(dtype), self.order)
 
     def _allocated(self, storage: Any) -> tuple[Any, Any]:
-        """Allocate a storage. Return its backend and a byte tensor over its memory, or None if there is nothing to
-        copy.
+        """Allocate a storage.
+
+        Return its backend and a byte tensor over its memory, or None if there is nothing to copy.
         """
         backend, index = _backend_of(storage)
         nbytes = storage.nbytes()

@@ -153,8 +153,9 @@ class _Header:
         return struct.unpack(self._mark + code, self.window.take(struct.calcsize(self._mark + code), what))[0]
 
     def _count(self, code: str, what: str, limit: int, least: int) -> int:
-        """Return a number of things of at least ``least`` bytes each. Raise at once if the file is too short to hold
-        them.
+        """Return a number of things of at least ``least`` bytes each.
+
+        Raise at once if the file is too short to hold them.
         """
         count: int = self._number(code, what)
         if count > limit:

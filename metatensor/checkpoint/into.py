@@ -124,8 +124,9 @@ def load_into(
 
 
 def _resume(model: Any, path: str, prefix: str) -> dict[str, Any]:
-    """Return the tensors that an interrupted call loaded from the same file. The caller adds to this dict as it loads
-    more.
+    """Return the tensors that an interrupted call loaded from the same file.
+
+    The caller adds to this dict as it loads more.
     """
     state = os.stat(path)
     identity = (os.path.realpath(path), state.st_size, state.st_mtime_ns, prefix)
@@ -160,8 +161,9 @@ def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
 
 
 def _move_along(other: Any, target: Any, begin: int) -> None:
-    """Make ``other`` view the memory that replaces its old storage. ``begin`` is the old offset of the new memory's
-    first element.
+    """Make ``other`` view the memory that replaces its old storage.
+
+    ``begin`` is the old offset of the new memory's first element.
     """
     if other.storage_offset() >= begin:
         try:

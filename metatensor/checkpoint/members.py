@@ -10,8 +10,9 @@ __all__ = ["Members"]
 
 
 class Members:
-    """Members of an archive. The last decompressed one is cached, because tensors of one storage usually follow each
-    other.
+    """Members of an archive.
+
+    The last decompressed one is cached, because tensors of one storage usually follow each other.
     """
 
     def __init__(self, directory: Directory) -> None:

@@ -75,8 +75,9 @@ class Opened:
             return fetch(file, self.path, self.checkpoint, name)
 
     def read_into(self, name: str, target: memoryview, begin: int = 0, step: Callable[[int], None] | None = None) -> None:
-        """Fill ``target`` with a tensor's bytes from ``begin`` on. ``step`` is called with the size of each piece that
-        is read.
+        """Fill ``target`` with a tensor's bytes from ``begin`` on.
+
+        ``step`` is called with the size of each piece that is read.
         """
         info = self.checkpoint.tensors[name]
         if info.offset < 0:

@@ -58,8 +58,7 @@ class StoredAt:
 
 
 class Places:
-    """A ``map_location`` as a callable: ``place(location, nbytes)`` returns the device for a storage saved at
-    ``location``.
+    """A ``map_location`` as a callable that returns the device for a storage: ``place(location, nbytes)``.
 
     Parameters
     ----------
@@ -69,6 +68,13 @@ class Places:
         every storage goes to its location, where "cpu" means the default device.
     mmap : bool, default False
         Use mapped bytes of the file in place on devices that can do so.
+
+    Examples
+    --------
+    >>> from metatensor.checkpoint import Places
+    >>> place = Places({"cuda:0": "meta"})
+    >>> place("cuda:0"), place("cpu")
+    (device(type='meta'), device(type='cpu'))
     """
 
     def __init__(self, map_location: Any = None, mmap: bool = False) -> None:
@@ -125,8 +131,9 @@ _OF_PYTORCH = frozenset((
 
 
 def is_device(name: str) -> bool:
-    """Return True if a file may use this device name. Device names are interned forever, so files must not invent new
-    ones.
+    """Return True if a file may use this device name.
+
+    Device names are interned forever, so files must not invent new ones.
     """
     from metatensor import plugins
 

@@ -1,6 +1,4 @@
-"""Helpers shared by the readers of simple formats: `Item`, header parsing with `Window`, and names of neighbouring
-files.
-"""
+"""Helpers shared by the readers of simple formats: items, header parsing, and names of neighbouring files."""
 
 from __future__ import annotations
 
@@ -224,8 +222,9 @@ def must_be_found(file: BinaryIO, name: str, what: str) -> None:
 
 
 def beside(file: str, name: Any, what: str) -> str:
-    """Return the path of a file in the same folder that ``file`` refers to by ``name``. Raise `CheckpointError` for any
-    other name.
+    """Return the path of a file in the same folder that ``file`` refers to by ``name``.
+
+    Raise `CheckpointError` for any other name.
 
     Symbolic links are allowed: download caches consist of them, and whoever can create a link could create the file
     itself.

@@ -141,8 +141,9 @@ TORCH = ("torch", "torch-legacy")
 
 
 def checked_protocol(protocol: Any) -> int:
-    """Return a valid pickle protocol. A negative number means the highest; raise ValueError if ``protocol`` is too
-    high.
+    """Return a valid pickle protocol.
+
+    A negative number means the highest; raise ValueError if ``protocol`` is too high.
     """
     number = int(protocol)
     if number > pickle.HIGHEST_PROTOCOL:

@@ -36,8 +36,9 @@ Mark = tuple[str, int, int, int]
 
 
 def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[str, str] | None = None, contents: Contents = OWN) -> None:
-    """Write shards of at most ``limit`` bytes, then their index. A shard exceeds the limit if a single tensor or
-    storage does.
+    """Write shards of at most ``limit`` bytes, then their index.
+
+    A shard exceeds the limit if a single tensor or storage does.
 
     A checkpoint that fits in one shard becomes a single file. Raise ValueError if the format has no shards or a name
     occurs twice.
@@ -86,8 +87,9 @@ class _Checkpoint:
         return isinstance(name, str) and self._shard.fullmatch(name) is not None
 
     def free_names(self, count: int, plain: bool) -> list[str]:
-        """Return ``count`` unused shard names. They contain a random tag unless ``plain`` is true and the plain names
-        are free.
+        """Return ``count`` unused shard names.
+
+        They contain a random tag unless ``plain`` is true and the plain names are free.
         """
         tag = "" if plain else f"-{secrets.token_hex(4)}"
         while True:
@@ -199,8 +201,9 @@ class _Turn:
     # Removal ------------------------------------------------------------------
 
     def note(self, old: list[str], new: Iterable[Mark] = ()) -> None:
-        """Write the journal: the files that the next saver removes if this one dies, unless an index names them by
-        then.
+        """Write the journal: the files that the next saver must remove if this one dies.
+
+        Files that an index names by then are not removed.
         """
         marks = [mark for name in old if (mark := self.checkpoint.mark(name)) is not None]
         self._write([*self.waiting, *marks, *new])

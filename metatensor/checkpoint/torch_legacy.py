@@ -38,8 +38,9 @@ class TorchLegacy:
     suffixes: tuple[str, ...] = (".pt", ".pth", ".bin", ".ckpt")
 
     def matches(self, head: bytes, size: int) -> bool:
-        """Return True if the file begins with a pickle of the magic number, or is a tar archive, which the reader
-        rejects.
+        """Return True if the file begins with a pickle of the magic number or is a tar archive.
+
+        The reader rejects the latter.
         """
         binary, text = MAGIC.to_bytes(10, "little"), b"L%dL\n" % MAGIC  # in pickle protocol 2 and up, and in 0 and 1
         return binary in head[:32] or head.startswith(text) or b"ustar" in head[250:270]

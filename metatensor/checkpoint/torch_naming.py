@@ -65,8 +65,9 @@ def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
 
 
 def _homes(theirs: str | None) -> Iterator[str]:
-    """Yield the modules in which PyTorch may define the contents of our module with the alias ``theirs``, likeliest
-    first.
+    """Yield the modules in which PyTorch may define the contents of our module with the alias ``theirs``.
+
+    The likeliest come first.
     """
     yield from (home for prefix, homes in HOMES.items() if (theirs or "torch").startswith(prefix) for home in homes)
     if theirs is None:

@@ -78,7 +78,21 @@ class deferred_init:
 
 
 def is_deferred(tensor: Any) -> bool:
-    """Return True if a tensor or storage holds no data but remembers how it was made."""
+    """Return True if a tensor or storage holds no data but remembers how it was made.
+
+    Parameters
+    ----------
+    tensor : Tensor or UntypedStorage
+        What to test.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.deferred_init():
+    ...     x = mt.zeros(2, device="cpu")
+    >>> mt.is_deferred(x), mt.is_deferred(mt.zeros(2, device="meta"))
+    (True, False)
+    """
     storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
     ghost = recipe_of(storage)
     return storage.data is None and ghost is not None and not ghost.constant
@@ -595,10 +609,10 @@ def _empty_part(tensor: Any, index: Any, device: Any, dtype: Any) -> Any:
 
 
 def dematerialize(obj: Any) -> Any:
-    """Remove the data of tensors that were deferred, and return ``obj``. They can be materialized again with their
-    original values.
+    """Remove the data of tensors that were deferred, and return ``obj``.
 
-    Changes made to the data in the meantime are lost. Tensors that never were deferred keep their data.
+    The tensors can be materialized again with their original values. Changes made to the data in the meantime are lost.
+    Tensors that never were deferred keep their data.
 
     Parameters
     ----------
@@ -609,6 +623,15 @@ def dematerialize(obj: Any) -> Any:
     ------
     TypeError
         If ``obj`` is not a tensor, module or container.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.deferred_init():
+    ...     x = mt.ones(2, device="cpu")
+    >>> x = mt.materialize(x).fill_(7)
+    >>> mt.materialize(mt.dematerialize(x)).tolist()
+    [1.0, 1.0]
     """
     obj = _checked("dematerialize", obj, None, None)[0]
     for tensor in tensors_of(obj):

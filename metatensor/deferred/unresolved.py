@@ -38,8 +38,15 @@ class Unresolved(NamedTuple):
 
 
 def unresolved(module: Any) -> list[Unresolved]:
-    """Return the tensors of a module that hold no data: parameters, buffers, and tensors in attributes and their
-    containers.
+    """Return the tensors of a module that hold no data.
+
+    They are parameters, buffers, and tensors in attributes and their containers.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> [item.name for item in mt.nn.Linear(2, 2, device="meta").unresolved()]
+    ['weight', 'bias']
     """
     found = []
     for name, kind, tensor, _ in places(module):

@@ -233,9 +233,7 @@ def cuda_array_interface(tensor):
 
 
 def from_array(data):
-    """Return a tensor over another library's array, using the first protocol that it supports, or None if it supports
-    none.
-    """
+    """Return a tensor over another library's array, using the first protocol that it supports, or None."""
     if hasattr(data, "__array_interface__"):
         import numpy
 
