@@ -17,9 +17,7 @@ __all__ = ["Census"]
 
 
 class Extent(NamedTuple):
-    """The bytes of a storage that a parameter or buffer occupies, from ``begin`` to ``end``, and its number of
-    elements.
-    """
+    """The byte range of a storage that a parameter or buffer occupies, and its number of elements."""
 
     name: str
     storage: Any

@@ -122,7 +122,7 @@ cdef class Calls(Stack):
     cdef object persistent(self, object id):
         """Return the object for a persistent id."""
         if self.persist is None:
-            raise self.wrong(f"a persistent id, {describe(id)}, where none can be")
+            raise self.wrong(f"a persistent id, {describe(id)}, in a file that cannot have any")
         return self.persist(self, id)
 
     cdef object value_of(self, Marker marker):
@@ -133,7 +133,7 @@ cdef class Calls(Stack):
             return self.call((<Empty>marker).known, (), False)
         if isinstance(marker, Known) and isinstance((<Known>marker).value, type):
             return (<Known>marker).value
-        raise self.wrong(f"{describe(marker)} is among its values, where it means nothing")
+        raise self.wrong(f"{describe(marker)} is part of the result, but it is not a value")
 
     # Names and calls ----------------------------------------------------------
 
@@ -155,7 +155,7 @@ cdef class Calls(Stack):
         name = name if len(name) <= 200 and name.isprintable() else ascii(name[:200])
         if name not in self.unknown:
             if len(self.unknown) >= MAX_NAMES:
-                raise self.wrong(f"it names more than {MAX_NAMES:,} things that tensors do not need")
+                raise self.wrong(f"it names more than {MAX_NAMES:,} things that are neither known nor allowed")
             self.unknown[name] = self.here
         return Inert(name)
 
@@ -180,7 +180,7 @@ cdef class Calls(Stack):
         if type(name) is not str or type(module) is not str:
             raise self.wrong(f"STACK_GLOBAL takes two texts, got {describe(module)} and {describe(name)}")
         if len(name) + len(module) > 4096 or "\n" in name or "\n" in module:
-            raise self.wrong(f"STACK_GLOBAL with names that cannot be: {describe(module)} and {describe(name)}")
+            raise self.wrong(f"STACK_GLOBAL with invalid names: {describe(module)} and {describe(name)}")
         return self.named(f"{module}\n{name}".encode("utf-8", "surrogatepass"))
 
     cdef object call(self, object function, object args, bint new):
@@ -190,7 +190,7 @@ cdef class Calls(Stack):
         if type(function) is Known:
             known = <Known>function
             if known.call is None or (new and not known.new):
-                raise self.wrong(f"{opcode} of {known.name}, which a checkpoint may name but not call so")
+                raise self.wrong(f"{opcode} of {known.name}, which a checkpoint may name but not call")
             if type(args) is not tuple:
                 raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
             if known.code:
@@ -199,7 +199,7 @@ cdef class Calls(Stack):
         if isinstance(function, Inert):
             return self.kept(<Inert>function, args)
         if not self.callables or <size_t><PyObject*>function not in self.callables:
-            raise self.wrong(f"{opcode} of {describe(function)}, which is nothing to call")
+            raise self.wrong(f"{opcode} of {describe(function)}, which is not callable here")
         if type(args) is not tuple:
             raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
         name = getattr(function, "__qualname__", "a callable")
@@ -265,7 +265,7 @@ cdef class Calls(Stack):
         if not kwargs:
             return self.call(cls, args, True)
         if not self.callables or <size_t><PyObject*>cls not in self.callables or not isinstance(cls, type):
-            raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not make so")
+            raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not create")
         if type(args) is not tuple:
             raise self.wrong(f"NEWOBJ_EX takes a tuple of arguments, got {describe(args)}")
         return self.guarded(cls.__qualname__, cls.__new__, (cls, *self.plain(args)), self.plain(kwargs))
@@ -300,7 +300,7 @@ cdef class Calls(Stack):
     cdef int attribute(self, object cls, object name) except -1:
         """Raise `CheckpointError` if a checkpoint may not set this attribute on instances of ``cls``."""
         if type(name) is not str or len(name) > MAX_ATTRIBUTE or name.startswith("__") or hasattr(cls, name):
-            raise self.wrong(f"{describe(name)} cannot be an attribute that a checkpoint gives an instance of {cls.__name__}")
+            raise self.wrong(f"{describe(name)} cannot be set by a checkpoint as an attribute of {cls.__name__}")
         return 0
 
     def check_attribute(self, cls, name):
@@ -345,7 +345,7 @@ cdef class Calls(Stack):
             crowd.rebuild(count)
         steps = crowd.steps(key)
         if crowd.alike > 256:
-            raise self.wrong("more than 256 keys with one and the same hash")
+            raise self.wrong("more than 256 keys with the same hash")
         self.spend(16 * steps + cost * crowd.alike)
         return crowd
 

@@ -91,7 +91,7 @@ cdef class Machine(Calls):
                 raise self.unknown_names() from None
             raise
         except RecursionError:
-            raise self.wrong("it needs too deep a recursion") from None
+            raise self.wrong("it is nested too deeply") from None
         finally:
             if collecting:
                 PyGC_Enable()
@@ -380,11 +380,11 @@ cdef class Machine(Calls):
         elif op == b'P':                                # PERSID
             self.push(self.persistent(self.line(4096).decode("ascii", "replace")))
         elif op >= 0x82 and op <= 0x84:
-            raise self.wrong(f"EXT{(1, 2, 4)[op - 0x82]}: an extension code, which stands for a name that is nowhere in the file")
+            raise self.wrong(f"EXT{(1, 2, 4)[op - 0x82]}: an extension code, whose name is not in the file")
         elif op == 0x97 or op == 0x98:
-            raise self.wrong("NEXT_BUFFER and READONLY_BUFFER take data from outside the file: there are none")
+            raise self.wrong("NEXT_BUFFER and READONLY_BUFFER take data from outside the file, which is not supported")
         else:
-            raise self.wrong(f"0x{op:02x} is no opcode of pickles")
+            raise self.wrong(f"0x{op:02x} is not a pickle opcode")
         return 0
 
     cdef int dict_(self, tuple pairs) except -1:

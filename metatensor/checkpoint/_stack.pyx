@@ -71,7 +71,7 @@ cdef class Stack:
         if self.spent > self.limit and self.per_byte:
             self.limit = self.allowance + self.per_byte * <long long>self.at
         if self.spent > self.limit or nbytes < 0:
-            raise self.wrong(f"its objects need more than {self.limit:,} bytes, the bound for as much of a pickle")
+            raise self.wrong(f"its objects need more than {self.limit:,} bytes, the bound for a pickle of this size")
         return 0
 
     # The stack ----------------------------------------------------------------
@@ -226,7 +226,7 @@ cdef class Stack:
                 raise self.wrong(f"a line of more than {most:,} bytes")
             raise self.truncated("a line")
         if found - here > most:
-            raise self.wrong(f"a line of {found - here:,} bytes, {most:,} are the most")
+            raise self.wrong(f"a line of {found - here:,} bytes, at most {most:,} are allowed")
         self.at += found - here + 1
         return PyBytes_FromStringAndSize(<const char*>here, found - here)
 
@@ -296,7 +296,7 @@ cdef class Stack:
         try:
             plain = escape_decode(line[1:len(line) - 1])[0]
         except ValueError:
-            raise self.wrong("a text has an escape that is none") from None
+            raise self.wrong("a string has an invalid escape sequence") from None
         try:
             return plain.decode("utf-8")
         except UnicodeDecodeError:

@@ -308,7 +308,7 @@ cdef class TensorMachine(Machine):
         cdef Py_ssize_t n, i
         cdef int over = 0, more = 0
         if type(storage) is not StorageRef:
-            raise self.wrong(f"a tensor over {describe(storage)}, which is no storage")
+            raise self.wrong(f"a tensor over {describe(storage)}, which is not a storage")
         ref = <StorageRef>storage
         if dtype is None:
             dtype = ref.dtype
@@ -321,7 +321,7 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"requires_grad must be a truth value, got {describe(grad)}")
         n = len(<tuple>sizes)
         if n != len(<tuple>strides) or n > MAX_DIMS:
-            raise self.wrong(f"a tensor of {n} sizes and {len(<tuple>strides)} strides; {MAX_DIMS} dimensions are the most")
+            raise self.wrong(f"a tensor of {n} sizes and {len(<tuple>strides)} strides; at most {MAX_DIMS} dimensions are allowed")
         lay.ndim = <int>n
         for i in range(n):
             size, stride = (<tuple>sizes)[i], (<tuple>strides)[i]
@@ -357,7 +357,7 @@ cdef class TensorMachine(Machine):
             if grad:
                 set_requires_grad(made, True)
         except RuntimeError as error:
-            raise self.wrong(f"a tensor that cannot be: {error}") from None
+            raise self.wrong(f"an invalid tensor: {error}") from None
         return made
 
     cdef int lazy(self, Tensor made, object metadata) except -1:
@@ -389,7 +389,7 @@ cdef class TensorMachine(Machine):
         if isinstance(kind, Inert):
             return kind
         if type(kind) is not StorageType:
-            raise self.wrong(f"{describe(kind)} is no class of storages")
+            raise self.wrong(f"{describe(kind)} is not a storage class")
         if type(key) is not str or type(location) is not str or type(size) is not int or len(key) > 1000 or len(location) > 100:
             raise self.wrong(f"a storage with key {describe(key)}, location {describe(location)} and size {describe(size)}")
         numel = as_long_long(size, &over)
@@ -467,7 +467,7 @@ cdef class TensorMachine(Machine):
             (<StorageRef>found).begin, (<StorageRef>found).nbytes = offset * item, size * item
             self.views[whole.key, key] = found
         elif (<StorageRef>found).begin != offset * item or (<StorageRef>found).nbytes != size * item:
-            raise self.wrong(f"the view {key[:40]!r} of storage {whole.key[:40]!r} is two different ones")
+            raise self.wrong(f"the view {key[:40]!r} of storage {whole.key[:40]!r} is defined twice, differently")
         return found
 
     cdef object value_of(self, Marker marker):

@@ -37,7 +37,7 @@ def fields(source: Source, begin: int, end: int, budget: list[int]) -> Iterator[
     while at < end:
         budget[0] -= 1
         if budget[0] < 0:
-            raise CheckpointError(source.name, "it has more fields than any sound file")
+            raise CheckpointError(source.name, "it has too many fields")
         if at + 32 > first + len(data) < end or at < first:
             first, data = at, bytes(source.at(at, min(at + PIECE, end)))
         try:
@@ -59,7 +59,7 @@ def fields(source: Source, begin: int, end: int, budget: list[int]) -> Iterator[
         except OverflowError:
             raise CheckpointError(source.name, f"a number of the field at byte {at:,} has more than 10 bytes") from None
         if not 0 < number < 1 << 29:
-            raise CheckpointError(source.name, f"the field at byte {at:,} has the number {number}, which is none")
+            raise CheckpointError(source.name, f"the field at byte {at:,} has the number {number}, which is invalid")
         if after > end:
             raise CheckpointError(
                 source.name, f"truncated or damaged: the field at byte {at:,} claims {size:,} bytes, more than its message has"

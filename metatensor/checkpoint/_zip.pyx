@@ -204,7 +204,7 @@ cdef class Directory:
             raise MemoryError
         for i in range(<Py_ssize_t>count):
             if size - at < 46 or number(p + at, 4) != CENTRAL:
-                raise self.wrong(start + at, f"entry {i} of {count:,} of the zip directory is none")
+                raise self.wrong(start + at, f"entry {i} of {count:,} of the zip directory is invalid")
             e = &self.entries[i]
             n = <Py_ssize_t>number(p + at + 28, 2)
             if 46 + n + <Py_ssize_t>number(p + at + 30, 2) + <Py_ssize_t>number(p + at + 32, 2) > size - at:

@@ -153,7 +153,7 @@ class _Layout:
             raise CheckpointError(name, "the metadata have no table of tensors")
         for key, entry in entries.items():
             if not isinstance(key, str) or not isinstance(entry, Record):
-                raise CheckpointError(name, f"the metadata have an entry {shown(key)} that is none")
+                raise CheckpointError(name, f"the metadata has an invalid entry {shown(key)}")
             if entry.name == "TensorStorageMetadata":
                 self.tensors[key] = self._tensor(key, entry, places)
             elif entry.name == "BytesStorageMetadata":
@@ -172,13 +172,13 @@ class _Layout:
         for index, info in table.items():
             sound = isinstance(index, Record) and index.name == "MetadataIndex" and isinstance(info, Record) and info.name == "_StorageInfo"
             if not sound:
-                raise CheckpointError(self.name, "the metadata have a place that is none")
+                raise CheckpointError(self.name, "the metadata has an invalid storage location")
             key, offsets = _get(index, "fqn", 0), _get(index, "offset", 1)
             file, begin, length = _get(info, "relative_path", 0), _get(info, "offset", 1), _get(info, "length", 2)
             if not isinstance(key, str) or not (offsets is None or _is_sizes(offsets)):
-                raise CheckpointError(self.name, f"the metadata have a place for {shown(key)} that is none")
+                raise CheckpointError(self.name, f"the metadata has an invalid storage location for {shown(key)}")
             if type(begin) is not int or type(length) is not int or not 0 <= begin < 2**63 or not 0 <= length < 2**63:
-                raise self._wrong(key, f"its place, {shown(length)} bytes from byte {shown(begin)} on, is none")
+                raise self._wrong(key, f"its location, {shown(length)} bytes from byte {shown(begin)} on, is invalid")
             if _get(info, "transform_descriptors", 3):
                 raise self._wrong(key, "it is compressed or otherwise transformed, which is not supported")
             if not isinstance(file, str) or file not in self._sizes:
@@ -201,9 +201,9 @@ class _Layout:
         shape, properties, chunks = _get(entry, "size", 1), _get(entry, "properties", 0), _get(entry, "chunks", 2)
         dtype = _get(properties, "dtype", 0) if isinstance(properties, Record) else None
         if not isinstance(dtype, mt.dtype):
-            raise self._wrong(key, "its dtype is none")
+            raise self._wrong(key, "its dtype is invalid")
         if not _is_sizes(shape) or not isinstance(chunks, list):
-            raise self._wrong(key, "its shape or its list of chunks is none")
+            raise self._wrong(key, "its shape or its list of chunks is invalid")
         shape = tuple(shape)
         nbytes = counted(self.name, key, shape, 8 * dtype.itemsize)
         found = []
@@ -211,7 +211,7 @@ class _Layout:
             offsets: Any = _get(chunk, "offsets", 0) if isinstance(chunk, Record) else None
             sizes: Any = _get(chunk, "sizes", 1) if isinstance(chunk, Record) else None
             if not _is_sizes(offsets) or not _is_sizes(sizes) or len(offsets) != len(shape) or len(sizes) != len(shape):
-                raise self._wrong(key, "one of its chunks has no sound place")
+                raise self._wrong(key, "one of its chunks has an invalid location")
             if any(begin + size > whole for begin, size, whole in zip(offsets, sizes, shape)):
                 raise self._wrong(key, f"a chunk of {shown(list(sizes))} at {shown(list(offsets))} is not within {shown(list(shape))}")
             place = places.get((key, _packed(offsets)))

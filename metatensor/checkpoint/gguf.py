@@ -189,7 +189,7 @@ class _Header:
         if kind == TEXT:
             return self._text("a text of the metadata", 1 << 26)
         if kind != ARRAY:
-            raise self._wrong(f"the metadata {shown(name)} have the type {kind}, which is none")
+            raise self._wrong(f"the metadata {shown(name)} have the invalid type {kind}")
         if depth == 4:
             raise self._wrong(f"the metadata {shown(name)} are nested too deeply")
         inner = self._number("I", "the type of an array")

@@ -117,7 +117,7 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
     window = Window(source, at, end, 1 << 20)
     magic = window.take(8, "the signature of an array")
     if not magic.startswith(MAGIC):
-        raise CheckpointError(source.name, f"{shown(name)} begins with {magic!r}, which is no array of NumPy's")
+        raise CheckpointError(source.name, f"{shown(name)} begins with {magic!r}, which is not the signature of an array")
     version = (magic[6], magic[7])
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise CheckpointError(source.name, f"{shown(name)} has version {version[0]}.{version[1]}; known are 1.0, 2.0 and 3.0")
@@ -157,7 +157,7 @@ def header_size(head: bytes) -> int:
 def _dtype(file: str, name: str, descr: Any) -> tuple[str, int, str]:
     """Return the dtype's name (metatensor's or NumPy's), its size in bytes and its byte order."""
     if isinstance(descr, list):
-        raise CheckpointError(file, f"array {shown(name)} has records of several fields, which are no tensor")
+        raise CheckpointError(file, f"array {shown(name)} has records of several fields, which cannot become a tensor")
     match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
     if match is None:
         raise CheckpointError(file, f"array {shown(name)} has the dtype {shown(descr)}, which NumPy does not have")
@@ -178,7 +178,7 @@ def _members(file: str, name: str, text: str) -> tuple[Any, bool, tuple[int, ...
     try:
         value = _Parser(text).whole()
     except ValueError as error:
-        raise CheckpointError(file, f"the header of {shown(name)} is not the dict that it should be: {error}") from None
+        raise CheckpointError(file, f"the header of {shown(name)} is not the expected dict: {error}") from None
     if type(value) is not dict or set(value) != {"descr", "fortran_order", "shape"}:
         keys = sorted(map(str, value))[:5] if type(value) is dict else type(value).__name__
         raise CheckpointError(file, f"the header of {shown(name)} should have descr, fortran_order and shape; it has {shown(keys)}")

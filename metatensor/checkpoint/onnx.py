@@ -183,7 +183,7 @@ class _Model:
                 if field.kind == kind:
                     self.metadata[label] = self._text(field) if kind == BYTES else str(signed(field.value))
         if not graphs:
-            raise CheckpointError(source.name, "there is no graph: it is not a model of ONNX")
+            raise CheckpointError(source.name, "there is no graph: it is not an ONNX model")
 
     # Graphs -------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class _Model:
         try:
             offset, length = int(entries.get("offset", "0")[:20] or 0), int(entries.get("length", str(nbytes))[:20])
         except ValueError:
-            raise CheckpointError(file, f"tensor {shown(name)}: offset or length of its external data is no number") from None
+            raise CheckpointError(file, f"tensor {shown(name)}: offset or length of its external data is not a number") from None
         size = os.path.getsize(path)
         if length != nbytes or offset < 0 or offset + nbytes > size:
             raise CheckpointError(

@@ -108,8 +108,8 @@ class Places:
             if answer is not None:
                 if not isinstance(answer, (str, device)) and not isinstance(getattr(answer, "device", None), device):
                     raise TypeError(
-                        "load: a map_location that is called must give what it was given, moved (storage.cpu()), a device, or None; "
-                        f"it gave {type(answer).__name__}"
+                        "load: a callable map_location must return its argument moved to a device (storage.cpu()), a device, or None; "
+                        f"it returned {type(answer).__name__}"
                     )
                 return device(answer if isinstance(answer, (str, device)) else answer.device)
         else:
@@ -167,4 +167,4 @@ class FakePlaces(Places):
 def _named(location: str) -> Any:
     if is_device(location):
         return device(location)
-    raise NoDevice("the checkpoint", f"it was saved on {location[:60]!r}, which is no device here; map_location says where it shall go")
+    raise NoDevice("the checkpoint", f"it was saved on {location[:60]!r}, which is not available here; pass map_location to choose a device")

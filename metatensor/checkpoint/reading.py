@@ -76,7 +76,7 @@ def counted(file: str, tensor: str, shape: Iterable[int], bits: int) -> int:
         raise CheckpointError(file, f"tensor {shown(tensor)}: a shape of {len(sizes):,} dimensions; at most {MAX_DIMS} are supported")
     for size in sizes:
         if not 0 <= size <= MAX_INT:
-            raise CheckpointError(file, f"tensor {shown(tensor)}: the size {shown(size)} in its shape is not from 0 to 2**63 - 1")
+            raise CheckpointError(file, f"tensor {shown(tensor)}: the size {shown(size)} in its shape is not in the range from 0 to 2**63 - 1")
     # The product of the nonzero sizes must fit as well, because strides are computed from it.
     if prod(size for size in sizes if size) * max(bits, 8) > MAX_INT * 8:
         raise CheckpointError(file, f"tensor {shown(tensor)}: its shape {shown(list(sizes))} needs more than 2**63 - 1 bytes")
@@ -150,7 +150,7 @@ def resolved(data: Any, info: TensorInfo, file: str) -> Any:
     if not info.lazy or not info.nbytes:
         return data
     if not info.dtype.startswith(("float", "bfloat", "complex")):
-        raise CheckpointError(file, f"a tensor of {info.dtype} is the negative of its bytes, which is not known of numbers of its kind")
+        raise CheckpointError(file, f"a tensor of {info.dtype} is the negative of its bytes, which is not defined for that dtype")
     size = info.nbytes // prod(info.shape)
     width = size // 2 if info.dtype.startswith("complex") else size
     turned = {"neg": range(0, size, width), "conj": (width,), "conj neg": (0,)}[info.lazy]
@@ -194,7 +194,7 @@ class Window:
         self.at = at + count
         self.left -= count
         if self.left < 0:
-            raise CheckpointError(self.source.name, "the header is longer than any that is sound: its limit is reached")
+            raise CheckpointError(self.source.name, "the header exceeds the size limit")
         return self._block[begin : begin + count]
 
     def need(self, count: int, what: str = "the header") -> None:

@@ -166,7 +166,7 @@ def format_for(f: Any, format: str | None = None) -> str:
     if ending in UNWRITTEN:
         raise ValueError(
             f"save: {os.path.basename(name)!r} would be {UNWRITTEN[ending]} by its name, which is not written; choose another ending "
-            f"({', '.join(('.pt', *FORMATS))}), or say which format it shall have with format= ({', '.join(WRITERS)})"
+            f"({', '.join(('.pt', *FORMATS))}), or choose the format with format= ({', '.join(WRITERS)})"
         )
     return FORMATS.get(ending, "torch")
 

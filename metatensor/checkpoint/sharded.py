@@ -151,7 +151,7 @@ def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str
         raise CheckpointError(name, "it is JSON, but no index: it has no weight_map that says which file has which tensor")
     for tensor, shard in weights.items():
         if not isinstance(shard, str):
-            raise CheckpointError(name, f"the index places tensor {shown(tensor)} in {shown(str(shard))}, which is no file's name")
+            raise CheckpointError(name, f"the index places tensor {shown(tensor)} in {shown(str(shard))}, which is not a file name")
     if not weights:
         raise CheckpointError(name, "the index names no tensors")
     must_be_found(file, name, "shards")

@@ -129,7 +129,7 @@ SKELETON_STATE = "_metatensor_storage"
 # Tensors --------------------------------------------------------------------------
 
 def _never(machine: Any, args: Any) -> Any:
-    raise machine.error("only files with tensors have these")
+    raise machine.error("only files with tensors may use this name")
 
 
 def _parameter_with_state(machine: Any, args: tuple[Any, ...]) -> Any:
@@ -150,7 +150,7 @@ def _from_type(machine: Any, args: tuple[Any, ...]) -> Any:
         return made  # a placeholder
     wanted = class_value(cls) if isinstance(cls, Known) else cls
     if not (isinstance(wanted, type) and issubclass(wanted, mt.Tensor)) or not (isinstance(cls, Known) or machine.may_call(cls)):
-        raise machine.error("_rebuild_from_type: that is no class of tensors that checkpoints may use")
+        raise machine.error("_rebuild_from_type: not a tensor class that checkpoints may use")
     if type(state) is dict and made.is_meta and SKELETON_STATE in state:
         state = dict(state)
         _share(machine, made, state.pop(SKELETON_STATE))
@@ -206,7 +206,7 @@ def _device(machine: Any, args: tuple[Any, ...]) -> Any:
     if not args or len(args) > 2 or type(args[0]) is not str or any(type(index) is not int for index in args[1:]):
         raise machine.error("torch.device takes the name of a device, and an index")
     if not is_device(args[0]):
-        raise machine.error(f"torch.device: {args[0][:40]!r} is no device that is known")
+        raise machine.error(f"torch.device: {args[0][:40]!r} is not a known device")
     return mt.device(*args)
 
 
@@ -270,7 +270,7 @@ def _pairs(machine: Any, made: Any, args: tuple[Any, ...]) -> Any:
     pairs = given.items() if type(given) is dict else given
     for pair in pairs:
         if type(pair) not in (tuple, list) or len(pair) != 2:
-            raise machine.error("a mapping is made of pairs")
+            raise machine.error("a mapping takes pairs")
         machine.set_item(made, *pair)
     return made
 

@@ -146,7 +146,7 @@ def part_of_member(members: Members, member: str, info: TensorInfo, order: str) 
 
     directory = members.directory
     if member not in directory:
-        raise CheckpointError(directory.file, f"there are no bytes of it in the file: {member[:100]!r} is missing")
+        raise CheckpointError(directory.file, f"the file does not contain its data: {member[:100]!r} is missing")
     dtype = getattr(mt, info.dtype)
     begin = info.storage_offset * dtype.itemsize
     return native(memoryview(members.content(member))[begin : begin + span_bytes(info)], width_of(dtype), order)
@@ -160,7 +160,7 @@ def fill_tensor(tensor: Any, values: Any, file: str = "the checkpoint") -> None:
         with mt.no_grad():
             tensor.copy_(values if isinstance(values, mt.Tensor) else mt.from_numpy(values.astype(values.dtype.newbyteorder("="))))
     except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-        raise CheckpointError(file, f"a tensor of {tensor.dtype.name} cannot be made of the values that it has: {error}") from error
+        raise CheckpointError(file, f"a tensor of {tensor.dtype.name} cannot be filled with its stored values: {error}") from error
 
 
 def prefix_of(directory: Directory, member: str) -> str | None:

@@ -64,7 +64,7 @@ class Trusted:
         if type(id) is tuple and len(id) == 4 and id[0] == "module":  # (_, class, file, source)
             return id[1]
         if type(id) is not tuple or not 5 <= len(id) <= 6 or id[0] != "storage" or not isinstance(id[1], StorageType):
-            raise CheckpointError(self.file, f"the persistent id {str(id)[:100]!r} is none of a storage")
+            raise CheckpointError(self.file, f"the persistent id {str(id)[:100]!r} does not describe a storage")
         _, kind, key, location, numel, *view = id
         dtype = kind.dtype
         if not isinstance(numel, int) or numel < 0:

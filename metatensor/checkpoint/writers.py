@@ -224,7 +224,7 @@ def tensors_of(obj: Any, form: str) -> dict[str, Any]:
         if type(name) is not str:
             raise TypeError(f"save: {form} names tensors by texts, got {name!r}")
         if not _is_unicode(name):
-            raise ValueError(f"save: {form} names tensors in UTF-8, which cannot say {name[:100]!r}")
+            raise ValueError(f"save: {form} names tensors in UTF-8, which cannot encode {name[:100]!r}")
         if not isinstance(tensor, mt.Tensor):
             raise TypeError(f"save: {form} holds nothing but tensors; {name!r} is of type {type(tensor).__name__}")
     return dict(obj)
@@ -249,7 +249,7 @@ def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
         for (_, end, first), (begin, _, second) in zip(spans, spans[1:]):
             if begin < end:
                 raise RuntimeError(
-                    f"save: {first!r} and {second!r} share memory, which safetensors cannot say. Leave out all names but one (a "
+                    f"save: {first!r} and {second!r} share memory, which safetensors cannot represent. Leave out all names but one (a "
                     "model with tied weights is loaded from one of them), clone() one, or save in PyTorch's format (format='torch')"
                 )
 

@@ -65,12 +65,12 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     except ValueError:
         data = np.empty(0, np.uint8)
     if not data.size or count == 0:
-        raise ValueError(f"frombuffer(): no elements are asked for: {data.size} bytes, count={count}")
+        raise ValueError(f"frombuffer(): the result would be empty: {data.size} bytes, count={count}")
     if not 0 <= offset < data.size:
         raise ValueError(f"frombuffer(): offset {offset} is not within the {data.size} bytes")
     left = data.size - offset
     if count < 0 and left % dtype.itemsize:
-        raise ValueError(f"frombuffer(): {left} bytes after the offset are no whole number of {dtype.name}")
+        raise ValueError(f"frombuffer(): {left} bytes after the offset are not a whole number of {dtype.name} elements")
     n = left // dtype.itemsize if count < 0 else count
     if n * dtype.itemsize > left:
         raise ValueError(f"frombuffer(): {n} elements of {dtype.name} need more than the {left} bytes after the offset")
@@ -177,8 +177,8 @@ def from_numpy(array):
 def _adopt(array, what):
     """Return a cpu tensor over the memory of an array. Warn if the memory is read-only."""
     if not array.flags.writeable:
-        warnings.warn(f"{what}(): the memory is read-only, but tensors can be written to; what writing does is undefined. "
-                      "Copy it first, or do not write", stacklevel=3)
+        warnings.warn(f"{what}(): the memory is read-only, so the tensor cannot be written to. "
+                      "Copy it first if you need to write", stacklevel=3)
     return backend_for("cpu").adopt(array)
 
 
@@ -191,7 +191,7 @@ def array_interface(tensor):
         except TypeError:
             pass
     if array is None or array.dtype.isbuiltin != 1:
-        raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} that has none; "
+        raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} does not have it; "
                              "numpy() says why")
     return array.__array_interface__
 

@@ -32,7 +32,7 @@ def elements(storage: Any, dtype: Any = None) -> Any:
         elif own is not None and (own.is_floating_point or own.is_complex):
             dtype = mt.get_default_dtype() if own.is_floating_point else mt.get_default_dtype().to_complex()
     if own is not None and own is not dtype:
-        raise RuntimeError(f"tensor(): the storage is one of {own}, and {dtype} is asked for; storage.untyped() has no dtype")
+        raise RuntimeError(f"tensor(): the storage has dtype {own}, but {dtype} was requested; storage.untyped() has no dtype")
     untyped = storage.untyped()
     return mt.empty(0, dtype=dtype, device=untyped.device).set_(untyped, 0, (untyped.nbytes() // dtype.itemsize,), (1,))
 
@@ -48,7 +48,7 @@ def from_file(filename: Any, shared: bool, nbytes: int) -> Any:
         if shared and size < nbytes:
             file.truncate(nbytes)
         elif size < nbytes:
-            raise RuntimeError(f"from_file: {nbytes} bytes are asked for, {os.fspath(filename)} has {size}")
+            raise RuntimeError(f"from_file: {nbytes} bytes are needed, but {os.fspath(filename)} has {size}")
         mapped = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
     return mt.frombuffer(mapped, dtype=mt.uint8).untyped_storage()
 
@@ -67,7 +67,7 @@ def item(storage: Any, index: Any) -> Any:
     if storage.data is None:
         return mt.empty(stop - start, dtype=mt.uint8, device=storage.device).untyped_storage()
     if storage.device.type != "cpu":
-        raise RuntimeError(f"a slice of a storage shares its memory, which is for those on cpu; this one is on {storage.device}")
+        raise RuntimeError(f"only storages on cpu can be sliced, as a slice shares memory; this one is on {storage.device}")
     return mt.from_numpy(as_bytes(storage)[start:stop].numpy()).untyped_storage()
 
 

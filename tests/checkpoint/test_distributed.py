@@ -52,7 +52,7 @@ def test_runs_cover_blocks_of_any_shape():
         ({(0, 0): WHOLE[:2]}, "12 elements"),
         ({(0, 0): WHOLE[:3], (2, 0): WHOLE[3:]}, "overlap"),
         ({(1, 0): WHOLE}, "not within"),
-        ({(0,): WHOLE}, "no sound place"),
+        ({(0,): WHOLE}, "invalid location"),
     ],
 )
 def test_chunks_that_do_not_cover(tmp_path, records, chunks, words):
