@@ -178,7 +178,7 @@ cdef class Calls(Stack):
         name = self.pop()
         module = self.pop()
         if type(name) is not str or type(module) is not str:
-            raise self.wrong(f"STACK_GLOBAL takes two texts, got {describe(module)} and {describe(name)}")
+            raise self.wrong(f"STACK_GLOBAL takes two strings, got {describe(module)} and {describe(name)}")
         if len(name) + len(module) > 4096 or "\n" in name or "\n" in module:
             raise self.wrong(f"STACK_GLOBAL with invalid names: {describe(module)} and {describe(name)}")
         return self.named(f"{module}\n{name}".encode("utf-8", "surrogatepass"))

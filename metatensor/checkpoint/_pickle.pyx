@@ -345,7 +345,7 @@ cdef class Machine(Calls):
             try:
                 self.push(str(line, "raw-unicode-escape"))
             except UnicodeDecodeError:
-                raise self.wrong("a text is not Unicode") from None
+                raise self.wrong("a string is not Unicode") from None
         elif op == b'S':                                # STRING
             self.push(self.quoted(self.line(self.end)))
         elif op == b'p':                                # PUT

@@ -236,7 +236,7 @@ cdef class Stack:
         try:
             return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, "surrogatepass")    # as Python writes them
         except UnicodeDecodeError:
-            raise self.wrong("a text is not UTF-8") from None
+            raise self.wrong("a string is not UTF-8") from None
 
     cdef object raw(self, unsigned long long n):
         cdef const unsigned char* here = self.bytes_(n)
@@ -291,7 +291,7 @@ cdef class Stack:
     cdef object quoted(self, bytes line):
         """Return the string in a STRING line, which is a Python 2 literal."""
         if len(line) < 2 or line[0] != line[len(line) - 1] or line[0] not in b"'\"":
-            raise self.wrong("STRING takes a text in quotes")
+            raise self.wrong("STRING takes a string in quotes")
         self.spend(64 + 5 * len(line))
         try:
             plain = escape_decode(line[1:len(line) - 1])[0]

@@ -145,7 +145,7 @@ cdef class TensorMachine(Machine):
             return made
         if code == TENSOR_V3 and (n == 7 or n == 8):
             if type(args[6]) is not DType:
-                raise self.wrong(f"{known.name}: the dtype must be one, got {describe(args[6])}")
+                raise self.wrong(f"{known.name}: expected a dtype, got {describe(args[6])}")
             made = self.tensor(args[0], args[6], args[1], args[2], args[3], args[4])
             if n == 8 and args[7] is not None:
                 self.lazy(made, args[7])
@@ -154,7 +154,7 @@ cdef class TensorMachine(Machine):
             return self.tensor(args[0], None, args[1], args[2], args[3], False)
         if code == PARAMETER and n == 3:
             if type(args[0]) is not Tensor or type(args[1]) is not bool:
-                raise self.wrong(f"{known.name} takes a tensor and a truth value, got {describe(args[0])} and {describe(args[1])}")
+                raise self.wrong(f"{known.name} takes a tensor and a bool, got {describe(args[0])} and {describe(args[1])}")
             if parameter_class is None:
                 from metatensor.nn import Parameter
                 parameter_class = Parameter
@@ -318,7 +318,7 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"a tensor of size {describe(sizes)}, stride {describe(strides)} and offset {describe(offset)}: "
                              "a tuple, a tuple and an integer are needed")
         if type(grad) is not bool:
-            raise self.wrong(f"requires_grad must be a truth value, got {describe(grad)}")
+            raise self.wrong(f"requires_grad must be a bool, got {describe(grad)}")
         n = len(<tuple>sizes)
         if n != len(<tuple>strides) or n > MAX_DIMS:
             raise self.wrong(f"a tensor of {n} sizes and {len(<tuple>strides)} strides; at most {MAX_DIMS} dimensions are allowed")

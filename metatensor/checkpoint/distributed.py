@@ -150,7 +150,7 @@ class _Layout:
         places = self._places(_get(root, "storage_data", 2))
         entries = _get(root, "state_dict_metadata", 0)
         if not isinstance(entries, dict):
-            raise CheckpointError(name, "the metadata have no table of tensors")
+            raise CheckpointError(name, "the metadata has no table of tensors")
         for key, entry in entries.items():
             if not isinstance(key, str) or not isinstance(entry, Record):
                 raise CheckpointError(name, f"the metadata has an invalid entry {shown(key)}")
@@ -161,13 +161,13 @@ class _Layout:
                     raise self._wrong(key, "it is not stored anywhere")
                 self.others[key] = places[key, None]
             else:
-                raise self._wrong(key, f"it is of class {entry.name}, which describes no entry")
+                raise self._wrong(key, f"it is of class {entry.name}, which does not describe an entry")
         self.size += sum(self._sizes.values())
 
     def _places(self, table: Any) -> dict[tuple[str, Any], _Chunk]:
         """Return each chunk's location, keyed by the tensor's name and the chunk's offsets."""
         if not isinstance(table, dict):
-            raise CheckpointError(self.name, "the metadata have no table of places")
+            raise CheckpointError(self.name, "the metadata has no table of locations")
         found = {}
         for index, info in table.items():
             sound = isinstance(index, Record) and index.name == "MetadataIndex" and isinstance(info, Record) and info.name == "_StorageInfo"
@@ -191,7 +191,7 @@ class _Layout:
                 raise self._wrong(key, f"truncated: {length:,} bytes from byte {begin:,} of {file!r}, which has {self._sizes[file]:,}")
             place = (key, None if offsets is None else _packed(offsets))
             if place in found:
-                raise self._wrong(key, "one of its chunks has two places")
+                raise self._wrong(key, "one of its chunks has two locations")
             found[place] = _Chunk(tuple(offsets or ()), (), file, begin, length)
         return found
 
@@ -312,7 +312,7 @@ class _Assembly:
             found = zips.FORMAT.inspect(part, path)
             infos = list(found.tensors.values())
             if len(infos) != 1 or infos[0].dtype != self.tensor.dtype or infos[0].shape != chunk.sizes:
-                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is not what the metadata say")
+                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} does not match the metadata")
             info = infos[0]
             part.seek(0)
             if info.offset < 0:

@@ -69,11 +69,11 @@ BUILTIN: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 
 # Files that are often mistaken for checkpoints: their first bytes and a description.
 FOREIGN: tuple[tuple[bytes, str], ...] = (
-    (b"version https://git-lfs.github.com/", "a pointer of Git LFS, which stands for the file itself: fetch that with `git lfs pull`"),
+    (b"version https://git-lfs.github.com/", "a Git LFS pointer and not the file itself: fetch the file with `git lfs pull`"),
     (b"\x1f\x8b", "compressed by gzip: unpack it first"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes them: not a format that is known here"),
-    (b"<", "a page of HTML or XML: a download that failed, most likely"),
-    (b"\x80", "a pickle by itself, without tensors' data beside it: not a file that torch.save wrote"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes them: not a supported format"),
+    (b"<", "a page of HTML or XML: probably a failed download"),
+    (b"\x80", "a pickle without tensor data: torch.save did not write it"),
 )
 
 

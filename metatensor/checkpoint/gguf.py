@@ -246,7 +246,7 @@ class _Header:
         elif kind in BLOCKS:
             label, elements, size = BLOCKS[kind]
             if not shape or shape[-1] % elements:
-                raise self._wrong(f"tensor {shown(name)}: rows of {label} are blocks of {elements}, not so in {list(shape)}")
+                raise self._wrong(f"tensor {shown(name)}: rows of {label} must consist of blocks of {elements} elements, got shape {list(shape)}")
             counted(self.source.name, name, shape, 16)
             nbytes = prod(shape[:-1]) * (shape[-1] // elements) * size
         else:
@@ -260,10 +260,10 @@ class _Header:
         entries, names = [], set()
         for name, kind, shape, nbytes, at in table:
             if name in names:
-                raise self._wrong(f"the tensor {shown(name)} is there twice")
+                raise self._wrong(f"the tensor {shown(name)} occurs twice")
             names.add(name)
             if at % self.alignment:
-                raise self._wrong(f"tensor {shown(name)} begins at {at:,}, which is no multiple of the alignment, {self.alignment}")
+                raise self._wrong(f"tensor {shown(name)} begins at {at:,}, which is not a multiple of the alignment {self.alignment}")
             if nbytes:
                 self.source.check(base + at, nbytes, f"tensor {shown(name)}")
             entries.append(_Entry(name, kind, shape, nbytes, base + at if nbytes else base))

@@ -103,7 +103,7 @@ def load_into(
     if not isinstance(model, mt.nn.Module):
         raise TypeError(f"load_into: the model must be a Module, got {type(model).__name__}")
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"load_into: the checkpoint is given by its path, got {type(path).__name__}; for an open file there is mt.load")
+        raise TypeError(f"load_into: expected the path of a checkpoint, got {type(path).__name__}; for an open file use mt.load")
     if dtype not in (None, "checkpoint") and not (isinstance(dtype, mt.dtype) and dtype.is_floating_point):
         raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
@@ -278,6 +278,6 @@ def _warn_of_meta(model: Any) -> None:
     if left:
         warnings.warn(
             f"load_into: {quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; they "
-            "are still on meta, or fake, and have to be computed; under metatensor.deferred_init() they remember how",
+            "are still on meta, or fake, and must be computed; in a model built under metatensor.deferred_init(), metatensor.materialize does that",
             stacklevel=3,
         )

@@ -82,9 +82,9 @@ def load(
     metatensor.Size([2, 3])
     """
     if weights_only and pickle_module is not None:
-        raise RuntimeError("load: a pickle_module runs what the file says; it needs weights_only=False")
+        raise RuntimeError("load: a pickle_module runs code from the file, so it needs weights_only=False")
     if weights_only and pickle_load_args:
-        raise TypeError(f"load: unexpected arguments {', '.join(pickle_load_args)}; only with weights_only=False they go to the unpickler")
+        raise TypeError(f"load: unexpected arguments {', '.join(pickle_load_args)}; they are for the unpickler and need weights_only=False")
     place = Places(map_location, bool(mmap))
     recorder = current_recorder()
     if recorder is not None and not recorder.everything:

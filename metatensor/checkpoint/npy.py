@@ -246,7 +246,7 @@ class _Parser:
             item = self.value(kind, text)
             if pairs:
                 if type(item) is not str or self.token() != ("mark", ":"):
-                    raise ValueError("a key must be a text with a colon after it")
+                    raise ValueError("a key must be a string followed by a colon")
                 item = (item, self.value(*self.token()))
             yield item
             mark = self.token()

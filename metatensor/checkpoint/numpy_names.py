@@ -44,7 +44,7 @@ def _dtype(machine: Any, args: tuple[Any, ...]) -> Any:
 
     if not args or type(args[0]) is not str or not PLAIN.match(args[0]) or len(args) > 3:
         code = repr(args[0])[:40] if args and type(args[0]) is str else "what is given"
-        raise machine.error(f"numpy.dtype: {code} is not a plain dtype of numbers, truth values or texts")
+        raise machine.error(f"numpy.dtype: {code} is not a plain dtype of numbers, bools or strings")
     made = np.dtype(args[0], False, True)
     machine.add_builder(type(made), _set_dtype)
     return made

@@ -275,7 +275,7 @@ class _Model:
         label, bits, _ = TYPES[kind]
         nbytes = counted(file, full, dims, bits)
         if full in self._names:
-            raise CheckpointError(file, f"the tensor {shown(full)} is there twice")
+            raise CheckpointError(file, f"the tensor {shown(full)} occurs twice")
         self._names.add(full)
         at, beside_model = -1, None
         if location == 1:

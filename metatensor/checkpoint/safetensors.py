@@ -275,13 +275,13 @@ def _members(name: str, value: Any, file: str) -> tuple[Any, Any, tuple[Any, Any
 
 def _check_metadata(value: Any, file: str) -> dict[str, str]:
     if type(value) is not tuple or any(type(text) is not str for _, text in value):
-        raise CheckpointError(file, "__metadata__ must be a JSON object whose values are texts")
+        raise CheckpointError(file, "__metadata__ must be a JSON object whose values are strings")
     metadata = dict(value)
     try:
         for item in metadata.items():
             "".join(item).encode("utf-8")
     except UnicodeEncodeError:
-        raise CheckpointError(file, "a text of __metadata__ is not Unicode") from None
+        raise CheckpointError(file, "a string in __metadata__ is not Unicode") from None
     if len(metadata) != len(value):
         raise CheckpointError(file, f"__metadata__ has {_repeated([key for key, _ in value])!r} twice")
     return metadata

@@ -96,7 +96,7 @@ def save(
     if chosen in TORCH:
         options = {"protocol": checked_protocol(pickle_protocol), "pickle_module": pickle_module}
     elif pickle_module is not None:
-        raise TypeError(f"save: {chosen} pickles nothing; pickle_module is for PyTorch's formats")
+        raise TypeError(f"save: {chosen} does not use pickle; pickle_module is for PyTorch's formats")
     if not isinstance(f, (str, bytes, os.PathLike)):
         if max_shard_size is not None:
             raise TypeError("save: max_shard_size needs a path, as there may be several files")
@@ -134,7 +134,7 @@ def check_target(f: Any) -> None:
     if isinstance(f, io.TextIOBase):
         raise TypeError(f'save: {getattr(f, "name", "the file")} is open for text; a checkpoint is bytes: open(path, "wb")')
     if not hasattr(f, "write") and not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"save: a file is given by its path, or opened for writing in binary, got {type(f).__name__}")
+        raise TypeError(f"save: expected a path, or a file opened for writing in binary, got {type(f).__name__}")
 
 
 TORCH = ("torch", "torch-legacy")
@@ -176,7 +176,7 @@ def parse_size(size: int | str) -> int:
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", size.lower())
         if match is None or match[2] not in UNITS:
-            raise ValueError(f'save: max_shard_size is a number of bytes, or a text such as "2GB" or "500MiB", not {size!r}')
+            raise ValueError(f'save: max_shard_size is a number of bytes, or a string such as "2GB" or "500MiB", not {size!r}')
         size = int(float(match[1]) * UNITS[match[2]])
     if size <= 0:
         raise ValueError(f"save: max_shard_size must be positive, got {size}")

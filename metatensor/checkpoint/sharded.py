@@ -43,7 +43,7 @@ def file_in(folder: str) -> str:
             return os.path.join(folder, found[0])
         if found:
             raise CheckpointError(folder, _several(found))
-    raise CheckpointError(folder, "the folder has no checkpoint: neither an index nor a file with the ending of one")
+    raise CheckpointError(folder, "the folder has no checkpoint: neither an index nor a file with a known extension")
 
 
 def _several(names: list[str]) -> str:
@@ -148,7 +148,7 @@ def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str
         raise CheckpointError(name, f"the index is not JSON in UTF-8: {error}") from None
     weights = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weights, dict):
-        raise CheckpointError(name, "it is JSON, but no index: it has no weight_map that says which file has which tensor")
+        raise CheckpointError(name, "it is JSON but not an index: it has no weight_map from tensors to files")
     for tensor, shard in weights.items():
         if not isinstance(shard, str):
             raise CheckpointError(name, f"the index places tensor {shown(tensor)} in {shown(str(shard))}, which is not a file name")

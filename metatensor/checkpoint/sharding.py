@@ -55,7 +55,7 @@ def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[st
         for group in _groups(obj, form, limit):
             for name in group:
                 if where.setdefault(name, len(shards)) != len(shards):
-                    raise ValueError(f"save: the name {name!r} comes twice")
+                    raise ValueError(f"save: the name {name!r} occurs twice")
             staged = stack.enter_context(Staged(checkpoint.folder, checkpoint.base, mode))
             WRITERS[form](group, staged.file, contents, metadata or ({"format": "pt"} if form == "safetensors" else None))
             staged.sync()
@@ -306,7 +306,7 @@ def _groups(obj: Any, form: str, limit: int) -> Iterator[dict[str, Any]]:
             yield group
             group, size = {}, 0
         if not group.keys().isdisjoint(unit):
-            raise ValueError(f"save: the name {next(iter(unit))!r} comes twice")
+            raise ValueError(f"save: the name {next(iter(unit))!r} occurs twice")
         group.update(unit)
         size += needed
     yield group

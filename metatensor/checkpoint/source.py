@@ -29,7 +29,7 @@ def opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
         yield f, _described(f)
         return
     if not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"load: a checkpoint is given by its path, or by a file opened for reading in binary, got {type(f).__name__}")
+        raise TypeError(f"load: expected a path, or a file opened for reading in binary, got {type(f).__name__}")
     path = os.fsdecode(os.fspath(f))
     with open_file(path) as file:
         yield file, path
@@ -65,7 +65,7 @@ def _described(file: Any) -> str:
     try:
         file.seek(0, os.SEEK_CUR)
     except (AttributeError, io.UnsupportedOperation):
-        advice = f"load: {name} cannot seek, as a pipe or a download cannot: read all of it, and give io.BytesIO(content)"
+        advice = f"load: {name} cannot seek, as a pipe or a download cannot: read all of it and pass io.BytesIO(content)"
         raise io.UnsupportedOperation(advice) from None
     return name
 

@@ -92,12 +92,12 @@ class _Stream:
         self.end = 0
         head = self.source.read(0, min(270, self.source.size))
         if b"ustar" in head[250:]:
-            raise CheckpointError(name, "a tar archive, PyTorch's format before 0.2: load it with PyTorch and save it anew")
+            raise CheckpointError(name, "a tar archive, PyTorch's format before 0.2: load it with PyTorch and save it again")
         self._expect(MAGIC, "the magic number")
         self._expect(PROTOCOL, "the version")
-        about = self._plain("what the writing machine was like")
+        about = self._plain("the properties of the writing machine")
         if type(about) is not dict or type(about.get("little_endian")) is not bool:
-            raise CheckpointError(name, f"at byte {self.end:,}: the file does not say its byte order")
+            raise CheckpointError(name, f"at byte {self.end:,}: the file does not record its byte order")
         self.order = "little" if about["little_endian"] else "big"
         self.machine, self.value = self._object()
         self.begins = self._storages(self._plain("the storages' keys"))
@@ -149,7 +149,7 @@ class _Stream:
         """Return the offset of each storage's bytes."""
         source, storages = self.source, self.machine.storages
         if type(keys) is not list or any(type(key) is not str for key in keys):
-            raise CheckpointError(source.name, f"at byte {self.end:,}: the storages' keys must be a list of texts")
+            raise CheckpointError(source.name, f"at byte {self.end:,}: the storages' keys must be a list of strings")
         if len(set(keys)) != len(keys) or set(keys) != set(storages):
             raise CheckpointError(
                 source.name,

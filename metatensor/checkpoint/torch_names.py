@@ -114,7 +114,7 @@ def class_value(known: Any) -> Any:
 def storage_value(machine: Any, ref: Any) -> Any:
     """Return a storage that is a value by itself rather than part of a tensor."""
     if ref.begin or ref.nbytes != ref.storage.nbytes():
-        raise machine.error("a view of a storage is among its values: only tensors may have one")
+        raise machine.error("a view of a storage is part of the result: only tensors may use views")
     if ref.dtype is None:
         return ref.storage
     from metatensor.interchange.typed_storage import TypedStorage
@@ -165,10 +165,10 @@ def _share(machine: Any, tensor: Any, place: Any) -> None:
     ``place`` is the storage's key and size, and the offset in it.
     """
     if type(place) is not tuple or [type(part) for part in place] != [str, int, int] or not isinstance(machine.source, dict):
-        raise machine.error("the place of a tensor of a skeleton must be a key, a size and an offset")
+        raise machine.error("the storage of a skeleton's tensor must be given by a key, a size and an offset")
     key, nbytes, offset = place
     if len(key) > 1000 or not 0 <= nbytes < 2**63 or not 0 <= offset < 2**63:
-        raise machine.error("the place of a tensor of a skeleton has too long a key, or is not within 63 bits")
+        raise machine.error("the storage of a skeleton's tensor has a key, size or offset that is too large")
     storage = machine.source.get((key, nbytes))
     if storage is None:
         machine.charge(200)
@@ -197,14 +197,14 @@ def _meta_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
     dtype, size, stride, grad = args
     machine.charge(400)
     if not isinstance(dtype, mt.dtype) or not isinstance(size, tuple) or not isinstance(stride, tuple) or type(grad) is not bool:
-        raise machine.error("_rebuild_meta_tensor_no_storage takes a dtype, a size, a stride and a truth value")
+        raise machine.error("_rebuild_meta_tensor_no_storage takes a dtype, a size, a stride and a bool")
     return mt.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(grad)
 
 
 def _device(machine: Any, args: tuple[Any, ...]) -> Any:
     """Handle (type or name, index)."""
     if not args or len(args) > 2 or type(args[0]) is not str or any(type(index) is not int for index in args[1:]):
-        raise machine.error("torch.device takes the name of a device, and an index")
+        raise machine.error("torch.device takes the name of a device and optionally an index")
     if not is_device(args[0]):
         raise machine.error(f"torch.device: {args[0][:40]!r} is not a known device")
     return mt.device(*args)
@@ -214,21 +214,21 @@ def _device_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
     """Handle (array or cpu tensor, dtype, device, requires_grad)."""
     data, dtype, location, grad = args
     if not isinstance(dtype, mt.dtype) or type(location) is not str or type(grad) is not bool:
-        raise machine.error("a tensor of another device takes data, a dtype, a device and a truth value")
+        raise machine.error("a device tensor takes data, a dtype, a device and a bool")
     if not isinstance(data, mt.Tensor):
         import numpy
 
         if type(data) is not numpy.ndarray:
-            raise machine.error("a tensor of another device takes an array or a tensor")
+            raise machine.error("a device tensor takes an array or a tensor")
         if f"{data.dtype.kind}{data.dtype.itemsize}" not in NUMBERS:
-            raise machine.error(f"a tensor of another device takes an array of numbers, not of {data.dtype}")
+            raise machine.error(f"a device tensor takes an array of numbers, not of {data.dtype}")
         owner, available = data, data.nbytes
     else:
         owner = data.untyped_storage()
         available = owner.nbytes()
     device = machine.device_of(location)
     if device.type != "meta" and isinstance(data, mt.Tensor) and data.is_meta:
-        raise machine.error("a tensor of another device takes values, and a tensor on meta has none")
+        raise machine.error("a device tensor takes values, but a tensor on meta has none")
     machine.charge_values(prod(data.shape) * dtype.itemsize, owner, available)
     machine.later(made := mt.empty(tuple(data.shape), dtype=dtype, device=device), data)
     return made.requires_grad_(grad)

@@ -108,7 +108,7 @@ def _set_state(machine: Any, record: Record, state: Any) -> None:
 def _list(machine: Any, args: tuple[Any, ...]) -> list[Any]:
     """Handle a typed list."""
     if len(args) != 1 or type(args[0]) not in (list, tuple):
-        raise machine.error("a list of TorchScript takes a list")
+        raise machine.error("a TorchScript list takes a list")
     machine.charge(72 + 8 * len(args[0]))
     return list(args[0])
 
@@ -116,7 +116,7 @@ def _list(machine: Any, args: tuple[Any, ...]) -> list[Any]:
 def _tagged(machine: Any, args: tuple[Any, ...]) -> Any:
     """Handle (value, name of its type)."""
     if len(args) != 2 or type(args[1]) is not str:
-        raise machine.error("a value of TorchScript comes with the name of its type")
+        raise machine.error("a TorchScript value needs the name of its type")
     return args[0]
 
 

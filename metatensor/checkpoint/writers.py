@@ -146,11 +146,11 @@ def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[by
     tensors = tensors_of(obj, "safetensors")
     _refuse_sharing(tensors)
     if "__metadata__" in tensors:
-        raise ValueError("save: safetensors has no tensor of the name '__metadata__'")
+        raise ValueError("save: in safetensors no tensor can have the name '__metadata__'")
     entries: dict[str, Any] = {}
     if metadata:
         if any(type(k) is not str or type(v) is not str for k, v in metadata.items()):
-            raise TypeError("save: the metadata of safetensors are texts by name")
+            raise TypeError("save: the metadata of safetensors must map strings to strings")
         entries["__metadata__"] = dict(metadata)
     placed = []
     at = 0
@@ -222,7 +222,7 @@ def tensors_of(obj: Any, form: str) -> dict[str, Any]:
         raise TypeError(f"save: {form} holds a dict of tensors by name, got {type(obj).__name__}; save module.state_dict()")
     for name, tensor in obj.items():
         if type(name) is not str:
-            raise TypeError(f"save: {form} names tensors by texts, got {name!r}")
+            raise TypeError(f"save: names of tensors in {form} must be strings, got {name!r}")
         if not _is_unicode(name):
             raise ValueError(f"save: {form} names tensors in UTF-8, which cannot encode {name[:100]!r}")
         if not isinstance(tensor, mt.Tensor):

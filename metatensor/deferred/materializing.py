@@ -327,8 +327,8 @@ def bytes_of(tensor: Any) -> Any:
         data = bytes_on_host(ghost, steps_for([ghost])) if ghost.nbytes <= _SMALL_BYTES and not tensor.is_conj() else None
         if data is None or tensor.is_neg():
             what = f"a tensor of shape {list(tensor.shape)} on {tensor.device}"
-            raise RuntimeError(f"the values of {what} are computed on {device}, for which there is no device here "
-                               f"(metatensor-{device} may be what to install): {error}") from error  # fmt: skip
+            raise RuntimeError(f"the values of {what} are computed on {device}, but no such device is installed "
+                               f"(the package may be metatensor-{device}): {error}") from error  # fmt: skip
         return elements(data, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     return backend.to_host(value_of(tensor))
 
@@ -436,7 +436,7 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     storages = _deferred_storages(tensors)
     if not storages and any(tensor.is_meta for tensor in tensors):
         raise RuntimeError(
-            "materialize: these tensors are on meta and nothing says what their values are. Build the model inside "
+            "materialize: these tensors are on meta and have no recorded values. Build the model inside "
             "metatensor.deferred_init(), or give it memory and values: model.to_empty(device=...), metatensor.load_into(model, path)"
         )
     ghosts = [recipe_of(storage) for storage in storages]

@@ -32,7 +32,7 @@ class Unresolved(NamedTuple):
 
     def __str__(self) -> str:
         if is_lazy(self.tensor):
-            return f"{self.name}: {self.kind}, of no shape yet"
+            return f"{self.name}: {self.kind}, no shape yet"
         shape = f"{self.tensor.dtype} {list(self.tensor.shape)} on {self.tensor.device}"
         return f"{self.name}: {self.kind}, {shape}" + (f", made at {self.made_at}" if self.made_at else "")
 
@@ -86,11 +86,11 @@ def assert_materialized(module: Any) -> None:
     shapeless = [item for item in found if is_lazy(item.tensor)]
     deferred = [item for item in found if item.deferred]
     lines = [f"  {item}" for item in found[:20]] + ([f"  and {len(found) - 20} more"] if len(found) > 20 else [])
-    ways = ["mt.materialize(model) gives the deferred ones the values they would have had"] if deferred else []
+    ways = ["mt.materialize(model) computes the deferred ones"] if deferred else []
     if shapeless:
-        ways.append("calling the module gives those of no shape theirs")
+        ways.append("calling the module sets the missing shapes")
     if len(deferred) + len(shapeless) < len(found):
-        ways.append("load_state_dict(..., assign=True), or mt.load_into, gives the others those of a checkpoint")
+        ways.append("load_state_dict(..., assign=True) or mt.load_into loads the others from a checkpoint")
     raise RuntimeError(f"{type(module).__name__}: {len(found)} tensors hold no data:\n" + "\n".join(lines) + f"\n{'; '.join(ways)}.")
 
 

@@ -85,7 +85,7 @@ def test_a_chunk_that_is_something_else(tmp_path, records):
 
     write(tmp_path, records, {"w": ((4, 6), {(0, 0): WHOLE})}, longer)
     assert load(tmp_path, "meta")["w"].shape == (4, 5)
-    with pytest.raises(CheckpointError, match="not what the metadata say"):
+    with pytest.raises(CheckpointError, match="does not match the metadata"):
         load(tmp_path, "cpu")
 
 

@@ -67,7 +67,7 @@ def test_chunks_that_make_up_a_tensor_and_chunks_that_do_not(tmp_path):
     data = part(1, dims=2)
     good = [((i, j), (1, 1), 0, len(data)) for i in range(3) for j in range(3)]
     overlap = [*good[:-1], ((0, 0), (1, 1), 0, len(data))]
-    for parts, words in ((overlap[:-1] + [((0, 1), (1, 1), 0, len(data))], "two places|overlap"), (good[:-1], "hold 8 elements")):
+    for parts, words in ((overlap[:-1] + [((0, 1), (1, 1), 0, len(data))], "two locations|overlap"), (good[:-1], "hold 8 elements")):
         for file, content in distributed({"t": ((3, 3), parts)}, data).items():
             (tmp_path / file).write_bytes(content)
         with pytest.raises(CheckpointError, match=words):
