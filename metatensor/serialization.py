@@ -1,7 +1,8 @@
-"""Settings of loading and saving, and the allowlist of classes and functions for pickled checkpoints.
+"""Settings for loading and saving checkpoints, and the allow-list of names in pickles.
 
-Loading imports and calls only what tensors need and what is on the allowlist. A file chooses the arguments of the calls
-and the state passed to ``__setstate__``. Allow only what is harmless with any arguments and any state.
+By default `metatensor.load` never imports or calls anything that a file names, except the few constructors that tensors
+need. `add_safe_globals` extends that list. A file calls an allowed class or function with any arguments it likes, and
+passes any state to ``__setstate__`` of its instances. Allow only what is harmless for every argument.
 """
 
 from __future__ import annotations
@@ -38,19 +39,29 @@ _snapshot: dict[bytes, Any] = {}
 
 
 def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
-    """Allow pickled checkpoints to use the given classes and functions.
+    """Allow checkpoints to name and call these classes and functions.
 
     Parameters
     ----------
     safe_globals : iterable of callable or (callable, str)
-        Classes and functions. A pair also gives the name, ``"module.name"``, that files use for the object.
+        The classes and functions to allow. A pair gives the name, ``"module.name"``, under which files refer to the
+        callable; by default that is its own module and qualified name.
 
     Raises
     ------
     ValueError
-        If an object would let a file run arbitrary code, such as ``eval`` or ``os.system``, or if a name has no module.
+        If an item would let a file do anything, such as ``eval`` or ``os.system``, or if a name has no module.
     TypeError
-        If an object is not callable.
+        If an item is not callable.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from argparse import Namespace
+    >>> mt.serialization.add_safe_globals([Namespace])
+    >>> mt.serialization.get_safe_globals()
+    [<class 'argparse.Namespace'>]
+    >>> mt.serialization.clear_safe_globals()
     """
     found = dict(_named(item) for item in safe_globals)
     _safe.update(found)
@@ -58,19 +69,25 @@ def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
 
 
 def get_safe_globals() -> list[Allowed]:
-    """Return the objects on the allowlist, in the form in which they were added."""
+    """Return the allowed classes and functions, as passed to `add_safe_globals`."""
     return [item if _own_name(item) == name else (item, name) for name, item in _safe.items()]
 
 
 def clear_safe_globals() -> None:
-    """Empty the allowlist."""
+    """Remove everything that `add_safe_globals` has allowed."""
     _safe.clear()
     _refresh()
 
 
 @contextmanager
 def safe_globals(safe_globals: Iterable[Allowed]) -> Iterator[None]:
-    """Return a context manager that extends the allowlist inside its block. See `add_safe_globals`."""
+    """Return a context manager that allows these classes and functions inside its block.
+
+    Parameters
+    ----------
+    safe_globals : iterable of callable or (callable, str)
+        As for `add_safe_globals`.
+    """
     before = dict(_safe)
     add_safe_globals(safe_globals)
     try:
@@ -82,17 +99,17 @@ def safe_globals(safe_globals: Iterable[Allowed]) -> Iterator[None]:
 
 
 def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> list[str]:
-    """Return the names in a pickled checkpoint that are neither built in nor on the allowlist.
+    """Return the names in a pickled checkpoint that are neither built in nor allowed, in file order.
 
     Parameters
     ----------
-    f : path or binary file
-        The checkpoint, in any form that `metatensor.load` takes.
+    f : str, path or binary file
+        The checkpoint, as for `metatensor.load`. The list is empty for a format without a pickle.
 
-    Returns
-    -------
-    list of str
-        The names in the order of the file. It is empty for formats that contain no pickle.
+    Raises
+    ------
+    CheckpointError, OSError
+        As `metatensor.load` does.
     """
     from metatensor.checkpoint import inspect
 
@@ -100,7 +117,7 @@ def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | BinaryIO) -> li
 
 
 def allowed_names() -> dict[bytes, Any]:
-    """Return the allowlist as a dict from ``b"module\\nname"`` to the object."""
+    """Return the allowed objects, keyed by ``b"module\\nname"``."""
     return _snapshot
 
 
@@ -112,24 +129,24 @@ _packages: list[tuple[int, Any, Any]] = []
 def register_package(
     priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
 ) -> None:
-    """Register functions that save and restore the device of storages in PyTorch's formats.
+    """Register how PyTorch's formats tag and restore the storages of a device.
 
     Parameters
     ----------
     priority : int
-        Packages are tried in ascending order of priority. Those below 10 take precedence over the built-in devices.
+        Packages are tried in ascending order. A package below 10 is tried for every storage; the others only for
+        devices that neither this module nor PyTorch knows.
     tagger : callable
-        ``tagger(storage)`` is called for each storage that is saved. It returns the location tag to write, or None
-        if the device belongs to another package.
+        Called with each storage that is saved. Returns the text that records its device in the file, or None to leave
+        the storage to other packages.
     deserializer : callable
-        ``deserializer(storage, tag)`` is called for each storage that is loaded. The storage is a placeholder with
-        the attributes ``to`` and ``device``. The function returns the storage on its device, or None if the tag
-        belongs to another package.
+        Called with a placeholder for each storage that is loaded, which has ``to`` and ``device``, and with the
+        recorded text. Returns the placeholder moved to its device, or None if the text belongs to another package.
 
     Raises
     ------
     TypeError
-        If `tagger` or `deserializer` is not callable.
+        If ``tagger`` or ``deserializer`` is not callable.
     """
     if not callable(tagger) or not callable(deserializer):
         raise TypeError("register_package: tagger and deserializer must be callable")
@@ -138,15 +155,15 @@ def register_package(
 
 
 KNOWN_LOCATIONS = ("cpu", "meta", "cuda", "mps", "xpu", "hpu", "xla", "mtia")
-"""The device types of PyTorch."""
+"""Device types that need no package."""
 FIRST_KNOWN = 10
-"""The priority of the built-in devices."""
+"""Packages with a lower priority are tried for the device types in `KNOWN_LOCATIONS` too."""
 
 
 def location_tag(storage: Any) -> str:
-    """Return the location tag of a storage in PyTorch's formats: "cpu", "cuda:0", or the tag from a registered package.
+    """Return the text that records a storage's device in PyTorch's formats: "cpu", "cuda:0", or what a package returns.
 
-    The tag of a device that neither PyTorch nor a package knows is "cpu", so that PyTorch can load the file.
+    The text is "cpu" for a device that neither PyTorch nor a package knows, so that PyTorch can load the file.
     """
     device = storage.device
     known = device.type in KNOWN_LOCATIONS
@@ -161,7 +178,8 @@ def location_tag(storage: Any) -> str:
 
 
 def restored(storage: Any, location: str) -> Any:
-    """Return `storage` as restored by the first registered package that accepts the tag `location`, or None."""
+    """Return a storage moved to the device that a registered package reads from ``location``; None if no package does.
+    """
     known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:
         if priority < FIRST_KNOWN or not known:
@@ -175,7 +193,7 @@ def restored(storage: Any, location: str) -> Any:
 
 
 class LoadEndianness(Enum):
-    """The byte order of the numbers in a file."""
+    """Byte order of the numbers in a file."""
 
     NATIVE = 1
     LITTLE = 2
@@ -191,17 +209,17 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Set the byte order to assume for zip files of PyTorch that do not state their own.
+    """Set the byte order to assume for PyTorch zip files that do not record theirs.
 
     Parameters
     ----------
     endianness : LoadEndianness or None
-        None means little-endian.
+        None, the initial setting, means little-endian.
 
     Raises
     ------
     TypeError
-        If `endianness` is anything else.
+        If ``endianness`` is neither a `LoadEndianness` nor None.
     """
     global _endianness
     if endianness is not None and not isinstance(endianness, LoadEndianness):
@@ -210,7 +228,7 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def default_byte_order() -> str:
-    """Return the byte order, "little" or "big", to assume for a file that does not state its own."""
+    """Return the byte order, "little" or "big", to assume for a file that does not record its own."""
     if _endianness is LoadEndianness.NATIVE:
         return sys.byteorder
     return "big" if _endianness is LoadEndianness.BIG else "little"
@@ -227,40 +245,40 @@ _settings = _Settings()
 
 
 def get_crc32_options() -> bool:
-    """Return True if zip files in PyTorch's format are saved with CRC-32 checksums."""
+    """Return True if this thread saves PyTorch's zip files with checksums, the default."""
     return bool(_settings.checksums)
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Set whether zip files in PyTorch's format are saved with CRC-32 checksums.
+    """Choose whether this thread saves PyTorch's zip files with checksums.
 
-    A file without checksums is readable by `load` but not by Python's `zipfile`.
+    Python's `zipfile` cannot read a file without them; `metatensor.load` can.
     """
     _settings.checksums = compute_crc32
 
 
 def get_default_mmap_options() -> int:
-    """Return the flag that ``load(..., mmap=True)`` passes to `mmap.mmap`."""
+    """Return the `mmap.mmap` flag with which ``load(..., mmap=True)`` maps files in this thread."""
     import mmap
 
     return mmap.MAP_PRIVATE if _settings.mmap_flags is None else _settings.mmap_flags
 
 
 class set_default_mmap_options:
-    """Set the flag that ``load(..., mmap=True)`` passes to `mmap.mmap`.
+    """The flag with which ``load(..., mmap=True)`` maps files in this thread.
 
-    It takes effect at once. As a context manager it restores the previous flag on exit.
+    The constructor sets it. As a context manager, the object restores the previous flag at the end of the block.
 
     Parameters
     ----------
     flags : int
-        With ``mmap.MAP_PRIVATE``, the initial setting, writes to a loaded tensor do not change the file. With
-        ``mmap.MAP_SHARED`` they do.
+        ``mmap.MAP_PRIVATE``, the default: writing to a loaded tensor does not change the file. ``mmap.MAP_SHARED``: it
+        does.
 
     Raises
     ------
     ValueError
-        If `flags` is anything else.
+        If ``flags`` is any other value.
     """
 
     def __init__(self, flags: int) -> None:
@@ -280,14 +298,14 @@ class set_default_mmap_options:
 
 @contextmanager
 def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
-    """Return a context manager that leaves out the data of tensors in PyTorch's formats.
+    """Return a context manager inside which `save` and `load` skip the data of tensors.
 
-    Inside its block `save` writes zeros for the data of tensors, and `load` leaves tensors uninitialized.
+    Inside the block, `save` in PyTorch's formats writes zeros, and `load` returns tensors with uninitialised memory.
 
     Parameters
     ----------
-    materialize_fake_tensors : bool
-        Whether `save` also accepts fake tensors, as if they had data. Default False.
+    materialize_fake_tensors : bool, default False
+        Save fake tensors too, as if they held data.
     """
     before = _settings.skipping, _settings.materialize_fake
     _settings.skipping, _settings.materialize_fake = True, bool(materialize_fake_tensors)
@@ -298,7 +316,8 @@ def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
 
 
 def skips_data(fake: bool = False) -> bool:
-    """Return True inside `skip_data`. For a ``fake`` tensor, `materialize_fake_tensors` must have been set too."""
+    """Return True if this thread is inside `skip_data`. For a ``fake`` tensor the block must also include fake tensors.
+    """
     return bool(_settings.skipping and (_settings.materialize_fake or not fake))
 
 
@@ -310,7 +329,7 @@ def _refresh() -> None:
     table = {}
     for name, item in _safe.items():
         module = getattr(item, "__module__", "") or ""
-        # A nested class is named "module\nOuter.Inner", so its module cannot be found from the dots alone.
+        # A nested class is "module\nOuter.Inner"; its __module__ tells where to split the name.
         cut = len(module) if name.startswith(module + ".") else name.rindex(".")
         table[f"{name[:cut]}\n{name[cut + 1 :]}".encode()] = item
     _snapshot = table
@@ -321,7 +340,7 @@ def _own_name(item: Any) -> str:
 
 
 def _named(item: Any) -> tuple[str, Any]:
-    """Return the name that files use for an object, and the object. Raise if it cannot be allowed."""
+    """Return the name under which files refer to an item, and the callable itself."""
     name = None
     if isinstance(item, tuple):
         if len(item) != 2 or not isinstance(item[1], str):

@@ -1,7 +1,7 @@
-"""What a model costs and whether it works, found by running it on meta: no data, no accelerator, milliseconds.
+"""Determine what a model costs and whether it runs, by running it on meta, without data or an accelerator.
 
-`estimate` reports parameters, FLOPs, peak memory and shapes, for each module and in total; `check` says whether the
-model runs and stays within budgets, and where not, exactly where.
+`estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `check` tells whether a model
+runs and stays within budgets, and if it fails, where.
 """
 
 from metatensor.analysis.check import CheckResult, check

@@ -1,7 +1,7 @@
-"""Who is in a model: its modules by path, and the memory of their parameters and buffers, each byte once.
+"""Inventory of a model: its modules by path, and the memory of their parameters and buffers, counting each byte once.
 
-What is shared is known by storage, not by object: two names of one parameter, and parameters that are views of one
-tensor, take the memory of their union.
+Sharing is detected by storage and not by object. Two names of one parameter, or two views of one tensor, together take
+the memory of their union.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Census"]
 
 
 class Extent(NamedTuple):
-    """Where a parameter or buffer lies: bytes ``begin`` to ``end`` of a storage, and its elements."""
+    """The byte range of a storage that a parameter or buffer occupies, and its number of elements."""
 
     name: str
     storage: Any
@@ -28,28 +28,28 @@ class Extent(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Elements and bytes of a module's parameters or buffers: those that nothing else shares, and the others."""
+    """Elements and bytes of a module's parameters or buffers, with shared ones kept separately."""
 
     elements: int
     bytes: int
     shared: tuple[Extent, ...]
 
     def total(self) -> tuple[int, int]:
-        """Elements and bytes in all."""
+        """Return the total number of elements and bytes."""
         elements, size = _union(self.shared)
         return self.elements + elements, self.bytes + size
 
 
 class Census:
-    """The modules of ``model`` by path, a row for each with its memory, and the groups of names that share some.
+    """The modules of ``model`` by path, with a row for each, and the groups of names that share memory.
 
-    A module that has several names has a row for each of them; totals count it once.
+    A module with several names has a row for each. Totals count it once.
     """
 
     def __init__(self, model: Any) -> None:
         self.rows: list[ModuleRow] = []
         self.paths: dict[int, list[str]] = {}
-        """The paths of each module, by id."""
+        """Paths of each module, keyed by the module's id."""
         self._modules: list[tuple[str, Any]] = []
         if isinstance(model, mt.nn.Module):
             self._walk(model, "", 0, ())
@@ -61,7 +61,7 @@ class Census:
 
     def _walk(self, module: Any, path: str, depth: int, above: tuple[int, ...]) -> None:
         if id(module) in above:
-            return  # a module inside itself
+            return  # the module contains itself
         self.rows.append(ModuleRow(path, type(module).__name__, depth))
         self._modules.append((path, module))
         self.paths.setdefault(id(module), []).append(path)
@@ -70,7 +70,7 @@ class Census:
                 self._walk(child, f"{path}.{name}" if path else name, depth + 1, (*above, id(module)))
 
     def _sum(self) -> None:
-        """Fill the rows, from the leaves up: rows are in the order of a walk, so children follow their parent."""
+        """Fill the rows with inclusive sums. Each parent precedes its children in the rows."""
         parameters = [_extents(path, module._parameters) for path, module in self._modules]
         buffers = [_extents(path, module._buffers) for path, module in self._modules]
         groups = defaultdict(list)
@@ -106,7 +106,7 @@ class Census:
 
 
 def _extents(path: str, members: dict[str, Any]) -> list[Extent]:
-    """The named tensors of one module; None, the place of an absent one, is left out."""
+    """Return the extents of the tensors of one module. Entries that are None are skipped."""
     found = []
     for name, tensor in members.items():
         if tensor is None:
@@ -135,7 +135,7 @@ def _sum(extents: Iterable[Extent], common: set[Any]) -> Sum:
 
 
 def _union(extents: Iterable[Extent]) -> tuple[int, int]:
-    """Elements and bytes that the extents, of any storages, cover together."""
+    """Return the number of elements and bytes that the extents cover together."""
     by_storage = defaultdict(list)
     for extent in extents:
         by_storage[extent.storage].append(extent)

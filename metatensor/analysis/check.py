@@ -1,4 +1,4 @@
-"""`check`: does a model run, and does it stay within budgets? Where not, where exactly not."""
+"""`check`: test whether a model runs and stays within budgets, and locate the failure if not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CheckResult", "Overrun", "build_failure", "check", "run_check"]
 
 @dataclass(frozen=True)
 class Overrun:
-    """A budget that the model is over: ``name`` is "parameters", "bytes" or "flops"."""
+    """A budget that the model exceeds. ``name`` is "parameters", "bytes" or "flops"."""
 
     name: str
     limit: int
@@ -30,35 +30,38 @@ class Overrun:
 
 @dataclass
 class CheckResult:
-    """Whether a model passed (`ok`, also its truth value), and if not why."""
+    """The result of `check`. It is true if the model passed (`ok`); otherwise it holds the reasons.
+
+    ``str()`` of it is a short report.
+    """
 
     model: str
     error: BaseException | None = None
-    """What building or running the model raised."""
+    """The exception that building or running the model raised."""
     module: str | None = None
-    """The path of the module that failed; empty for the model itself, None where it was not being run."""
+    """The path of the module that failed; empty for the model itself, None if the model was not running."""
     module_kind: str | None = None
     module_inputs: Any = None
-    """What that module was called with, as texts such as ``float32[1,1024,768]``."""
+    """The positional arguments of that module, as strings such as ``float32[1,1024,768]``."""
     op: str | None = None
-    """The operator that raised, where one did."""
+    """The operator that raised, if one did."""
     op_inputs: Any = None
     location: str | None = None
     """The line of the model's code that raised, ``file:line``."""
     report: Report | None = None
-    """The estimate, where the model ran."""
+    """The estimate, if the model ran."""
     overruns: list[Overrun] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """True where the model ran and every budget held."""
+        """True if the model ran and is within all budgets."""
         return self.error is None and not self.overruns
 
     def __bool__(self) -> bool:
         return self.ok
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in types that JSON has."""
+        """Return the result as a dict of JSON types."""
         error = None
         if self.error is not None:
             error = {
@@ -99,7 +102,7 @@ class CheckResult:
         return "\n".join([head, *(f"  {overrun}" for overrun in self.overruns), *(f"  {text}" for text in self.warnings())])
 
     def lines(self) -> list[tuple[str, str]]:
-        """Everything known of the error, as pairs of a label and a text."""
+        """Return all that is known of the error, as (label, text) pairs."""
         lines = [("error", f"{type(self.error).__name__}: {self.error}")]
         if self.module is not None:
             where = f"{self.module} ({self.module_kind})" if self.module else f"the model itself ({self.module_kind})"
@@ -113,7 +116,7 @@ class CheckResult:
         return lines
 
     def warnings(self) -> list[str]:
-        """What makes the figures less than whole."""
+        """Return the reasons why figures are incomplete."""
         gaps = self.report.gaps if self.report is not None else []
         return [f"no FLOP rule for {gap.op}, called {gap.calls} times: its FLOPs are missing" for gap in gaps]
 
@@ -127,10 +130,37 @@ def check(
     max_flops: int | None = None,
     **kwargs: Any,
 ) -> CheckResult:
-    """Run ``model(*inputs, **kwargs)`` as `estimate` does, and return what came of it; no `Exception` escapes.
+    """Run ``model(*inputs, **kwargs)`` as `estimate` does and report whether it works and stays within budgets.
 
-    Budgets are upper limits that still pass: ``max_params`` parameters, ``max_bytes`` bytes of parameters, buffers,
-    inputs and activations at their peak, ``max_flops`` FLOPs of the forward. The result is true where all is well.
+    An `Exception` that the model raises is not propagated; the result describes it.
+
+    Parameters
+    ----------
+    model : nn.Module or callable
+        The model, usually on meta.
+    *inputs, **kwargs
+        Arguments of the model.
+    max_params : int, optional
+        Largest number of parameters.
+    max_bytes : int, optional
+        Largest number of bytes of parameters, buffers, inputs and peak activations together.
+    max_flops : int, optional
+        Largest number of FLOPs of the forward.
+
+    Returns
+    -------
+    CheckResult
+        True if the model ran and no budget is exceeded.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> model = mt.nn.Linear(4, 2, device="meta")
+    >>> bool(mt.analysis.check(model, mt.empty(3, 4, device="meta"), max_params=10))
+    True
+    >>> result = mt.analysis.check(model, mt.empty(3, 5, device="meta"))
+    >>> bool(result), result.op
+    (False, 'nn.functional.linear')
     """
     return run_check(model, inputs, kwargs, (max_params, max_bytes, max_flops))
 
@@ -142,7 +172,7 @@ def run_check(
     budgets: tuple[int | None, int | None, int | None] = (None, None, None),
     progress: Progress | None = None,
 ) -> CheckResult:
-    """`check` with the arguments in a tuple and a dict, and a callable that is told of the progress."""
+    """Run `check` with its arguments in a tuple and a dict. ``progress`` is called after each module."""
     census = Census(model)
     recorder = Recorder(census, progress)
     result = CheckResult(census.rows[0].kind)
@@ -161,12 +191,12 @@ def run_check(
 
 
 def build_failure(name: str, error: Exception) -> CheckResult:
-    """The result where a model could not even be built: ``error`` is what that raised."""
+    """Return the result for a model whose construction raised ``error``."""
     return CheckResult(name, error, location=location_of(error.__traceback__))
 
 
 def _explain(result: CheckResult, error: Exception, census: Census, recorder: Recorder) -> None:
-    """Where ``error`` came from."""
+    """Record where ``error`` came from."""
     result.error = error
     result.location = location_of(error.__traceback__)
     failure = failure_of(error)

@@ -1,4 +1,4 @@
-"""Tensors and numbers in words: ``float32[1,1024]``, ``124.4 M``, ``1.56 GB``."""
+"""Format tensors and numbers as text: ``float32[1,1024]``, ``124 M``, ``1.56 GB``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import metatensor as mt
 __all__ = ["bytes_text", "count_text", "describe", "relative", "spec", "spec_text", "tensors_in"]
 
 DEPTH = 6
-"""How deep into nested results descriptions go."""
+"""Greatest nesting depth that descriptions cover."""
 UNITS = ("", "K", "M", "G", "T", "P", "E")
 
 
 def spec(tensor: mt.Tensor) -> str:
-    """A tensor's dtype and shape, in the form that the command line takes for inputs."""
+    """Return a tensor's dtype and shape in the form that the command line accepts for inputs."""
     return f"{tensor.dtype.name}[{','.join(map(str, tensor.shape))}]"
 
 
 def describe(value: Any, depth: int = DEPTH) -> Any:
-    """``value`` with `spec` for each tensor: lists, dicts, texts and numbers as JSON has them."""
+    """Return ``value`` as JSON types, with `spec` for each tensor and the class name for other objects."""
     if isinstance(value, mt.Tensor):
         return spec(value)
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -37,7 +37,7 @@ def describe(value: Any, depth: int = DEPTH) -> Any:
 
 
 def spec_text(described: Any) -> str:
-    """What `describe` returned, in one line; empty for nothing at all."""
+    """Return a result of `describe` as one line; empty for None."""
     if isinstance(described, dict):
         return "{" + ", ".join(f"{key}: {spec_text(item) or None}" for key, item in described.items()) + "}"
     if isinstance(described, list):
@@ -46,7 +46,7 @@ def spec_text(described: Any) -> str:
 
 
 def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[mt.Tensor]:
-    """The tensors of a nested structure."""
+    """Yield the tensors in a nested structure."""
     if isinstance(value, mt.Tensor):
         yield value
     elif depth and isinstance(value, dict):
@@ -71,15 +71,15 @@ def _scaled(value: float, units: tuple[str, ...], plain: Callable[[float], str])
 
 
 def count_text(value: int) -> str:
-    """A count to three digits: ``124 M``."""
+    """Return a count with three significant digits: ``124 M``."""
     return _scaled(value, UNITS, lambda small: f"{small:.0f}")
 
 
 def bytes_text(value: int) -> str:
-    """Bytes to three digits, in powers of 1000: ``498 MB``."""
+    """Return a number of bytes with three significant digits, in powers of 1000: ``498 MB``."""
     return _scaled(value, tuple(f"{unit}B" for unit in UNITS), lambda small: f"{small:.0f} B")
 
 
 def relative(location: str) -> str:
-    """A ``file:line`` below the current directory without that."""
+    """Return a ``file:line`` relative to the current directory if it is inside that."""
     return location.removeprefix(os.getcwd() + os.sep)

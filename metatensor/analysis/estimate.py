@@ -18,23 +18,41 @@ __all__ = ["at_inference", "estimate", "report_of", "trace"]
 def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
     """Run ``model(*inputs, **kwargs)`` once and report parameters, FLOPs, peak memory and shapes.
 
-    ``model`` is a module, or any callable (whose parameters are then unknown). Build it and its inputs on meta, and
-    nothing is allocated or computed::
+    If the model and its inputs are on meta, nothing is allocated or computed. A model with data runs on its device like
+    any call, with the same report. The run is an inference: gradients are disabled, and the model is in evaluation mode
+    until it ends. Tensors that the forward creates without naming a device are on the model's device.
 
-        with mt.device("meta"):
-            model = GPT2()
-        report = mt.analysis.estimate(model, mt.empty(1, 1024, dtype=mt.int64, device="meta"))
-        print(report)
+    Parameters
+    ----------
+    model : nn.Module or callable
+        The model. The parameters of other callables than modules are unknown.
+    *inputs, **kwargs
+        Arguments of the model.
 
-    A model with data runs on its device like any call, and is reported just the same. The run is one of inference:
-    without gradients and in evaluation mode, which is undone afterwards. What the forward makes without naming a
-    device is made on the model's. Whatever the model raises is raised.
+    Returns
+    -------
+    Report
+        The figures; ``str()`` of it is a table.
+
+    Raises
+    ------
+    Exception
+        Whatever the model raises.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.device("meta"):
+    ...     model = mt.nn.Sequential(mt.nn.Linear(512, 2048), mt.nn.GELU(), mt.nn.Linear(2048, 512))
+    >>> report = mt.analysis.estimate(model, mt.empty(8, 512, device="meta"))
+    >>> report.parameters, report.flops, report.module("0").output
+    (2099712, 33554432, 'float32[8,2048]')
     """
     return trace(model, inputs, kwargs)
 
 
 def trace(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress | None = None) -> Report:
-    """`estimate` with the arguments in a tuple and a dict, and a callable that is told of the progress."""
+    """Run `estimate` with its arguments in a tuple and a dict. ``progress`` is called after each module."""
     census = Census(model)
     recorder = Recorder(census, progress)
     with at_inference(model, args, kwargs), recorder:
@@ -43,7 +61,7 @@ def trace(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress | 
 
 
 def report_of(census: Census, recorder: Recorder, args: tuple, kwargs: dict[str, Any], output: Any) -> Report:
-    """What ``recorder`` saw of a run, as a report."""
+    """Return the report of a run that ``recorder`` observed."""
     flops = recorder.flops()
     for row in census.rows:
         row.flops = flops.get(row.path, 0)
@@ -71,7 +89,10 @@ def report_of(census: Census, recorder: Recorder, args: tuple, kwargs: dict[str,
 
 @contextmanager
 def at_inference(model: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
-    """No gradients, evaluation mode, and the model's device (or the inputs') for what names none."""
+    """Disable gradients and use evaluation mode inside the block.
+
+    The model's (or the inputs') device is the default there.
+    """
     device = next((tensor.device for tensor in _tensors(model, args, kwargs)), mt.device("meta"))
     training = [module for module in model.modules() if module.training] if isinstance(model, mt.nn.Module) else []
     with mt.no_grad(), device:
@@ -92,5 +113,5 @@ def _tensors(model: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[mt.Ten
 
 
 def _input_bytes(args: tuple, kwargs: dict[str, Any]) -> int:
-    """Bytes of the inputs' storages, each once."""
+    """Return the size in bytes of the inputs' storages, counting each once."""
     return sum({storage: storage.nbytes() for storage in (t.untyped_storage() for t in tensors_in((args, kwargs)))}.values())

@@ -1,7 +1,7 @@
-"""Watching one run: what every operator costs, in which module, and when memory was at its peak.
+"""Observe one run of a model: the cost and module of every operator, and the peak of memory.
 
-`Recorder` is a dispatch mode with a memory tracker and hooks on all modules. It adds nothing to the lives of the
-tensors it sees, so that the peak is the one that the run has without it.
+`Recorder` is a dispatch mode with a memory tracker and hooks on all modules. It does not extend the lifetime of any
+tensor, so the peak is that of an unobserved run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Progress = Callable[[int, int, str], None]
 
 
 class Failure(NamedTuple):
-    """An operator that raised: where it ran and what it was given. It hangs on the exception, see `failure_of`."""
+    """An operator that raised, the module in which it ran, and its inputs.
+
+    It is attached to the exception; see `failure_of`.
+    """
 
     op: str
     inputs: Any
@@ -37,14 +40,14 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """The operator that raised ``error`` while it was watched, or None where no operator did."""
+    """Return the operator that raised ``error`` in an observed run, or None."""
     return getattr(error, "_metatensor_failure", None)
 
 
 class Recorder(DispatchMode):
-    """A context manager around a run of the model that ``census`` is of. Use it once, in one thread.
+    """Context manager that observes one run of the model inventoried by ``census``. Use it once, in one thread.
 
-    Afterwards `flops_by_path`, `flops_by_op`, `uncounted`, `calls`, `outputs`, `ops` and `peak` hold what was seen.
+    Afterwards `flops_by_path`, `flops_by_op`, `uncounted`, `calls`, `outputs`, `ops` and `peak` hold the results.
     """
 
     def __init__(self, census: Census, progress: Progress | None = None) -> None:
@@ -84,7 +87,7 @@ class Recorder(DispatchMode):
         self._exits.close()
 
     def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Run one operator and account for it."""
+        """Run one operator and record its cost."""
         try:
             out = op(*args, **kwargs)
         except Exception as error:
@@ -108,7 +111,7 @@ class Recorder(DispatchMode):
             self.uncounted[name] += 1
         elif kind != FREE:
             self._gaps[name][self._stack[-1][1]] += 1
-        # Not the tracker's own peak: that has seen what in-place operators only plan with.
+        # The tracker's own peak would include temporary outputs that in-place operators use only to infer shapes.
         if self._memory.current > self._highest:
             self._highest = self._memory.current
             self._at_peak = (op.name, self._stack[-1][1], self._line(sys._getframe(1)))
@@ -124,7 +127,7 @@ class Recorder(DispatchMode):
     def _after(self, module: Any, args: tuple, output: Any) -> None:
         if threading.get_ident() != self._thread:
             return
-        while len(self._stack) > 1:  # modules above it were left by an exception
+        while len(self._stack) > 1:  # entries above this module remain after exceptions
             identity, path = self._stack.pop()
             if identity == id(module):
                 self.calls[path] += 1
@@ -134,7 +137,7 @@ class Recorder(DispatchMode):
                 break
 
     def _path(self, module: Any) -> str:
-        """The path under which ``module`` is being called; the caller's where it is no part of the model."""
+        """Return the path under which ``module`` is called, or the caller's path if it is not part of the model."""
         above = self._stack[-1][1]
         paths = self.census.paths.get(id(module))
         if paths is None:
@@ -146,7 +149,7 @@ class Recorder(DispatchMode):
                     return path
         return paths[0]
 
-    # What was seen --------------------------------------------------------------
+    # Results --------------------------------------------------------------------
 
     @property
     def gaps(self) -> list[Gap]:
@@ -155,11 +158,11 @@ class Recorder(DispatchMode):
 
     @property
     def peak(self) -> Peak:
-        """The most bytes that were alive at once, and what brought them about."""
+        """The greatest number of bytes alive at once, and where it was reached."""
         return Peak(self._highest, *self._at_peak)
 
     def flops(self) -> dict[str, int]:
-        """FLOPs by path, those of submodules included."""
+        """Return the FLOPs per path, including submodules."""
         totals: Counter[str] = Counter()
         for path, count in self.flops_by_path.items():
             totals[path] += count
@@ -169,7 +172,7 @@ class Recorder(DispatchMode):
         return totals
 
     def _line(self, frame: FrameType | None) -> str | None:
-        """The innermost line outside metatensor between ``frame`` and the start; the innermost inside where none is."""
+        """Return the innermost line outside metatensor since the run began, or the innermost line if there is none."""
         inside = None
         while frame is not None and frame is not self._start:
             if not is_ours(frame):

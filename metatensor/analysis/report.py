@@ -1,4 +1,4 @@
-"""The result of an estimate: plain data, with its totals, as a dict, as JSON and as a table."""
+"""The result of an estimate: plain data that can be printed as a table or converted to a dict or JSON."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ EXCLUDED = ("rounding and caching by the device's allocator", "kernels' workspac
 
 @dataclass
 class ModuleRow:
-    """One module. Everything but ``own_*`` includes its submodules."""
+    """Figures of one module. All except ``own_parameters`` include its submodules."""
 
     path: str
     """Its name in the model (``layers.3.attn``); empty for the model itself."""
     kind: str
-    """Its class."""
+    """The name of its class."""
     depth: int
     parameters: int = 0
-    """Elements, those of tied parameters once."""
+    """Number of elements; tied parameters count once."""
     own_parameters: int = 0
-    """Elements that are this module's own, not its submodules'."""
+    """Number of elements without those of submodules."""
     buffers: int = 0
     parameter_bytes: int = 0
     buffer_bytes: int = 0
     flops: int = 0
     calls: int = 0
     output: Any = None
-    """What its last call returned: texts such as ``float32[1,1024,768]`` in the lists and dicts they came in."""
+    """The result of its last call, with strings such as ``float32[1,1024,768]`` in place of tensors."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, in types that JSON has."""
+        """Return all fields as JSON types."""
         return dict(vars(self))
 
 
@@ -46,34 +46,34 @@ class Peak:
     """The moment at which activations took the most memory."""
 
     bytes: int
-    """Of all tensors made during the forward that were alive then."""
+    """Size of all tensors created by the forward that were alive at the peak."""
     op: str | None = None
-    """The operator that made the last of them."""
+    """The operator at which the peak was reached."""
     module: str | None = None
     """The path of the module in which it ran; empty for the model itself."""
     location: str | None = None
     """The line of the model's code, ``file:line``."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, in types that JSON has."""
+        """Return all fields as JSON types."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class SharedGroup:
-    """Names that are the same memory, in whole or in part, and its size in bytes, which counts once."""
+    """Names that share memory, in whole or in part, and the size of that memory in bytes, which counts once."""
 
     names: tuple[str, ...]
     bytes: int
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, in types that JSON has."""
+        """Return all fields as JSON types."""
         return {"names": list(self.names), "bytes": self.bytes}
 
 
 @dataclass(frozen=True)
 class Gap:
-    """An operator that may cost FLOPs but has no rule: its cost is missing from the total."""
+    """An operator that may cost FLOPs but has no rule. Its cost is missing from the total."""
 
     op: str
     calls: int
@@ -81,18 +81,18 @@ class Gap:
     """The paths of the modules that called it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, in types that JSON has."""
+        """Return all fields as JSON types."""
         return {"op": self.op, "calls": self.calls, "modules": list(self.modules)}
 
 
 @dataclass
 class Report:
-    """What a model costs at inference. ``str()`` of it is a table; so is printing it with rich."""
+    """The cost of a model at inference. ``str()`` of it is a table, and so is printing it with rich."""
 
     model: str
     """Name of the model's class, or of the function."""
     modules: list[ModuleRow]
-    """Every module, the model first, in the order of their names in it."""
+    """Every module in depth-first order, the model first."""
     inputs: Any
     output: Any
     input_bytes: int
@@ -100,39 +100,39 @@ class Report:
     flops: int
     flops_by_op: dict[str, int] = field(default_factory=dict)
     uncounted: dict[str, int] = field(default_factory=dict)
-    """Calls of operators that count as 0 by convention, by name."""
+    """Number of calls, by name, of operators that count as 0 by convention."""
     gaps: list[Gap] = field(default_factory=list)
     shared: list[SharedGroup] = field(default_factory=list)
     ops: int = 0
-    """Operators run in all."""
+    """Number of operators run."""
 
     @property
     def parameters(self) -> int:
-        """Elements of all parameters, those of tied ones once."""
+        """Number of elements of all parameters; tied ones count once."""
         return self.modules[0].parameters
 
     @property
     def buffers(self) -> int:
-        """Elements of all buffers."""
+        """Number of elements of all buffers."""
         return self.modules[0].buffers
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of all parameters, tied ones once."""
+        """Size of all parameters in bytes; tied ones count once."""
         return self.modules[0].parameter_bytes
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of all buffers."""
+        """Size of all buffers in bytes."""
         return self.modules[0].buffer_bytes
 
     @property
     def total_bytes(self) -> int:
-        """The most memory a forward needs: parameters, buffers, inputs, and activations at their peak."""
+        """Memory of a forward in bytes: parameters, buffers, inputs, and activations at their peak."""
         return self.parameter_bytes + self.buffer_bytes + self.input_bytes + self.peak.bytes
 
     def module(self, path: str) -> ModuleRow:
-        """The row of the module at ``path``; KeyError where there is none."""
+        """Return the row of the module at ``path``. Raise KeyError if there is none."""
         for row in self.modules:
             if row.path == path:
                 return row
@@ -140,7 +140,7 @@ class Report:
                        + (", ..." if len(self.modules) > 12 else ""))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in types that JSON has; the keys are part of the interface."""
+        """Return the report as a dict of JSON types. The keys are part of the public interface."""
         return {
             "model": self.model,
             "inputs": self.inputs,
@@ -164,7 +164,7 @@ class Report:
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """`to_dict` as text."""
+        """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A report as a table: repeated layers in one line, totals below. In plain text, and for rich."""
+"""Format a report as a table, in plain text or for rich. Repeated layers share a line, and totals are below."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["as_rich", "as_text", "lines", "totals"]
 HEADINGS = ("module", "type", "output", "parameters", "FLOPs")
 OUTPUT_WIDTH = 44
 MAX_LINES = 60
-"""Longer tables leave out their deepest modules."""
+"""Longest table; the deepest modules are omitted to keep within it."""
 
 
 @dataclass
 class Group:
-    """Siblings next to each other that are alike in all that the table shows, one of them for all."""
+    """Adjacent siblings that look the same in the table, represented by one of them."""
 
     row: ModuleRow
     names: list[str]
     children: list[Group] = field(default_factory=list)
 
     def key(self) -> tuple:
-        """Two groups with the same key look the same but for their names."""
+        """Return a key that is equal for groups that look the same except for their names."""
         row = self.row
         children = tuple((len(child.names), child.names[0], child.key()) for child in self.children)
         return row.kind, row.parameters, row.buffers, row.flops, spec_text(row.output), children
 
 
 def _tree(report: Report) -> Group:
-    """The rows as a tree of groups."""
+    """Return the rows as a tree of groups."""
     stack: list[Group] = []
     root = None
     for row in report.modules:
@@ -53,7 +53,7 @@ def _tree(report: Report) -> Group:
 
 
 def _fold(group: Group) -> None:
-    """Join alike neighbours, from the leaves up."""
+    """Merge equal neighbours, from the leaves up."""
     folded: list[Group] = []
     previous = None
     for child in group.children:
@@ -68,7 +68,7 @@ def _fold(group: Group) -> None:
 
 
 def _walk(group: Group, times: int, depth: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """A line for each group down to ``depth``: how deep it is, and its cells. Figures are of all that it stands for."""
+    """Yield the depth and cells of each group's line, down to ``depth``. Figures cover all modules of a group."""
     row = group.row
     names = group.names
     name = _names(names)
@@ -83,16 +83,16 @@ def _walk(group: Group, times: int, depth: int) -> Iterator[tuple[int, tuple[str
 
 
 def _names(names: list[str]) -> str:
-    """``0-47`` for numbers, ``query, key, value`` for words."""
+    """Return the text for a group's names: ``0-47`` for numbers, else ``query, key, value``."""
     if len(names) > 1 and names[0].isdecimal() and names[-1].isdecimal():
         return f"{names[0]}-{names[-1]}"
     return ", ".join(names) if len(names) < 4 else f"{names[0]}, ..., {names[-1]}"
 
 
 def lines(report: Report, depth: int | None = None) -> list[tuple[int, tuple[str, ...]]]:
-    """The table's lines: how deep each module is, and its cells in the order of `HEADINGS`.
+    """Return the table's lines: each module's depth, and its cells in the order of `HEADINGS`.
 
-    ``depth`` is how deep to go; by default as deep as `MAX_LINES` allows, but at least one level.
+    ``depth`` is the greatest depth to show. By default it is as large as `MAX_LINES` allows, but at least 1.
     """
     root = _tree(report)
     if depth is not None:
@@ -106,7 +106,7 @@ def lines(report: Report, depth: int | None = None) -> list[tuple[int, tuple[str
 
 
 def totals(report: Report) -> list[tuple[str, str]]:
-    """What stands below the table, as pairs of a label and a text."""
+    """Return the lines below the table as (label, text) pairs."""
     found = [("parameters", f"{report.parameters:,} ({bytes_text(report.parameter_bytes)})")]
     for group in report.shared[:5]:
         found.append(("  shared", f"{' = '.join(group.names[:4])} ({bytes_text(group.bytes)}, counted once)"))
@@ -131,7 +131,7 @@ def totals(report: Report) -> list[tuple[str, str]]:
 
 
 def as_text(report: Report, depth: int | None = None) -> str:
-    """The table and the totals, in columns of plain text."""
+    """Return the table and the totals as plain text."""
     table = [HEADINGS, *(("  " * level + cells[0], *cells[1:]) for level, cells in lines(report, depth))]
     widths = [max(len(cells[i]) for cells in table) for i in range(len(HEADINGS))]
     found = []
@@ -147,7 +147,7 @@ def as_text(report: Report, depth: int | None = None) -> str:
 
 
 def as_rich(report: Report, depth: int | None = None) -> RenderableType:
-    """The same for rich, which fits it to the terminal."""
+    """Return the table and the totals for rich, which fits them to the terminal."""
     from rich import box
     from rich.console import Group as Stack
     from rich.table import Table

@@ -1,7 +1,7 @@
-"""Checkpoints: `load` their tensors onto any device, or `inspect` what is in them without reading it.
+"""Read and write checkpoints: `load` and `save` tensors, or `inspect` a file without reading their data.
 
-Which format a file has is decided by its content, never by its name. A format is an object with the four members
-of `Format`; other packages add theirs through the hook ``metatensor_checkpoint_formats``.
+The content of a file determines its format; its name does not. A format is an object with the members of `Format`.
+Other packages can add formats through the hook ``metatensor_checkpoint_formats``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "save",
 ]  # fmt: skip
 
-# Loaded when first asked for: they need more than reading does.
+# Imported on first use: they need more modules than reading does.
 _LAZY = {
     "convert": "metatensor.checkpoint.converting",
     "load_into": "metatensor.checkpoint.into",

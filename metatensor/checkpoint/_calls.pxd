@@ -4,16 +4,16 @@ from metatensor.checkpoint._values cimport Inert, Known, Marker
 
 
 cdef class Calls(Stack):
-    cdef readonly object source         # free for handlers: where data beside the pickle come from
+    cdef readonly object source         # for use by handlers; the machine ignores it
     cdef dict table                     # b"module\nname" -> a value or a Known
-    cdef dict allowed                   # the same for what the user allows
-    cdef set callables                  # ids of those that this pickle has named
+    cdef dict allowed                   # the same for names that the user allows
+    cdef set callables                  # ids of the allowed objects that this pickle has named
     cdef dict builders                  # type -> callable(machine, instance, state)
     cdef object persist                 # callable(machine, id) -> value, or None
-    cdef readonly dict unknown          # name -> where it is first named
-    cdef readonly bint tolerant         # whether unknown names are no error
+    cdef readonly dict unknown          # unknown name -> offset of its first use
+    cdef readonly bint tolerant         # whether unknown names are accepted
     cdef dict crowds                    # id of a container -> its Crowd
-    cdef Crowd latest                   # the one that was asked for last
+    cdef Crowd latest                   # the Crowd used last
 
     cdef object quick(self, Known known, tuple args)
     cdef object persistent(self, object id)

@@ -1,4 +1,7 @@
-"""What a pickle's machine knows and may do: names, calls, states and keys. None of it imports; calls are of a table."""
+"""Names, calls, states and keys of the pickle machine.
+
+It never imports anything and only calls what its tables contain.
+"""
 from collections import Counter, OrderedDict, defaultdict
 
 from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
@@ -12,13 +15,13 @@ from metatensor.checkpoint._keys import NoKey
 from metatensor.checkpoint.errors import CheckpointError
 
 cdef enum:
-    FEW = 8                             # so many keys may all be compared
-    PLAIN = 256                         # so many numbers may all be tried
+    FEW = 8                             # up to this many keys, assume that all are compared
+    PLAIN = 256                         # up to this many keys, lookups of numbers are not charged
 
 MAX_ATTRIBUTE = 1000
 """Longest name of an attribute."""
 MAX_NAMES = 1000
-"""How many unknown names a pickle may have before it is given up."""
+"""Most unknown names in a pickle; more are an error even if the machine is tolerant."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -26,7 +29,7 @@ cdef type DEFAULTDICT = defaultdict
 
 
 def _set_state(instance, state):
-    """What BUILD does to an instance of a class that the user allows."""
+    """Perform BUILD on an instance of a class that the user allows."""
     if hasattr(instance, "__setstate__"):
         instance.__setstate__(state)
         return
@@ -40,7 +43,7 @@ def _set_state(instance, state):
 
 
 cdef class Calls(Stack):
-    """What `Machine` does with names; see there for the arguments."""
+    """The part of `Machine` that handles names. `Machine` documents the parameters."""
 
     def __init__(self, str file, dict table, dict allowed=None, dict builders=None, persist=None, bint tolerant=False, source=None):
         self.file = file
@@ -57,43 +60,43 @@ cdef class Calls(Stack):
     # For handlers -------------------------------------------------------------
 
     def charge(self, nbytes):
-        """Count ``nbytes`` (about) that a handler is going to allocate. `CheckpointError` beyond the limit."""
+        """Charge about ``nbytes`` that a handler is going to allocate. Raise `CheckpointError` beyond the limit."""
         self.spend(nbytes)
 
     def error(self, str reason):
-        """A `CheckpointError` that names the place in the pickle."""
+        """Return a `CheckpointError` with the current place in the pickle."""
         return self.wrong(reason)
 
     def set_item(self, mapping, key, value):
-        """``mapping[key] = value`` with the checks of keys."""
+        """Set ``mapping[key] = value`` after checking and charging the key."""
         self.put(mapping, key, value)
 
     def add_item(self, set target not None, key):
-        """``target.add(key)`` with the checks of keys."""
+        """Add ``key`` to ``target`` after checking and charging it."""
         self.add(target, key)
 
     def meaning(self, Marker marker not None):
-        """What a marker among the values of a result stands for."""
+        """Return the value that a marker in the result stands for."""
         return self.value_of(marker)
 
     def add_builder(self, cls, builder):
-        """Let BUILD of instances of ``cls`` be ``builder(machine, instance, state)``."""
+        """Make BUILD of instances of ``cls`` call ``builder(machine, instance, state)``."""
         self.builders[cls] = builder
 
     def may_call(self, value):
-        """Whether a value is something that the user allows and this pickle has named."""
+        """Return True if the user allows ``value`` and this pickle has named it."""
         return <size_t><PyObject*>value in self.callables
 
     def name_of(self, str module, str name):
-        """What a name that is not in the table stands for, for subclasses; None where it is not known."""
+        """Return the meaning of a name that is not in the table, or None. Subclasses override this."""
         return None
 
     def apply(self, function, args):
-        """What REDUCE makes of a function that was named and its arguments."""
+        """Perform REDUCE: call a named function with a tuple of arguments."""
         return self.call(function, args, False)
 
     def unknown_names(self):
-        """The error that lists the names that are not known."""
+        """Return the error that lists the unknown names."""
         cdef list names = list(self.unknown)
         cdef str text = ", ".join(names[:20])
         if len(names) > 20:
@@ -110,32 +113,32 @@ cdef class Calls(Stack):
             f"at byte {where:,}: it names {text}, which tensors do not need. Nothing of it was run. {advice}. "
             "Without that, inspect lists its tensors, and load_into and convert take them")
 
-    # What subclasses change ---------------------------------------------------
+    # For subclasses to override -----------------------------------------------
 
     cdef object quick(self, Known known, tuple args):
-        """A call of a `Known` with a code."""
+        """Call a `Known` that has a code."""
         return known.call(self, args)
 
     cdef object persistent(self, object id):
-        """What a persistent id stands for."""
+        """Return the object for a persistent id."""
         if self.persist is None:
-            raise self.wrong(f"a persistent id, {describe(id)}, where none can be")
+            raise self.wrong(f"a persistent id, {describe(id)}, in a file that cannot have any")
         return self.persist(self, id)
 
     cdef object value_of(self, Marker marker):
-        """What a marker means that is a value of the result."""
+        """Return the value of a marker that is part of the result."""
         if isinstance(marker, Inert):
             return marker
         if isinstance(marker, Empty):
             return self.call((<Empty>marker).known, (), False)
         if isinstance(marker, Known) and isinstance((<Known>marker).value, type):
             return (<Known>marker).value
-        raise self.wrong(f"{describe(marker)} is among its values, where it means nothing")
+        raise self.wrong(f"{describe(marker)} is part of the result, but it is not a value")
 
     # Names and calls ----------------------------------------------------------
 
     cdef object named(self, bytes key):
-        """What a name, ``b"module\\nname"``, stands for."""
+        """Return the meaning of a name, ``b"module\\nname"``."""
         cdef PyObject* found = PyDict_GetItem(self.table, key)
         if found != NULL:
             return <object>found
@@ -152,12 +155,12 @@ cdef class Calls(Stack):
         name = name if len(name) <= 200 and name.isprintable() else ascii(name[:200])
         if name not in self.unknown:
             if len(self.unknown) >= MAX_NAMES:
-                raise self.wrong(f"it names more than {MAX_NAMES:,} things that tensors do not need")
+                raise self.wrong(f"it names more than {MAX_NAMES:,} things that are neither known nor allowed")
             self.unknown[name] = self.here
         return Inert(name)
 
     cdef object global_(self):
-        """GLOBAL and INST: two lines."""
+        """Read the two lines of GLOBAL or INST and return their meaning."""
         cdef Py_ssize_t start = self.at
         cdef const unsigned char* here = self.data + start
         cdef const unsigned char* first = <const unsigned char*>memchr(here, 10, self.end - start)
@@ -175,19 +178,19 @@ cdef class Calls(Stack):
         name = self.pop()
         module = self.pop()
         if type(name) is not str or type(module) is not str:
-            raise self.wrong(f"STACK_GLOBAL takes two texts, got {describe(module)} and {describe(name)}")
+            raise self.wrong(f"STACK_GLOBAL takes two strings, got {describe(module)} and {describe(name)}")
         if len(name) + len(module) > 4096 or "\n" in name or "\n" in module:
-            raise self.wrong(f"STACK_GLOBAL with names that cannot be: {describe(module)} and {describe(name)}")
+            raise self.wrong(f"STACK_GLOBAL with invalid names: {describe(module)} and {describe(name)}")
         return self.named(f"{module}\n{name}".encode("utf-8", "surrogatepass"))
 
     cdef object call(self, object function, object args, bint new):
-        """What a call (``new``: of a class, by NEWOBJ) of what was named comes to; ``args`` must be a tuple."""
+        """Call a named function with ``args``, which must be a tuple. ``new`` is true for NEWOBJ."""
         cdef Known known
         cdef str opcode = "NEWOBJ" if new else "REDUCE"
         if type(function) is Known:
             known = <Known>function
             if known.call is None or (new and not known.new):
-                raise self.wrong(f"{opcode} of {known.name}, which a checkpoint may name but not call so")
+                raise self.wrong(f"{opcode} of {known.name}, which a checkpoint may name but not call")
             if type(args) is not tuple:
                 raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
             if known.code:
@@ -196,7 +199,7 @@ cdef class Calls(Stack):
         if isinstance(function, Inert):
             return self.kept(<Inert>function, args)
         if not self.callables or <size_t><PyObject*>function not in self.callables:
-            raise self.wrong(f"{opcode} of {describe(function)}, which is nothing to call")
+            raise self.wrong(f"{opcode} of {describe(function)}, which is not callable here")
         if type(args) is not tuple:
             raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
         name = getattr(function, "__qualname__", "a callable")
@@ -208,7 +211,7 @@ cdef class Calls(Stack):
         return self.guarded(name, function.__new__, (function, *args))
 
     cdef object plain(self, object value):
-        """The value without markers, for what the user allows; what it takes to walk it is charged."""
+        """Return ``value`` with its markers replaced, for callables that the user allows. The walk is charged."""
         cdef double steps = 0
         found = survey(value, &steps)
         self.spend(16 * <long long>steps)
@@ -217,7 +220,10 @@ cdef class Calls(Stack):
         return replaced(value, self.meaning, {}) if found else value
 
     cdef object kept(self, Inert unknown, object args):
-        """What a call of an unknown name makes: nothing but a mark, or where the result is to be looked at, one with its arguments."""
+        """Return a placeholder for the result of calling an unknown name.
+
+        It keeps the arguments if the machine is tolerant.
+        """
         cdef Kept made
         if not self.tolerant:
             return unknown
@@ -228,7 +234,7 @@ cdef class Calls(Stack):
         return made
 
     cdef int keep(self, object unknown, object more) except -1:
-        """Add to what is kept of something that is not known."""
+        """Add items or state to the placeholder of an unknown object."""
         cdef Kept kept
         if type(unknown) is Kept:
             charge(self, 72)
@@ -237,7 +243,7 @@ cdef class Calls(Stack):
         return 0
 
     cdef object guarded(self, str name, object function, tuple args, dict kwargs=None):
-        """A call whose errors become ours, with the place."""
+        """Call ``function`` and turn its errors into `CheckpointError` with the current place."""
         self.spend(256)
         try:
             return function(*args, **kwargs) if kwargs else function(*args)
@@ -248,7 +254,7 @@ cdef class Calls(Stack):
             raise self.wrong(f"{name}: {type(error).__name__}: {what[:200]}") from error
 
     cdef object with_keywords(self):
-        """NEWOBJ_EX: only for classes that the user allows."""
+        """Perform NEWOBJ_EX, which is possible for classes that the user allows only."""
         kwargs = self.pop()
         args = self.pop()
         cls = self.pop()
@@ -259,7 +265,7 @@ cdef class Calls(Stack):
         if not kwargs:
             return self.call(cls, args, True)
         if not self.callables or <size_t><PyObject*>cls not in self.callables or not isinstance(cls, type):
-            raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not make so")
+            raise self.wrong(f"NEWOBJ_EX of {describe(cls)}, which a checkpoint may not create")
         if type(args) is not tuple:
             raise self.wrong(f"NEWOBJ_EX takes a tuple of arguments, got {describe(args)}")
         return self.guarded(cls.__qualname__, cls.__new__, (cls, *self.plain(args)), self.plain(kwargs))
@@ -281,7 +287,7 @@ cdef class Calls(Stack):
         return 0
 
     cdef int attributes(self, object mapping, object state) except -1:
-        """Instance attributes of a mapping (an OrderedDict's ``_metadata``), none that would hide its own."""
+        """Set the instance attributes of a mapping, such as an OrderedDict's ``_metadata``. None may shadow its own."""
         cls = type(mapping)
         if type(state) is not dict:
             raise self.wrong(f"the state of {describe(mapping)} must be a dict, got {describe(state)}")
@@ -292,19 +298,22 @@ cdef class Calls(Stack):
         return 0
 
     cdef int attribute(self, object cls, object name) except -1:
-        """Raise where instances of a class cannot be given an attribute of a name."""
+        """Raise `CheckpointError` if a checkpoint may not set this attribute on instances of ``cls``."""
         if type(name) is not str or len(name) > MAX_ATTRIBUTE or name.startswith("__") or hasattr(cls, name):
-            raise self.wrong(f"{describe(name)} cannot be an attribute that a checkpoint gives an instance of {cls.__name__}")
+            raise self.wrong(f"{describe(name)} cannot be set by a checkpoint as an attribute of {cls.__name__}")
         return 0
 
     def check_attribute(self, cls, name):
-        """Raise where instances of ``cls`` cannot be given an attribute ``name``."""
+        """Raise `CheckpointError` if a checkpoint may not set this attribute on instances of ``cls``."""
         self.attribute(cls, name)
 
     # Keys ----------------------------------------------------------------------
 
     cdef Crowd crowd(self, object container, object key):
-        """Charge what it takes to look for a key that is neither text nor bytes; the crowd that is to hear when it is in, or None."""
+        """Charge the lookup of a key that is neither str nor bytes.
+
+        Return the container's `Crowd`, which must be told when the key has been inserted, or None if it has none.
+        """
         cdef Crowd crowd
         cdef long long cost = 32
         cdef Py_ssize_t steps
@@ -336,7 +345,7 @@ cdef class Calls(Stack):
             crowd.rebuild(count)
         steps = crowd.steps(key)
         if crowd.alike > 256:
-            raise self.wrong("more than 256 keys with one and the same hash")
+            raise self.wrong("more than 256 keys with the same hash")
         self.spend(16 * steps + cost * crowd.alike)
         return crowd
 
@@ -344,7 +353,7 @@ cdef class Calls(Stack):
         cdef Crowd crowd = None
         if type(key) is str or type(key) is bytes:
             if len(key) > 256:
-                charge(self, len(key))          # for comparing it with one that is equal
+                charge(self, len(key))          # the cost of comparing it with an equal key
         elif key is not None:
             crowd = self.crowd(mapping, key)
         if type(mapping) is dict:
@@ -358,7 +367,7 @@ cdef class Calls(Stack):
         return 0
 
     cdef int add(self, object target, object key) except -1:
-        """Put a key into a set."""
+        """Add a key to a set."""
         cdef Crowd crowd = None
         if type(key) is str or type(key) is bytes:
             if len(key) > 256:

@@ -1,8 +1,9 @@
-"""The entries of a safetensors header that is written as all are: read in one pass over its text.
+"""Fast parser for safetensors headers in their usual form, in one pass over the text.
 
-Only what is certain is taken: objects with the three members, names without escapes, plain numbers, shapes that need
-the bytes they have. At anything else the answer is None, and the reader that knows every reason (`safetensors.read_header`)
-goes over the text again. The two agree wherever this one answers.
+It accepts only unambiguous headers: objects with exactly the three expected members, names without escapes, plain
+numbers, and shapes that match the number of bytes. For anything else it returns None, and the full parser
+(`safetensors.read_header`) reads the text again and finds the reason. Where this parser returns a result, the two
+agree.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -16,25 +17,25 @@ cdef long long MAX_BITS = 2**63 - 1
 
 
 cdef class _Text:
-    """Where a reader is in a text. Bytes objects end with a zero, at which every reader stops."""
+    """A reader's position in a text. Bytes objects end with a zero byte, at which every method stops."""
     cdef const char* p
     cdef const char* end
 
     cdef inline char peek(self) noexcept:
-        """The next byte that is no space."""
+        """Skip spaces and return the next byte."""
         while self.p[0] == b" " or self.p[0] == b"\n" or self.p[0] == b"\t" or self.p[0] == b"\r":
             self.p += 1
         return self.p[0]
 
     cdef inline bint take(self, char c) noexcept:
-        """Whether ``c`` is next; if so, it is passed."""
+        """Skip ``c`` if it is the next byte, and return whether it was."""
         if self.peek() != c:
             return False
         self.p += 1
         return True
 
     cdef const char* text(self, Py_ssize_t* n) noexcept:
-        """A text without escapes, passed; NULL for another."""
+        """Skip a string without escapes and return its start. Return NULL if there is none."""
         cdef const char* begin
         if not self.take(b'"'):
             return NULL
@@ -48,7 +49,7 @@ cdef class _Text:
         return begin
 
     cdef long long number(self) noexcept:
-        """An integer from 0 to 2**63 - 1 in decimal, passed; -1 for anything else."""
+        """Skip a decimal integer from 0 to 2**63 - 1 and return it. Return -1 for anything else."""
         cdef long long value = 0
         cdef int digit
         cdef const char* begin
@@ -67,7 +68,7 @@ cdef class _Text:
         return value
 
     cdef bint skip_object(self) noexcept:
-        """Pass an object, whatever is in it, to the brace that closes it."""
+        """Skip an object with any contents, up to its closing brace. Return False if it does not end."""
         cdef Py_ssize_t depth = 0
         if self.peek() != b"{":
             return False
@@ -90,7 +91,7 @@ cdef class _Text:
 
 
 cdef object _entry(_Text t, str name, dict kinds, dict bits):
-    """The tuple of a tensor's entry, or None."""
+    """Return the tuple for a tensor's entry, or None."""
     cdef Py_ssize_t n, key
     cdef const char* p
     cdef int seen = 0, dims
@@ -152,9 +153,10 @@ cdef object _entry(_Text t, str name, dict kinds, dict bits):
 
 
 def plain_entries(bytes text not None, dict bits not None):
-    """The part of the text with ``__metadata__`` (or None) and the entries (name, dtype, shape, begin, end), or None for both.
+    """Return (text of ``__metadata__`` or None, entries), or None if the header needs the full parser.
 
-    `bits` maps the names of dtypes to the bits of an element. A tensor without elements is left to the other reader, too.
+    An entry is (name, dtype, shape, begin, end). `bits` maps names of dtypes to bits per element. Tensors without
+    elements also need the full parser.
     """
     cdef _Text t = _Text.__new__(_Text)
     cdef const char* p

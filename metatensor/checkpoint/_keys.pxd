@@ -1,13 +1,13 @@
 cdef class Crowd:
     cdef object container               # a dict or a set
-    cdef long long mask                 # of its hash table
-    cdef Py_ssize_t count               # how many keys it has
-    cdef bint linear                    # whether neighbours are tried first, as sets do
-    cdef Py_ssize_t* hashes             # of the key in each place
-    cdef unsigned char* taken
-    cdef Py_ssize_t free                # where the last key that was tried would go
-    cdef Py_ssize_t hash                # of that key
-    cdef readonly Py_ssize_t alike      # how many keys with its hash were met on the way
+    cdef long long mask                 # size of its hash table minus one
+    cdef Py_ssize_t count               # number of keys
+    cdef bint linear                    # whether probing tries neighbours first, as in sets
+    cdef Py_ssize_t* hashes             # hash of the key in each slot
+    cdef unsigned char* taken           # whether a slot is in use
+    cdef Py_ssize_t free                # free slot at which the last probe ended
+    cdef Py_ssize_t hash                # hash of the last probe
+    cdef readonly Py_ssize_t alike      # keys with that hash met during the last probe
 
     cdef Py_ssize_t steps(self, object key) except -1
     cdef int settle(self) except -1

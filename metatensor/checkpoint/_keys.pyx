@@ -1,8 +1,7 @@
-"""What the keys of a pickle cost: hashing and comparing one, and finding its place among others.
+"""Cost of dict and set keys in a pickle: hashing, comparing, and probing the hash table.
 
-Only texts and bytes have hashes that a file cannot choose. With other keys a file can make each search walk through all keys
-that are there. A `Crowd` follows the search through a model of the container's hash table, so that its steps can be charged
-before the container takes them.
+A file cannot choose the hashes of str and bytes. With keys of other types it can make every lookup probe all existing
+keys. A `Crowd` simulates the container's hash table, so that the steps of a lookup can be charged before they happen.
 """
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 
@@ -10,19 +9,19 @@ cdef extern from "Python.h":
     long long as_long_long "PyLong_AsLongLongAndOverflow"(object n, int* overflow) except? -1
 
 MAX_KEY = 256
-"""How many items a tuple or frozenset that is a key may have, those inside of others included."""
+"""Most items of a tuple or frozenset used as a key, including nested ones."""
 MAX_KEY_BITS = 4096
 
 cdef enum:
-    NEIGHBOURS = 9                      # that a set tries before it goes elsewhere
+    NEIGHBOURS = 9                      # slots that a set probes linearly before it jumps
 
 
 class NoKey(Exception):
-    """Why something cannot be a key."""
+    """The reason why a value cannot be a key."""
 
 
 cdef bint is_number(object key) except -1:
-    """Whether a key is a truth value, a number of the machine's, or None."""
+    """Return True if a key is a bool, a float, an integer of at most 64 bits, or None."""
     cdef int overflow = 0
     if type(key) is int:
         as_long_long(key, &overflow)
@@ -31,7 +30,7 @@ cdef bint is_number(object key) except -1:
 
 
 cdef long long key_cost(object key) except -1:
-    """What it costs to hash or compare a key, in bytes. `NoKey` for one that cannot be hashed, or is too large."""
+    """Return the cost of hashing or comparing a key, in bytes. Raise `NoKey` if it is unhashable or too large."""
     cdef long long cost = 0
     cdef int left = MAX_KEY
     cdef list waiting
@@ -51,7 +50,7 @@ cdef long long key_cost(object key) except -1:
             if left < 0:
                 raise NoKey(f"a key of more than {MAX_KEY} items")
             if isinstance(item, frozenset):
-                cost += 16 * len(item) * len(item)      # where all of them collide
+                cost += 16 * len(item) * len(item)      # the worst case: all items collide
             waiting.extend(item)
         elif isinstance(item, (str, bytes)):
             cost += len(item)
@@ -70,7 +69,7 @@ cdef long long key_cost(object key) except -1:
 
 
 cdef class Crowd:
-    """A model of the hash table of a dict or set, which tells how many steps a search takes."""
+    """A model of a dict's or set's hash table that counts the steps of lookups."""
 
     def __init__(self, container not None):
         self.container = container
@@ -82,7 +81,7 @@ cdef class Crowd:
         PyMem_Free(self.taken)
 
     cdef int rebuild(self, Py_ssize_t count) except -1:
-        """Take in all keys, in a table as large as that of a container of ``count`` keys is at least."""
+        """Insert all keys into a table of the smallest size that the container may have with ``count`` keys."""
         cdef long long size = 8
         if self.linear:
             while 3 * (size - 1) <= 5 * count:
@@ -106,7 +105,7 @@ cdef class Crowd:
         return 0
 
     cdef Py_ssize_t probe(self, Py_ssize_t hash) noexcept:
-        """Go where a key of a hash is looked for, up to a free place; how many steps that takes."""
+        """Follow the probe sequence of a hash to a free slot, and return the number of occupied slots on the way."""
         cdef size_t perturb = <size_t>hash
         cdef size_t mask = <size_t>self.mask
         cdef size_t i = perturb & mask, k
@@ -124,13 +123,13 @@ cdef class Crowd:
             i = (i * 5 + perturb + 1) & mask
 
     cdef Py_ssize_t steps(self, object key) except -1:
-        """How many steps it takes at most to find ``key`` in the container, or where it is to go."""
+        """Return an upper bound on the steps needed to find ``key`` or its place in the container."""
         return self.probe(hash(key))
 
     cdef int settle(self) except -1:
-        """Note that the key which was asked for has been put into the container."""
+        """Record that the key probed last has been inserted into the container."""
         if len(self.container) == self.count:
-            return 0                        # it was there already
+            return 0                        # the key was already present
         if len(self.container) != self.count + 1 or (
                 3 * self.mask <= 5 * (self.count + 1) if self.linear else 2 * (self.mask + 1) // 3 < self.count + 1):
             return self.rebuild(len(self.container))

@@ -3,7 +3,7 @@ from metatensor.checkpoint._calls cimport Calls
 
 
 cdef class Machine(Calls):
-    cdef PyObject* maker                # what `record` is for, or NULL
+    cdef PyObject* maker                # the function whose calls `record` handles, or NULL
 
     cdef int again(self) except -1
     cdef bint record(self) except -1

@@ -1,10 +1,11 @@
-"""The pickle machine: an interpreter of pickles that neither imports nor calls anything of their choosing.
+"""The pickle machine: a safe interpreter of pickles that never imports anything and calls only known functions.
 
-A pickle is a program for a stack machine. This one knows the names in a table that its maker gives it and those
-that the user allows; any other becomes an `Inert` placeholder, is listed, and is an error at the end. What a program
-may use is bounded: objects are charged against a limit that grows with the pickle's own size, the memo cannot be
-larger than the pickle, copies are charged, keys are such that hashing and comparing them costs little, and the
-result is neither cyclic nor nested beyond `MAX_DEPTH` nor exponentially large when walked (`_values.pyx`).
+A pickle is a program for a stack machine. This interpreter knows the names in a table and those that the user allows.
+Any other name becomes an `Inert` placeholder, is recorded, and is reported as an error at the end.
+
+The resources of a program are bounded. Objects and copies are charged against a limit that grows with the pickle's
+size. The memo cannot be larger than the pickle. Keys must be cheap to hash and compare. The result must not be cyclic,
+nested deeper than `MAX_DEPTH`, or exponentially expensive to walk (`_values.pyx`).
 """
 from collections import Counter, OrderedDict, defaultdict
 
@@ -21,9 +22,9 @@ cdef extern from "Python.h":
     int PyGC_Disable()
 
 PER_BYTE = 128
-"""Bytes that objects may take for each byte of the pickle, beyond what the budget allows. Opcodes proper need less than that."""
+"""Bytes that objects may take per byte of the pickle before the budget is charged. Ordinary opcodes need less."""
 PER_PACKED_BYTE = 256
-"""The same for each byte of the file that has the pickle compressed."""
+"""The same, per byte in the file, for a compressed pickle."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -31,23 +32,32 @@ cdef type DEFAULTDICT = defaultdict
 
 
 cdef class Machine(Calls):
-    """Runs pickles of one file.
+    """Runs the pickles of one file.
 
-    Args:
-        file: what messages call it.
-        table: ``b"module\\nname"`` to a value, or to a `Known`.
-        allowed: the same for classes and functions that the user allows; they are called as pickles ask.
-        builders: a type to ``callable(machine, instance, state)`` for BUILD.
-        persist: ``callable(machine, id)`` for persistent ids.
-        tolerant: keep `Inert` placeholders in the result rather than raise.
-        source: free for handlers.
+    Parameters
+    ----------
+    file : str
+        Name of the file in messages.
+    table : dict
+        Maps ``b"module\\nname"`` to a value or a `Known`.
+    allowed : dict, optional
+        The same for classes and functions that the user allows. They are called as the pickle says.
+    builders : dict, optional
+        Maps a type to ``callable(machine, instance, state)``, which performs BUILD.
+    persist : callable, optional
+        ``callable(machine, id)`` that returns the object for a persistent id.
+    tolerant : bool, default False
+        Keep `Inert` placeholders in the result instead of raising.
+    source : object, optional
+        For use by handlers.
     """
 
     def load(self, data, long long base=0, long long paid=-1):
-        """The value of the pickle that ``data`` (bytes) begins with, and how many bytes of it that took.
+        """Run the pickle at the start of ``data`` (bytes). Return its value and its length in bytes.
 
-        ``base`` is where they begin in the file; ``paid`` how many bytes of the file they are where that differs
-        from their length, as for compressed ones. Raises `CheckpointError`, of class `Truncated` where ``data`` end too soon.
+        ``base`` is the offset of ``data`` in the file. ``paid`` is the number of bytes that it takes in the file if
+        that differs from its length, as for compressed data. Raise `CheckpointError` if the pickle is invalid,
+        `Truncated` if ``data`` ends too soon.
         """
         cdef const unsigned char[::1] view = data
         cdef double steps = 0
@@ -61,14 +71,14 @@ cdef class Machine(Calls):
         self.per_byte = PER_BYTE if paid < 0 else 0
         paid = -1 if paid < 0 else min(PER_BYTE * <long long>self.end, PER_PACKED_BYTE * paid)
         self.allowance = self.limit = <long long>budget.left + max(paid, 0)
-        cdef bint collecting = PyGC_Disable()   # what is made here is no garbage, and nothing in it a cycle
+        cdef bint collecting = PyGC_Disable()   # no garbage and no cycles are created here
         try:
             try:
                 value = self.run()
             except Again:
                 self.again()
                 value = self.run()
-            self.clear()            # what is shared shows in its references
+            self.clear()            # `survey` detects sharing by reference counts
             self.crowds.clear()
             self.latest = None
             found = survey(value, &steps)
@@ -81,7 +91,7 @@ cdef class Machine(Calls):
                 raise self.unknown_names() from None
             raise
         except RecursionError:
-            raise self.wrong("it needs too deep a recursion") from None
+            raise self.wrong("it is nested too deeply") from None
         finally:
             if collecting:
                 PyGC_Enable()
@@ -95,7 +105,7 @@ cdef class Machine(Calls):
         return value, self.at
 
     cdef int again(self) except -1:
-        """Begin anew, with all opcodes one by one."""
+        """Start again, interpreting every opcode on its own."""
         self.clear()
         self.reset()
         self.at = self.here = 0
@@ -109,16 +119,19 @@ cdef class Machine(Calls):
         return 0
 
     cdef bint record(self) except -1:
-        """Do at once what many opcodes say that make one object, where ``maker`` is on the stack; whether it was done."""
+        """Execute the whole series of opcodes that makes one object, if ``maker`` is on top of the stack.
+
+        Return False if not possible.
+        """
         return False
 
     def reset(self):
-        """Forget what a run has made that is to be done again."""
+        """Discard what an abandoned run has created."""
 
     # Containers ---------------------------------------------------------------
 
     cdef int items(self, Py_ssize_t height) except -1:
-        """SETITEMS: what is above a height, into the mapping below it."""
+        """Perform SETITEMS: put what is above a height into the mapping below it."""
         cdef Py_ssize_t n = self.top - height
         cdef Py_ssize_t i
         cdef object mapping
@@ -141,7 +154,7 @@ cdef class Machine(Calls):
         return self.drop(height)
 
     cdef int appends(self, Py_ssize_t height) except -1:
-        """APPENDS: what is above a height, to the list below it."""
+        """Perform APPENDS: append what is above a height to the list below it."""
         cdef object target
         cdef Py_ssize_t i
         if height <= self.fence:
@@ -175,7 +188,7 @@ cdef class Machine(Calls):
     # The loop -----------------------------------------------------------------
 
     cdef object run(self):
-        """Run to STOP, and give the value that is left."""
+        """Run until STOP and return the remaining value."""
         cdef unsigned char op
         cdef object a, b
         cdef unsigned long long n
@@ -185,7 +198,7 @@ cdef class Machine(Calls):
                 raise self.truncated("an opcode")
             op = self.data[self.at]
             self.at += 1
-            # In a state dict's order: what there is most of comes first for those who read this, not for the compiler.
+            # The most frequent opcodes of a state dict come first, for readability only.
             if op == b'q':                              # BINPUT
                 remember(self, byte(self))
             elif op == b'h':                            # BINGET
@@ -287,7 +300,7 @@ cdef class Machine(Calls):
                 self.seldom(op)
 
     cdef bint is_part(self):
-        """Whether what comes next puts the result into a tuple, as PyTorch does with the hooks of each tensor."""
+        """Return True if the next opcode puts the result into a tuple, as in PyTorch's pickles of a tensor's hooks."""
         cdef Py_ssize_t at = self.at
         if at + 6 > self.end:
             return False
@@ -300,7 +313,7 @@ cdef class Machine(Calls):
         return self.data[at] == b't'
 
     cdef int seldom(self, unsigned char op) except -1:
-        """The opcodes that checkpoints hardly use."""
+        """Execute an opcode that checkpoints rarely use."""
         cdef Py_ssize_t height
         if op == b'B':                                  # BINBYTES
             self.push(self.raw(self.number(4)))
@@ -332,7 +345,7 @@ cdef class Machine(Calls):
             try:
                 self.push(str(line, "raw-unicode-escape"))
             except UnicodeDecodeError:
-                raise self.wrong("a text is not Unicode") from None
+                raise self.wrong("a string is not Unicode") from None
         elif op == b'S':                                # STRING
             self.push(self.quoted(self.line(self.end)))
         elif op == b'p':                                # PUT
@@ -367,11 +380,11 @@ cdef class Machine(Calls):
         elif op == b'P':                                # PERSID
             self.push(self.persistent(self.line(4096).decode("ascii", "replace")))
         elif op >= 0x82 and op <= 0x84:
-            raise self.wrong(f"EXT{(1, 2, 4)[op - 0x82]}: an extension code, which stands for a name that is nowhere in the file")
+            raise self.wrong(f"EXT{(1, 2, 4)[op - 0x82]}: an extension code, whose name is not in the file")
         elif op == 0x97 or op == 0x98:
-            raise self.wrong("NEXT_BUFFER and READONLY_BUFFER take data from outside the file: there are none")
+            raise self.wrong("NEXT_BUFFER and READONLY_BUFFER take data from outside the file, which is not supported")
         else:
-            raise self.wrong(f"0x{op:02x} is no opcode of pickles")
+            raise self.wrong(f"0x{op:02x} is not a pickle opcode")
         return 0
 
     cdef int dict_(self, tuple pairs) except -1:
@@ -385,7 +398,7 @@ cdef class Machine(Calls):
         return self.push(made)
 
     cdef int old_object(self, unsigned char op) except -1:
-        """INST and OBJ: a class, called with what is above the mark."""
+        """Perform INST or OBJ: call a class with what is above the mark."""
         cdef Py_ssize_t height
         if op == b'i':
             cls = self.global_()

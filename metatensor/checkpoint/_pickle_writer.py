@@ -1,8 +1,7 @@
-"""Pickling for PyTorch's formats: Python's own pickler, with the names and the storages that PyTorch's files have.
+"""Pickling for PyTorch's formats: Python's own pickler, extended with PyTorch's names and storages.
 
-Tensors become calls of PyTorch's rebuilding functions, storages become persistent ids, and classes and functions of
-this package get the names under which PyTorch has them. Everything else pickles as Python pickles it. The bytes of
-storages are written by the caller.
+Tensors become calls of PyTorch's rebuild functions, storages become persistent ids, and classes and functions of this
+package get their names in PyTorch. Everything else is pickled as usual. The caller writes the bytes of the storages.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ STORAGES = {
     "int64": "LongStorage", "int32": "IntStorage", "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage",
     "bool": "BoolStorage", "complex128": "ComplexDoubleStorage", "complex64": "ComplexFloatStorage",
 }  # fmt: skip
-"""Dtypes that have a class of storages in PyTorch; a tensor of another names its dtype beside an untyped storage."""
+"""PyTorch's storage class for each dtype that has one. Tensors of other dtypes use an untyped storage."""
 
 UNTYPED = "UntypedStorage"
 QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
 
 
 class StorageRef:
-    """A storage in a pickle, and the name of the class that tells PyTorch the dtype of its elements."""
+    """A storage in a pickle, and the name of the storage class that tells PyTorch its dtype."""
 
     __slots__ = ("kind", "storage")
 
@@ -47,14 +46,14 @@ class StorageRef:
 
 
 class StoredTensors:
-    """The storages that one pickle names, and how its tensors are rebuilt from them.
+    """The storages that one pickle refers to, and how its tensors are rebuilt from them.
 
     Parameters
     ----------
-    meta_as_cpu
+    meta_as_cpu : bool, default False
         Write tensors on meta as tensors on the cpu. By default they are written without data, as a skeleton.
-    legacy
-        Write persistent ids as the format before PyTorch 1.6 has them.
+    legacy : bool, default False
+        Write persistent ids in the format before PyTorch 1.6.
     """
 
     def __init__(self, meta_as_cpu: bool = False, legacy: bool = False) -> None:
@@ -63,30 +62,30 @@ class StoredTensors:
         self.storages: dict[str, Any] = {}
         """The storages whose bytes the file needs, by key."""
         self.kinds: dict[str, str] = {}
-        """The class of each storage, by key: that of the first tensor or storage over it."""
+        """Storage classes by key. The first tensor or typed storage over a storage decides its class."""
         self._keys: dict[Any, str] = {}
 
     # Storages -----------------------------------------------------------------
 
     def key(self, storage: Any) -> str:
-        """Return the name of a storage in the file."""
+        """Return the key of a storage in the file."""
         return self._keys.setdefault(storage, str(len(self._keys)))
 
     def itemsize(self, key: str) -> int:
-        """Return the bytes of an element of a storage."""
+        """Return the size in bytes of an element of a storage."""
         return _ITEMSIZES[self.kinds[key]]
 
     def _kind(self, storage: Any, dtype: Any) -> str:
-        """Return the class of a storage. The first dtype that it is seen with decides."""
+        """Return the storage class of a storage. The first dtype that it is used with decides."""
         kind = STORAGES.get(dtype.name, UNTYPED) if dtype is not None else UNTYPED
         if kind != UNTYPED and storage.nbytes() % dtype.itemsize:
             kind = UNTYPED
-        if self.legacy and kind == UNTYPED:  # which PyTorch does not read in that format
+        if self.legacy and kind == UNTYPED:  # PyTorch cannot read untyped storages in that format
             kind = STORAGES["uint8"]
         return self.kinds.setdefault(self.key(storage), kind)
 
     def persistent_id(self, obj: Any) -> Any:
-        """Return the persistent id of a storage; None for every other object."""
+        """Return the persistent id of a storage, or None for any other object."""
         kind = type(obj)
         if kind is mt.UntypedStorage:
             obj = StorageRef(obj, self._kind(obj, None))
@@ -104,9 +103,9 @@ class StoredTensors:
     # Tensors ------------------------------------------------------------------
 
     def tensor(self, tensor: Any) -> Any:
-        """Reduce a tensor to a function of PyTorch's and its arguments, as PyTorch's tensors reduce themselves."""
+        """Return the function and arguments that rebuild a tensor, with PyTorch's names, as ``__reduce__`` does."""
         kind = type(tensor)
-        if kind.__reduce_ex__ is not Tensor.__reduce_ex__:  # a class that knows itself how it is saved
+        if kind.__reduce_ex__ is not Tensor.__reduce_ex__:  # the class defines how it is saved
             return tensor.__reduce_ex__(2)
         attributes = {k: v for k, v in (getattr(tensor, "__dict__", None) or {}).items() if not k.startswith("_backward")}
         if issubclass(kind, Parameter):
@@ -117,7 +116,7 @@ class StoredTensors:
         skeleton = tensor.is_meta and not self.meta_as_cpu
         if skeleton:
             storage = tensor.untyped_storage()
-            # PyTorch's call has no place for what the tensor shares: the storage's key and size, and the offset in it.
+            # PyTorch's function has no arguments for sharing: the storage's key and size, and the offset in it.
             attributes[SKELETON_STATE] = (self.key(storage), storage.nbytes(), tensor.storage_offset())
         function, arguments = self._without_data(tensor) if skeleton else self._over_storage(tensor)
         if attributes or kind is not Tensor:
@@ -151,7 +150,10 @@ _ITEMSIZES = {UNTYPED: 1, **{kind: getattr(mt, name).itemsize for name, kind in 
 
 
 def _module(module: Any) -> Any:
-    """Reduce a module, with all entries of its state that PyTorch's classes rely on: here, a table of hooks is made when it is needed."""
+    """Reduce a module, adding the state entries that PyTorch's classes need.
+
+    This package creates hook tables lazily.
+    """
     reduced = module.__reduce_ex__(2)
     state = reduced[2] if len(reduced) > 2 else None
     if not isinstance(state, dict) or "_modules" not in state:
@@ -183,13 +185,13 @@ def _layout(layout: Any) -> Any:
 
 _REDUCERS = {mt.Size: _size, mt.device: _device, mt.layout: _layout}
 _BY_NAME = (Name, mt.dtype, mt.memory_format, Op)
-"""Classes whose instances are pickled as the name that PyTorch has for them."""
+"""Classes whose instances are pickled by their name in PyTorch."""
 
 
 class _Reducers(dict):
-    """A pickler's `dispatch_table` that also finds the reducers of subclasses.
+    """A `dispatch_table` that also finds the reducers of subclasses.
 
-    ``rest`` is the table of the pickler that is extended.
+    ``rest`` is the table of the extended pickler.
     """
 
     def __init__(self, stored: StoredTensors, rest: Any) -> None:
@@ -211,7 +213,7 @@ class _Reducers(dict):
 
 
 class _Names:
-    """Mixed into a pickler written in Python: writes PyTorch's names, and storages as persistent ids."""
+    """Mixin for picklers written in Python. It writes PyTorch's names, and storages as persistent ids."""
 
     def __init__(self, file: Any, protocol: int, stored: StoredTensors, **options: Any) -> None:
         super().__init__(file, protocol, **options)  # type: ignore[call-arg]
@@ -220,12 +222,12 @@ class _Names:
         self.dispatch_table = _Reducers(stored, getattr(self, "dispatch_table", pickle.dispatch_table))  # type: ignore[attr-defined]
 
     def save_pers(self, pid: Any) -> None:
-        """Write a persistent id as an object. Protocol 0 would write its text, which nothing reads back."""
+        """Write a persistent id as an object. Protocol 0 would write its text, which cannot be read back."""
         self.save(pid, save_persistent_id=False)  # type: ignore[attr-defined]
         self.write(pickle.BINPERSID)  # type: ignore[attr-defined]
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
-        """Write the name of a class, a function or a value that is known by name."""
+        """Write the name of a class, a function, or a value that is pickled by name."""
         found = name_in_torch(obj, name)
         if found is None:
             super().save_global(obj, name)  # type: ignore[misc]
@@ -241,15 +243,17 @@ class _Names:
 
 
 def pickler_for(pickle_module: Any = None) -> Any:
-    """Return the class of picklers for a module such as `pickle`: called with a file, a protocol and `StoredTensors`.
+    """Return the pickler class for a module such as `pickle`.
 
-    Another ``pickle_module`` keeps what it does for objects of its own: by its methods where its pickler is written in
-    Python, by its ``reducer_override`` and ``dispatch_table`` where it extends the compiled one.
+    Its instances take a file, a protocol and a `StoredTensors`.
+
+    Objects that ``pickle_module`` handles specially are still saved its way: through its pickler's methods if that is
+    written in Python, through ``reducer_override`` and ``dispatch_table`` if it extends the compiled pickler.
     """
     theirs = pickle._Pickler if pickle_module in (None, pickle) else pickle_module.Pickler  # type: ignore[attr-defined]
     found = _picklers.get(theirs)
     if found is None:
-        # The compiled pickler imports each name that it writes, and nothing here may import PyTorch.
+        # The compiled pickler imports every name that it writes, but PyTorch must not be imported.
         base = theirs if issubclass(theirs, pickle._Pickler) else _following(theirs)  # type: ignore[attr-defined]
         found = _picklers[theirs] = type("Pickler", (_Names, base), {})
         saving = dict.fromkeys(_BY_NAME, _Names.save_global)
@@ -261,7 +265,7 @@ _picklers: dict[Any, Any] = {}
 
 
 def _named_first(save: Any) -> Any:
-    """Return a method that writes an object by its name in PyTorch if it has one, and otherwise with ``save``."""
+    """Return a method that writes an object by its name in PyTorch if it has one, else with ``save``."""
 
     def named_first(self: Any, obj: Any, *args: Any, **kwargs: Any) -> None:
         if name_in_torch(obj) is None:
@@ -273,7 +277,7 @@ def _named_first(save: Any) -> Any:
 
 
 def _following(theirs: Any) -> Any:
-    """Return a pickler written in Python that reduces objects as the compiled pickler ``theirs`` does."""
+    """Return a pickler written in Python that reduces objects like the compiled pickler ``theirs``."""
 
     class Following(pickle._Pickler):  # type: ignore[name-defined, misc]
         def __init__(self, file: Any, protocol: int, **options: Any) -> None:
@@ -289,7 +293,7 @@ def _following(theirs: Any) -> Any:
 def pickled(
     obj: Any, meta_as_cpu: bool = False, *, protocol: int = 2, pickle_module: Any = None, legacy: bool = False
 ) -> tuple[bytes, StoredTensors]:
-    """Return the pickle of ``obj``, and the storages that it names."""
+    """Return the pickle of ``obj`` and the storages that it refers to."""
     stored = StoredTensors(meta_as_cpu, legacy)
     out = io.BytesIO()
     pickler_for(pickle_module)(out, protocol, stored).dump(obj)

@@ -5,25 +5,25 @@ from cpython.ref cimport Py_INCREF
 cdef class Stack:
     cdef readonly str file
     cdef readonly long long spent       # bytes charged so far
-    cdef readonly long long limit       # how many may be; beyond it, `per_byte` for each byte that was read
+    cdef readonly long long limit       # most bytes that may be charged; `spend` raises it by `per_byte` per byte read
     cdef long long allowance
     cdef long long per_byte
-    # The pickle and where in it we are.
+    # The pickle and the position in it.
     cdef object buffer
     cdef const unsigned char* data
     cdef Py_ssize_t at
     cdef Py_ssize_t end
     cdef Py_ssize_t here                # the current opcode
-    cdef readonly long long base        # what its first byte is counted as in messages
+    cdef readonly long long base        # offset of its first byte, for messages
     # Owned references.
     cdef PyObject** stack
     cdef Py_ssize_t top
     cdef Py_ssize_t room
-    cdef Py_ssize_t fence               # the height at the last mark: nothing below is to be touched
+    cdef Py_ssize_t fence               # height at the last mark; opcodes must not touch anything below
     cdef PyObject** memo
     cdef Py_ssize_t memo_room
-    cdef Py_ssize_t memo_next           # for MEMOIZE: how many there are
-    cdef bint skipped                   # whether something was not put into the memo, on purpose
+    cdef Py_ssize_t memo_next           # number of memo entries, for MEMOIZE
+    cdef bint skipped                   # whether `record` omitted memo entries
     cdef Py_ssize_t* marks
     cdef Py_ssize_t n_marks
     cdef Py_ssize_t mark_room
@@ -55,10 +55,10 @@ cdef class Stack:
     cdef object quoted(self, bytes line)
 
 
-# What the loop does most, without a call.
+# Inline versions of the most frequent operations.
 
 cdef inline int charge(Stack s, long long nbytes) except -1:
-    """`Stack.spend` of a few bytes."""
+    """Charge a few bytes, like `Stack.spend`."""
     s.spent += nbytes
     if s.spent > s.limit:
         return s.spend(0)
@@ -66,7 +66,7 @@ cdef inline int charge(Stack s, long long nbytes) except -1:
 
 
 cdef inline int push(Stack s, object value) except -1:
-    """`Stack.push`."""
+    """Push a value, like `Stack.push`."""
     if s.top == s.room:
         return s.push(value)
     Py_INCREF(value)
@@ -76,7 +76,7 @@ cdef inline int push(Stack s, object value) except -1:
 
 
 cdef inline Py_ssize_t byte(Stack s) except -1:
-    """The next byte, which is taken."""
+    """Read the next byte."""
     if s.at == s.end:
         return <Py_ssize_t>s.number(1)
     s.at += 1
@@ -84,7 +84,7 @@ cdef inline Py_ssize_t byte(Stack s) except -1:
 
 
 cdef inline Py_ssize_t word(Stack s) except -1:
-    """The next four bytes as an unsigned number."""
+    """Read the next four bytes as an unsigned number."""
     cdef const unsigned char* p = s.data + s.at
     if s.end - s.at < 4:
         return <Py_ssize_t>s.number(4)
@@ -93,14 +93,14 @@ cdef inline Py_ssize_t word(Stack s) except -1:
 
 
 cdef inline int recall(Stack s, Py_ssize_t index) except -1:
-    """`Stack.recall`."""
+    """Push a memo entry, like `Stack.recall`."""
     if index >= s.memo_room or s.memo[index] == NULL:
         return s.recall(index)
     return push(s, <object>s.memo[index])
 
 
 cdef inline int remember(Stack s, Py_ssize_t index) except -1:
-    """`Stack.remember`."""
+    """Store the top of the stack in the memo, like `Stack.remember`."""
     if index >= s.memo_room or index > s.end or s.memo[index] != NULL or s.top <= s.fence:
         return s.remember(index)
     s.memo_next += 1

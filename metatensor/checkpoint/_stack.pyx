@@ -1,4 +1,4 @@
-"""What a pickle's machine has in its hands: the pickle, a stack, marks, a memo, and how much it may still allocate."""
+"""State of the pickle machine: the pickle, a stack, marks, a memo, and how much it may still allocate."""
 from _codecs import escape_decode
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -15,19 +15,19 @@ cdef extern from "Python.h":
     void tuple_set "PyTuple_SET_ITEM"(PyObject* t, Py_ssize_t i, PyObject* p)
 
 MAX_DIGITS = 1000
-"""How many bytes the line of a number may have."""
+"""Longest line of a number in bytes."""
 
 
 class Again(Exception):
-    """The pickle asks for what was thought to be of no use: it is to be run again, with nothing left out."""
+    """The pickle uses a memo entry that `record` omitted. It must be run again without `record`."""
 
 
 class Truncated(CheckpointError):
-    """A pickle that goes on beyond the bytes at hand."""
+    """A pickle that continues beyond the available bytes."""
 
 
 cdef class Stack:
-    """A pickle's bytes and the machine's memory. All of it is bounded by `spend`."""
+    """A pickle's bytes and the machine's memory, which `spend` bounds."""
 
     def __cinit__(self, *args, **kwargs):
         cdef Py_ssize_t i
@@ -49,7 +49,7 @@ cdef class Stack:
         PyMem_Free(self.memo)
 
     cdef void clear(self) noexcept:
-        """Forget the stack, the marks and the memo."""
+        """Clear the stack, the marks and the memo."""
         cdef Py_ssize_t i
         while self.top > 0:
             self.top -= 1
@@ -71,7 +71,7 @@ cdef class Stack:
         if self.spent > self.limit and self.per_byte:
             self.limit = self.allowance + self.per_byte * <long long>self.at
         if self.spent > self.limit or nbytes < 0:
-            raise self.wrong(f"its objects need more than {self.limit:,} bytes, the bound for as much of a pickle")
+            raise self.wrong(f"its objects need more than {self.limit:,} bytes, the bound for a pickle of this size")
         return 0
 
     # The stack ----------------------------------------------------------------
@@ -118,7 +118,7 @@ cdef class Stack:
         return 0
 
     cdef Py_ssize_t unmark(self) except -1:
-        """The height at the last mark, which is gone now."""
+        """Remove the last mark and return its height."""
         cdef Py_ssize_t height = self.fence
         if not self.n_marks:
             raise self.wrong("an opcode needs a MARK, and there is none")
@@ -127,7 +127,7 @@ cdef class Stack:
         return height
 
     cdef tuple take(self, Py_ssize_t height):
-        """What is above a height, as a tuple."""
+        """Pop everything above a height and return it as a tuple."""
         cdef Py_ssize_t n = self.top - height, i
         cdef PyObject* made
         if n < 0 or height < self.fence:
@@ -186,7 +186,7 @@ cdef class Stack:
     # Reading ------------------------------------------------------------------
 
     cdef const unsigned char* bytes_(self, unsigned long long n) except NULL:
-        """The next ``n`` bytes, which are taken."""
+        """Read the next ``n`` bytes."""
         cdef const unsigned char* here = self.data + self.at
         if n > <unsigned long long>(self.end - self.at):
             raise self.truncated(f"{n:,} bytes")
@@ -198,7 +198,7 @@ cdef class Stack:
                                     f"the pickle ends at byte {self.base + self.end:,}")
 
     cdef unsigned long long number(self, int width) except? 0xFFFFFFFFFFFF:
-        """The next bytes as an unsigned number."""
+        """Read ``width`` bytes as an unsigned little-endian number."""
         cdef const unsigned char* here = self.bytes_(width)
         cdef unsigned long long value = 0
         cdef int i
@@ -207,7 +207,7 @@ cdef class Stack:
         return value
 
     cdef double double_(self) except? -1.0:
-        """The next eight bytes as a number, the most significant first."""
+        """Read eight bytes as a big-endian float."""
         cdef const unsigned char* here = self.bytes_(8)
         cdef unsigned long long bits = 0
         cdef double value
@@ -218,7 +218,7 @@ cdef class Stack:
         return value
 
     cdef bytes line(self, Py_ssize_t most):
-        """The bytes up to the next newline, which is taken too."""
+        """Read the bytes up to the next newline, and the newline."""
         cdef const unsigned char* here = self.data + self.at
         cdef const unsigned char* found = <const unsigned char*>memchr(here, 10, self.end - self.at)
         if found == NULL:
@@ -226,7 +226,7 @@ cdef class Stack:
                 raise self.wrong(f"a line of more than {most:,} bytes")
             raise self.truncated("a line")
         if found - here > most:
-            raise self.wrong(f"a line of {found - here:,} bytes, {most:,} are the most")
+            raise self.wrong(f"a line of {found - here:,} bytes, at most {most:,} are allowed")
         self.at += found - here + 1
         return PyBytes_FromStringAndSize(<const char*>here, found - here)
 
@@ -236,7 +236,7 @@ cdef class Stack:
         try:
             return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, "surrogatepass")    # as Python writes them
         except UnicodeDecodeError:
-            raise self.wrong("a text is not UTF-8") from None
+            raise self.wrong("a string is not UTF-8") from None
 
     cdef object raw(self, unsigned long long n):
         cdef const unsigned char* here = self.bytes_(n)
@@ -244,7 +244,7 @@ cdef class Stack:
         return PyBytes_FromStringAndSize(<const char*>here, <Py_ssize_t>n)
 
     cdef object old_text(self, unsigned long long n):
-        """A Python 2 string: text where it is UTF-8, else bytes."""
+        """Read a Python 2 string: str if it is UTF-8, else bytes."""
         cdef const unsigned char* here = self.bytes_(n)
         charge(self, 64 + 4 * <long long>n)
         try:
@@ -258,7 +258,7 @@ cdef class Stack:
         return int.from_bytes(PyBytes_FromStringAndSize(<const char*>here, <Py_ssize_t>n), "little", signed=True)
 
     cdef object decimal(self, bint long_):
-        """The number of an INT or LONG line; INT has the truth values too."""
+        """Parse the number in an INT or LONG line. INT also encodes True and False."""
         cdef bytes line = self.line(MAX_DIGITS)
         if not long_ and line in (b"00", b"01"):
             return line == b"01"
@@ -273,7 +273,7 @@ cdef class Stack:
             raise self.wrong(f"{describe(line)} is not an integer") from None
 
     cdef Py_ssize_t index(self) except -1:
-        """The memo index of a PUT or GET line."""
+        """Parse the memo index in a PUT or GET line."""
         cdef bytes line = self.line(20)
         if not line.isdigit():
             raise self.wrong(f"{describe(line)} is not a memo index")
@@ -289,14 +289,14 @@ cdef class Stack:
         return n
 
     cdef object quoted(self, bytes line):
-        """The text of a STRING line: a Python 2 literal."""
+        """Return the string in a STRING line, which is a Python 2 literal."""
         if len(line) < 2 or line[0] != line[len(line) - 1] or line[0] not in b"'\"":
-            raise self.wrong("STRING takes a text in quotes")
+            raise self.wrong("STRING takes a string in quotes")
         self.spend(64 + 5 * len(line))
         try:
             plain = escape_decode(line[1:len(line) - 1])[0]
         except ValueError:
-            raise self.wrong("a text has an escape that is none") from None
+            raise self.wrong("a string has an invalid escape sequence") from None
         try:
             return plain.decode("utf-8")
         except UnicodeDecodeError:

@@ -12,32 +12,32 @@ from metatensor.checkpoint._zip cimport Directory
 cdef struct Reader:
     const unsigned char* p
     const unsigned char* end
-    bint ok                             # off once something was not as expected; then nothing more is taken
+    bint ok                             # cleared at the first unexpected opcode; then nothing more is read
 
 
 cdef class StorageType(Marker):
     cdef readonly str name
-    cdef readonly DType dtype           # None where it is bytes
+    cdef readonly DType dtype           # None if untyped
 
 
 cdef class StorageRef(Marker):
     cdef readonly Storage storage
-    cdef readonly DType dtype           # of its elements; None where it is bytes
+    cdef readonly DType dtype           # of its elements; None if untyped
     cdef readonly str key
     cdef readonly str location
-    cdef readonly long long begin       # where in the storage it begins, in bytes; not 0 for a view alone
-    cdef readonly long long nbytes      # its bytes from there on
+    cdef readonly long long begin       # byte offset in the storage; nonzero only for views
+    cdef readonly long long nbytes      # size in bytes from there on
 
 
 cdef class TensorMachine(Machine):
     cdef object place
     cdef Device fixed
-    cdef Directory directory            # None where storages follow the pickle
-    cdef str prefix                     # of the names of members that are storages
-    cdef readonly dict storages         # key -> the StorageRef of the whole
+    cdef Directory directory            # None if storages follow the pickle
+    cdef str prefix                     # name prefix of members that are storages
+    cdef readonly dict storages         # key -> StorageRef of the whole storage
     cdef readonly dict views            # (key, view key) -> StorageRef
-    cdef readonly list fillings         # (tensor, what its values are)
-    cdef dict sources                   # id of what has been paid for as the values of a tensor -> itself
+    cdef readonly list fillings         # (tensor, array or tensor with its values)
+    cdef dict sources                   # id -> array or storage already charged as the values of a tensor
 
     cdef Tensor tensor(self, object ref, DType dtype, object offset, object sizes, object strides, object grad)
     cdef StorageRef view(self, StorageRef whole, object view)

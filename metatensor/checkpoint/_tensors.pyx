@@ -1,4 +1,4 @@
-"""The pickle machine of PyTorch's files: storages by key, and tensors over them, made without Python in between."""
+"""The pickle machine for PyTorch's files. It creates storages and tensors without calling Python code."""
 from collections import OrderedDict
 
 from cpython.object cimport PyObject
@@ -17,7 +17,7 @@ from metatensor.checkpoint._zip cimport Directory
 cdef extern from "Python.h":
     long long as_long_long "PyLong_AsLongLongAndOverflow"(object n, int* overflow) except? -1
 
-# What `quick` knows calls by: the argument ``code`` of `Known`.
+# Codes of calls that `quick` handles: the argument ``code`` of `Known`.
 TENSOR, TENSOR_V2, TENSOR_V3, PARAMETER, ORDERED = 1, 2, 3, 4, 5
 
 cdef enum:
@@ -37,7 +37,7 @@ cdef inline int expect(Reader* r, unsigned char op) noexcept:
 
 
 cdef inline long long read_int(Reader* r) noexcept:
-    """BININT1, BININT2 or BININT."""
+    """Read BININT1, BININT2 or BININT."""
     cdef const unsigned char* p = r.p
     cdef Py_ssize_t left = r.end - p
     if r.ok and left >= 2 and p[0] == b'K':
@@ -54,7 +54,7 @@ cdef inline long long read_int(Reader* r) noexcept:
 
 
 cdef inline Py_ssize_t read_index(Reader* r, unsigned char short_, unsigned char long_) noexcept:
-    """A memo opcode with one byte or four."""
+    """Read a memo opcode with an index of one byte or four."""
     cdef const unsigned char* p = r.p
     cdef Py_ssize_t left = r.end - p
     if r.ok and left >= 2 and p[0] == short_:
@@ -68,7 +68,7 @@ cdef inline Py_ssize_t read_index(Reader* r, unsigned char short_, unsigned char
 
 
 cdef class StorageType(Marker):
-    """A storage class that a persistent id names."""
+    """A storage class named by a persistent id."""
 
     def __init__(self, str name, DType dtype=None):
         self.name = name
@@ -86,10 +86,10 @@ cdef class StorageRef(Marker):
 
 
 cdef class TensorMachine(Machine):
-    """A machine whose persistent ids are storages and whose calls make tensors over them.
+    """A machine whose persistent ids are storages and whose calls create tensors over them, without reading their data.
 
-    ``place`` says where each goes (`Places`); no data are read. With a ``directory`` a storage is the member
-    ``prefix`` + key, which must be there and of its size. What else is known stands in ``table``, see `Machine`.
+    ``place`` (`Places`) determines each storage's device. With a ``directory``, a storage is the member ``prefix`` +
+    key, which must exist and have the right size. For the other parameters see `Machine`.
     """
 
     def __init__(self, str file, dict table, place, Directory directory=None, str prefix="", **options):
@@ -103,18 +103,21 @@ cdef class TensorMachine(Machine):
         self.fillings = []
         self.sources = {}
         maker = table.get(b"torch._utils\n_rebuild_tensor_v2")
-        self.maker = NULL if maker is None else <PyObject*>maker     # the table keeps it
+        self.maker = NULL if maker is None else <PyObject*>maker     # the table keeps it alive
 
     def device_of(self, str location not None):
-        """The device for what was saved at ``location``."""
+        """Return the device for data saved at ``location``."""
         return self.fixed if self.fixed is not None else self.place(location, 0)
 
     def later(self, tensor, data):
-        """Note that a tensor is to be filled with the values of an array or another tensor when all is known."""
+        """Record that a tensor is to be filled with the values of an array or another tensor once all are known."""
         self.fillings.append((tensor, data))
 
     def charge_values(self, nbytes, owner, available):
-        """Charge a tensor of ``nbytes`` that is going to be made of the ``available`` bytes of ``owner``: they are paid for once."""
+        """Charge for a tensor of ``nbytes`` made from the bytes of ``owner``.
+
+        The first time, ``available`` bytes are free.
+        """
         charge(self, 320)
         if id(owner) not in self.sources:
             self.sources[id(owner)] = owner
@@ -142,7 +145,7 @@ cdef class TensorMachine(Machine):
             return made
         if code == TENSOR_V3 and (n == 7 or n == 8):
             if type(args[6]) is not DType:
-                raise self.wrong(f"{known.name}: the dtype must be one, got {describe(args[6])}")
+                raise self.wrong(f"{known.name}: expected a dtype, got {describe(args[6])}")
             made = self.tensor(args[0], args[6], args[1], args[2], args[3], args[4])
             if n == 8 and args[7] is not None:
                 self.lazy(made, args[7])
@@ -151,7 +154,7 @@ cdef class TensorMachine(Machine):
             return self.tensor(args[0], None, args[1], args[2], args[3], False)
         if code == PARAMETER and n == 3:
             if type(args[0]) is not Tensor or type(args[1]) is not bool:
-                raise self.wrong(f"{known.name} takes a tensor and a truth value, got {describe(args[0])} and {describe(args[1])}")
+                raise self.wrong(f"{known.name} takes a tensor and a bool, got {describe(args[0])} and {describe(args[1])}")
             if parameter_class is None:
                 from metatensor.nn import Parameter
                 parameter_class = Parameter
@@ -163,10 +166,13 @@ cdef class TensorMachine(Machine):
         raise self.wrong(f"{known.name} does not take {n} arguments")
 
     cdef bint record(self) except -1:
-        """The whole call that makes a tensor at once, if what follows is as torch.save writes it; else nothing is taken.
+        """Execute the whole call that makes a tensor, if the next opcodes are as torch.save writes them.
 
-        It stands after the name of the function and a mark. The strings and tuples in it are not put into the memo,
-        for nobody refers to them; `Stack.recall` of one runs the pickle again without this.
+        Otherwise read nothing.
+
+        The position is after the name of the function and a mark. Strings and tuples in the call are not stored in the
+        memo, because normally nothing refers to them. If something does, `Stack.recall` runs the pickle again without
+        this shortcut.
         """
         cdef Reader r
         cdef Layout lay
@@ -235,7 +241,7 @@ cdef class TensorMachine(Machine):
             except UnicodeDecodeError:
                 return False
             charge(self, 64 + 4 * length)
-            self.push(key)              # of another tensor's storage too, where the two share it
+            self.push(key)              # into the memo: another tensor over this storage refers to its key
             r.p, text = put, r.p
             remember(self, read_index(&r, b'q', b'r'))
             r.p = text
@@ -249,7 +255,7 @@ cdef class TensorMachine(Machine):
         return True
 
     cdef object remembered(self, Reader* r):
-        """What the next opcode takes from the memo; ``ok`` is off where it is another one."""
+        """Return the memo entry that the next opcode fetches. Clear ``ok`` if it is another opcode."""
         cdef Py_ssize_t index = read_index(r, b'h', b'j')
         if r.ok and index < self.memo_room and self.memo[index] != NULL:
             return <object>self.memo[index]
@@ -257,14 +263,14 @@ cdef class TensorMachine(Machine):
         return None
 
     cdef int forgotten(self, Reader* r) except -1:
-        """Take the next opcode, which puts what nobody asks for into the memo, at a place that is free."""
+        """Skip the next opcode if it stores to a free memo index. Clear ``ok`` if it is another opcode."""
         cdef Py_ssize_t index = read_index(r, b'q', b'r')
         if r.ok and (index > self.end or (index < self.memo_room and self.memo[index] != NULL)):
             r.ok = False
         return 0
 
     cdef int read_ints(self, Reader* r, dim_t* into) except -1:
-        """Take a tuple of few small integers, and give how many there are."""
+        """Read a tuple of small integers and return its length."""
         cdef int n = 0
         cdef bint marked = r.p < r.end and r.p[0] == b'('
         if r.p < r.end and r.p[0] == b')':
@@ -287,7 +293,7 @@ cdef class TensorMachine(Machine):
         return n
 
     def reset(self):
-        """Forget what a run has made that is to be done again."""
+        """Discard what an abandoned run has created."""
         self.storages.clear()
         self.views.clear()
         self.fillings.clear()
@@ -296,13 +302,13 @@ cdef class TensorMachine(Machine):
             self.directory.forget()
 
     cdef Tensor tensor(self, object storage, DType dtype, object offset, object sizes, object strides, object grad):
-        """A tensor over a storage, which it must not exceed."""
+        """Return a tensor over a storage after checking all arguments."""
         cdef Layout lay
         cdef StorageRef ref
         cdef Py_ssize_t n, i
         cdef int over = 0, more = 0
         if type(storage) is not StorageRef:
-            raise self.wrong(f"a tensor over {describe(storage)}, which is no storage")
+            raise self.wrong(f"a tensor over {describe(storage)}, which is not a storage")
         ref = <StorageRef>storage
         if dtype is None:
             dtype = ref.dtype
@@ -312,10 +318,10 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"a tensor of size {describe(sizes)}, stride {describe(strides)} and offset {describe(offset)}: "
                              "a tuple, a tuple and an integer are needed")
         if type(grad) is not bool:
-            raise self.wrong(f"requires_grad must be a truth value, got {describe(grad)}")
+            raise self.wrong(f"requires_grad must be a bool, got {describe(grad)}")
         n = len(<tuple>sizes)
         if n != len(<tuple>strides) or n > MAX_DIMS:
-            raise self.wrong(f"a tensor of {n} sizes and {len(<tuple>strides)} strides; {MAX_DIMS} dimensions are the most")
+            raise self.wrong(f"a tensor of {n} sizes and {len(<tuple>strides)} strides; at most {MAX_DIMS} dimensions are allowed")
         lay.ndim = <int>n
         for i in range(n):
             size, stride = (<tuple>sizes)[i], (<tuple>strides)[i]
@@ -331,7 +337,7 @@ cdef class TensorMachine(Machine):
         return self.placed(ref, dtype, &lay, grad)
 
     cdef Tensor placed(self, StorageRef ref, DType dtype, Layout* lay, bint grad):
-        """A tensor of a layout without negative numbers over a storage, which it must not exceed."""
+        """Return a tensor over a storage with a layout of non-negative numbers. Raise if it exceeds the storage."""
         cdef Tensor made
         cdef dim_t start, need
         charge(self, 320 + 16 * lay.ndim)
@@ -351,11 +357,11 @@ cdef class TensorMachine(Machine):
             if grad:
                 set_requires_grad(made, True)
         except RuntimeError as error:
-            raise self.wrong(f"a tensor that cannot be: {error}") from None
+            raise self.wrong(f"an invalid tensor: {error}") from None
         return made
 
     cdef int lazy(self, Tensor made, object metadata) except -1:
-        """Whether a tensor stands for the conjugate or the negative of its memory."""
+        """Set a tensor's conjugate and negative flags from its metadata."""
         if type(metadata) is not dict:
             raise self.wrong(f"the metadata of a tensor must be a dict, got {describe(metadata)}")
         for name, value in (<dict>metadata).items():
@@ -376,14 +382,14 @@ cdef class TensorMachine(Machine):
             return self.persist(self, id)
         first = (<tuple>id)[0] if type(id) is tuple and <tuple>id else None
         if type(first) is str and first == "module" and len(<tuple>id) == 4:
-            return (<tuple>id)[1]       # a class with its source, in the older format
+            return (<tuple>id)[1]       # a class with its source code, in the older format
         if type(first) is not str or first != "storage" or not 5 <= len(<tuple>id) <= 6:
             raise self.wrong(f"a persistent id must be ('storage', class, key, location, size), got {describe(id)}")
         kind, key, location, size = (<tuple>id)[1], (<tuple>id)[2], (<tuple>id)[3], (<tuple>id)[4]
         if isinstance(kind, Inert):
             return kind
         if type(kind) is not StorageType:
-            raise self.wrong(f"{describe(kind)} is no class of storages")
+            raise self.wrong(f"{describe(kind)} is not a storage class")
         if type(key) is not str or type(location) is not str or type(size) is not int or len(key) > 1000 or len(location) > 100:
             raise self.wrong(f"a storage with key {describe(key)}, location {describe(location)} and size {describe(size)}")
         numel = as_long_long(size, &over)
@@ -395,7 +401,7 @@ cdef class TensorMachine(Machine):
         return ref
 
     cdef StorageRef storage(self, StorageType kind, str key, str location, long long numel):
-        """The storage of a key, made when it is first met."""
+        """Return the storage for a key, created at its first use."""
         cdef StorageRef ref
         cdef DType dtype = kind.dtype
         cdef Py_ssize_t found
@@ -436,7 +442,7 @@ cdef class TensorMachine(Machine):
         return ref
 
     cdef StorageRef typed(self, StorageRef whole, DType dtype):
-        """The same storage, of another dtype."""
+        """Return the same storage with another dtype."""
         cdef StorageRef ref = StorageRef.__new__(StorageRef)
         charge(self, 80)
         ref.storage, ref.key, ref.location = whole.storage, whole.key, whole.location
@@ -445,7 +451,7 @@ cdef class TensorMachine(Machine):
         return ref
 
     cdef StorageRef view(self, StorageRef whole, object view):
-        """Part of a storage, as files of the older format have it: (key, offset, size) in elements."""
+        """Return a part of a storage, described as in the older format by (key, offset, size) in elements."""
         cdef long long item = 1 if whole.dtype is None else whole.dtype.itemsize
         if type(view) is not tuple or len(<tuple>view) != 3 or type((<tuple>view)[0]) is not str:
             raise self.wrong(f"a view of a storage must be (key, offset, size), got {describe(view)}")
@@ -461,7 +467,7 @@ cdef class TensorMachine(Machine):
             (<StorageRef>found).begin, (<StorageRef>found).nbytes = offset * item, size * item
             self.views[whole.key, key] = found
         elif (<StorageRef>found).begin != offset * item or (<StorageRef>found).nbytes != size * item:
-            raise self.wrong(f"the view {key[:40]!r} of storage {whole.key[:40]!r} is two different ones")
+            raise self.wrong(f"the view {key[:40]!r} of storage {whole.key[:40]!r} is defined twice, differently")
         return found
 
     cdef object value_of(self, Marker marker):

@@ -1,7 +1,7 @@
 
 
 cdef class Marker:
-    """What stands on the machine's stack for something that is no value."""
+    """An object on the machine's stack that is not a value."""
 
 
 cdef class Empty
@@ -9,15 +9,15 @@ cdef class Empty
 
 cdef class Known(Marker):
     cdef readonly str name
-    cdef readonly object call           # callable(machine, args) -> value; None where it may only be named
-    cdef readonly object value          # what it stands for where it is an argument or a value; None for nothing
+    cdef readonly object call           # callable(machine, args) -> value; None if it cannot be called
+    cdef readonly object value          # its meaning as an argument or a value; None if it has none
     cdef readonly bint new              # whether NEWOBJ may call it too
-    cdef readonly int code              # what `Machine.quick` knows it by; 0 where `call` is all there is
-    cdef readonly Empty part            # what an empty one is while it is an item of a tuple; None for most
+    cdef readonly int code              # code for `Machine.quick`; 0 if only `call` handles it
+    cdef readonly Empty part            # placeholder for an empty one inside a tuple; usually None
 
 
 cdef class Empty(Marker):
-    cdef readonly Known known           # what makes one
+    cdef readonly Known known           # its constructor
 
 
 cdef class Inert(Marker):
@@ -25,12 +25,12 @@ cdef class Inert(Marker):
 
 
 cdef class Kept(Inert):
-    cdef public object state            # its arguments, items and state, whatever they were
+    cdef public object state            # its arguments, items and state
 
 
 cdef class Record:
-    cdef readonly str name              # of its class, which is not here
-    cdef public object state            # what BUILD gave it
+    cdef readonly str name              # of its class, which exists only in the file
+    cdef public object state            # set by BUILD
 
 
 cdef str describe(object value)

@@ -1,4 +1,4 @@
-"""What a pickle's machine works with: names in place of values, keys it may hash, and a survey of what it made."""
+"""Markers that stand for names on the pickle machine's stack, and a check of the finished result."""
 cimport cython
 from collections import Counter, OrderedDict, defaultdict
 from cpython.object cimport PyObject
@@ -7,9 +7,9 @@ cdef extern from "Python.h":
     Py_ssize_t refcount "Py_REFCNT"(PyObject* p)
 
 MAX_DEPTH = 200
-"""How deep containers of a result may be nested."""
+"""Greatest nesting depth of containers in a result."""
 MAX_WALK = 10_000_000
-"""How many steps a walk of a result may take that visits what is shared again each time."""
+"""Most steps of a walk of a result that visits shared containers every time."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -23,9 +23,10 @@ cdef class Marker:
 cdef class Known(Marker):
     """A name that pickles may use.
 
-    ``call(machine, args)`` is what calling it comes to; without it, it may only be named. ``value`` is what it means
-    as a value; ``new`` tells that NEWOBJ may call it too. With ``empty`` a call without arguments that goes straight
-    into a tuple, as most of a state dict's do only to be dropped, makes no object but where it stays.
+    ``call(machine, args)`` performs a call; without it, the name cannot be called. ``value`` is its meaning as a value.
+    ``new`` says that NEWOBJ may call it too. With ``empty``, a call without arguments whose result goes straight into a
+    tuple makes a placeholder instead of an object. In a state dict most such results are dropped; one that stays is
+    made at the end.
     """
 
     def __init__(self, str name, call=None, value=None, new=False, int code=0, empty=False):
@@ -43,11 +44,14 @@ cdef class Known(Marker):
 
 
 cdef class Empty(Marker):
-    """An empty container that is only an item of a tuple, and is made when it turns out to be more."""
+    """Placeholder for an empty container inside a tuple.
+
+    The container is made only if it becomes part of the result.
+    """
 
 
 cdef class Inert(Marker):
-    """Stands for a name that is not known, and for whatever a pickle makes of it. It does nothing."""
+    """Placeholder for an unknown name and for everything that a pickle makes of it."""
 
     def __init__(self, str name):
         self.name = name
@@ -58,12 +62,15 @@ cdef class Inert(Marker):
 
 @cython.trashcan(True)
 cdef class Kept(Inert):
-    """What a call of an unknown name would have made, with all that the pickle has for it: tensors may be among that."""
+    """Placeholder for the result of calling an unknown name.
+
+    It keeps the arguments and state, which may contain tensors.
+    """
 
 
 @cython.trashcan(True)
 cdef class Record:
-    """An object of a class that exists in the file alone: its class's name, and its state."""
+    """An object of a class that exists only in the file: the class's name, and a state."""
 
     def __init__(self, str name):
         self.name = name
@@ -73,7 +80,7 @@ cdef class Record:
 
 
 cdef str describe(object value):
-    """A value in a message: never more than a line, whatever it is."""
+    """Return a short description of a value for a message."""
     if isinstance(value, Known):
         return (<Known>value).name
     if isinstance(value, Inert):
@@ -97,11 +104,11 @@ cdef str describe(object value):
 cdef class _Frame:
     """A container that is being walked."""
     cdef object container
-    cdef bint shared            # whether others may refer to it too
-    cdef list children          # the containers in it that are worth a walk
-    cdef list flags             # whether each is shared
+    cdef bint shared            # whether there may be other references to it
+    cdef list children          # non-empty containers in it
+    cdef list flags             # whether each of them is shared
     cdef Py_ssize_t at
-    cdef int height             # of the highest of those walked so far
+    cdef int height             # greatest height of the children walked so far
     cdef double steps
 
 
@@ -109,7 +116,7 @@ cdef inline int _scan_one(_Frame frame, object item, bint* marked) except -1:
     cdef type cls = type(item)
     if cls is tuple or cls is list or cls is dict or cls is set or cls is frozenset or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
         if len(item):
-            # This function's argument and the container's own reference; a loop's variable may hold a third.
+            # Two references are this function's argument and the container's. A caller's loop variable may be a third.
             frame.flags.append(refcount(<PyObject*>item) > 2)
             frame.children.append(item)
     elif cls is Record:
@@ -144,9 +151,10 @@ cdef _Frame _frame(object container, bint shared, bint* marked):
 
 
 cdef object survey(object root, double* steps):
-    """Walk a result: a text says what is wrong with it; True that there are markers in it, False that there are none.
+    """Walk a result. Return a str that describes what is wrong with it, else whether it contains markers.
 
-    Takes time and memory in proportion to its containers, each of which is walked once: ``steps``.
+    Each container is walked once, so time and memory are proportional to their total size, which is stored in
+    ``steps``.
     """
     cdef bint marked = False
     cdef dict known = {}                # id of a shared container -> (height, steps), None while it is walked
@@ -193,7 +201,10 @@ cdef object survey(object root, double* steps):
 
 
 cdef object replaced(object value, object value_of, dict done):
-    """The value with each `Marker` in it replaced by ``value_of(marker)``; `survey` has bounded its depth."""
+    """Return ``value`` with each `Marker` in it replaced by ``value_of(marker)``.
+
+    `survey` must have checked its depth.
+    """
     cdef type cls = type(value)
     if isinstance(value, Marker):
         return value_of(value)

@@ -1,4 +1,4 @@
-"""Protocol buffers' wire format, read field by field within bounds."""
+"""Read the wire format of Protocol Buffers field by field, with bounds."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ class Field(NamedTuple):
     number: int
     kind: int
     value: int
-    """Of a varint or a fixed number; for bytes where they begin."""
+    """The value of a varint or fixed-size number; the offset of a bytes field."""
     size: int
-    """Of bytes, how many."""
+    """Length in bytes of a bytes field or a fixed-size number; 0 for a varint."""
 
 
 PIECE = 1 << 12
 
 
 def fields(source: Source, begin: int, end: int, budget: list[int]) -> Iterator[Field]:
-    """Yield the fields of the message from ``begin`` to ``end``. The contents of bytes are not read.
+    """Yield the fields of the message from ``begin`` to ``end``, without reading the contents of bytes fields.
 
-    ``budget[0]`` is how many fields may still be read in all. Raises `CheckpointError`.
+    ``budget[0]`` is the number of fields that may still be read in all. Raise `CheckpointError` if the message is
+    invalid.
     """
     at, first, data = begin, begin, b""
     while at < end:
         budget[0] -= 1
         if budget[0] < 0:
-            raise CheckpointError(source.name, "it has more fields than any sound file")
+            raise CheckpointError(source.name, "it has too many fields")
         if at + 32 > first + len(data) < end or at < first:
             first, data = at, bytes(source.at(at, min(at + PIECE, end)))
         try:
@@ -58,7 +59,7 @@ def fields(source: Source, begin: int, end: int, budget: list[int]) -> Iterator[
         except OverflowError:
             raise CheckpointError(source.name, f"a number of the field at byte {at:,} has more than 10 bytes") from None
         if not 0 < number < 1 << 29:
-            raise CheckpointError(source.name, f"the field at byte {at:,} has the number {number}, which is none")
+            raise CheckpointError(source.name, f"the field at byte {at:,} has the number {number}, which is invalid")
         if after > end:
             raise CheckpointError(
                 source.name, f"truncated or damaged: the field at byte {at:,} claims {size:,} bytes, more than its message has"
@@ -68,7 +69,10 @@ def fields(source: Source, begin: int, end: int, budget: list[int]) -> Iterator[
 
 
 def _varint(data: bytes, i: int) -> tuple[int, int]:
-    """The number of 1 to 10 bytes at ``i``, and where it ends. IndexError where it is cut off, OverflowError for a longer one."""
+    """Return the number at ``i`` and the index after it.
+
+    Raise IndexError if it is cut off, OverflowError if it exceeds 10 bytes.
+    """
     byte = data[i]
     if byte < 0x80:
         return byte, i + 1
@@ -84,8 +88,8 @@ def _varint(data: bytes, i: int) -> tuple[int, int]:
 
 
 def varints(data: bytes, file: str) -> list[int]:
-    """All numbers of a packed field, unsigned."""
-    if data.isascii():  # no number has more than a byte
+    """Return all numbers of a packed field, unsigned."""
+    if data.isascii():  # every number takes one byte
         return list(data)
     found = []
     value = shift = 0
@@ -104,5 +108,5 @@ def varints(data: bytes, file: str) -> list[int]:
 
 
 def signed(value: int) -> int:
-    """A varint as the signed number of 64 bits that it stands for."""
+    """Return a varint reinterpreted as a signed 64-bit number."""
     return value - (1 << 64) if value >= 1 << 63 else value

@@ -1,12 +1,12 @@
 cdef struct Entry:
-    long long header                    # where its local header begins
-    long long limit                     # where the next member's, or the directory, begins
-    long long packed                    # bytes in the file
-    long long size                      # bytes of its content
+    long long header                    # offset of its local header
+    long long limit                     # offset of the next member's header, or of the directory
+    long long packed                    # size in the file in bytes
+    long long size                      # size of its content in bytes
     unsigned int crc
     unsigned short method               # 0 stored, 8 deflated
     unsigned short flags
-    unsigned short taken                # whether `find_next` has given it
+    unsigned short taken                # whether `find_next` has returned it
     unsigned short name_length
     const unsigned char* name           # in the directory's bytes
 
@@ -15,7 +15,7 @@ cdef class Directory:
     cdef readonly object source         # the Source it was read from
     cdef readonly str file
     cdef readonly dict index            # name -> its number
-    cdef readonly Py_ssize_t start      # where the directory begins
+    cdef readonly Py_ssize_t start      # offset of the directory
     cdef Entry* entries
     cdef Py_ssize_t count
     cdef bytes data                     # of the directory

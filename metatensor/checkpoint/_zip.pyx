@@ -1,8 +1,9 @@
-"""The directory of a zip file: names, places and sizes of its members, every claim checked before it is used.
+"""The directory of a zip file: names, offsets and sizes of its members, all checked before use.
 
-Read from the central directory alone, in one pass; a member's local header is read, and held against its entry,
-when its content is asked for. Refused are: names that are repeated, absolute, or lead out of the archive; encrypted
-and overlapping members; sizes that the file cannot hold; methods other than stored and deflated; archives in parts.
+It is read from the central directory in one pass. A member's local header is read, and compared with its entry, when
+its content is needed. The following are refused: names that are repeated, absolute, or lead out of the archive;
+encrypted and overlapping members; sizes that the file cannot hold; methods other than stored and deflated; multi-part
+archives.
 
 Format: APPNOTE.TXT of PKWARE, version 6.3.
 """
@@ -19,9 +20,9 @@ cdef extern from "Python.h":
     const char* utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t* n) except NULL
 
 cdef enum:
-    TAIL = 66000                        # holds the end record with the longest comment there can be
+    TAIL = 66000                        # enough for an end record with the longest possible comment
     MAX_DIRECTORY = 256 << 20
-    RATIO = 100                         # deflated members may claim so many times the file's size, and what the budget allows
+    RATIO = 100                         # beyond this multiple of the file's size, deflated members are charged
     EOCD = 0x06054B50
     EOCD64 = 0x06064B50
     LOCATOR = 0x07064B50
@@ -38,7 +39,7 @@ cdef inline unsigned long long number(const unsigned char* p, int width) noexcep
 
 
 cdef str name_problem(const unsigned char* p, Py_ssize_t n):
-    """What is wrong with a member's name, or None."""
+    """Return what is wrong with a member's name, or None."""
     cdef Py_ssize_t i
     cdef Py_ssize_t part = 0            # where the current component begins
     if n == 0:
@@ -60,14 +61,15 @@ cdef str name_problem(const unsigned char* p, Py_ssize_t n):
 
 
 def problem_of(bytes name not None):
-    """Why no member may have a name, or None."""
+    """Return why no member may have a name, or None."""
     return name_problem(<const unsigned char*>PyBytes_AS_STRING(name), len(name))
 
 
 cdef class Directory:
-    """The members of a zip file, which begins where ``source`` does and ends where it ends.
+    """The members of a zip file that spans the whole of ``source``.
 
-    ``name in directory``, iteration over names, `size_of`, `place_of` and `read`. Raises `CheckpointError`.
+    It supports ``name in directory``, iteration over names, `size_of`, `place_of` and `read`. Invalid files raise
+    `CheckpointError`.
     """
 
     def __init__(self, source not None):
@@ -106,12 +108,15 @@ cdef class Directory:
         return CheckpointError(self.file, f"at byte {at:,}: {reason}")
 
     cdef Py_ssize_t find(self, str name) except -2:
-        """A member's number, -1 where there is none of that name."""
+        """Return a member's number, or -1 if there is no such member."""
         found = self.index.get(name)
         return -1 if found is None else <Py_ssize_t>found
 
     cdef Py_ssize_t find_next(self, str prefix, str key) except -2:
-        """The number of the member ``prefix`` + ``key`` if it follows the one last found and was not given before; else -1."""
+        """Return the number of the member ``prefix`` + ``key`` if it is the next one in order, else -1.
+
+        It must follow the last member found and must not have been returned before.
+        """
         cdef Py_ssize_t n = 0, m = 0
         cdef const char* p
         cdef const char* q
@@ -127,7 +132,7 @@ cdef class Directory:
         return self.hint - 1
 
     cdef void forget(self) noexcept:
-        """Let `find_next` begin again."""
+        """Reset the state of `find_next`."""
         cdef Py_ssize_t i
         self.hint = 0
         for i in range(self.count):
@@ -136,7 +141,7 @@ cdef class Directory:
     # Reading the directory ----------------------------------------------------
 
     cdef Py_ssize_t find_end(self, bytes tail) except -2:
-        """Where in ``tail`` the end record begins, whose comment must reach the end of the file; or -1."""
+        """Return the offset in ``tail`` of the end record, whose comment must reach the end of the file, or -1."""
         cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(tail)
         cdef Py_ssize_t n = len(tail)
         cdef Py_ssize_t at = n - 22
@@ -147,12 +152,15 @@ cdef class Directory:
         return -1
 
     cdef int read_end(self, bytes tail, long long base, Py_ssize_t at, long long* count, long long* size, long long* start) except -1:
-        """Number of members, bytes and begin of the directory, from the end record or, where there is one, zip64's."""
+        """Read the member count, size and offset of the directory from the end record.
+
+        A zip64 end record takes precedence if there is one.
+        """
         cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(tail) + at
         cdef const unsigned char* q
         cdef unsigned long long many = number(p + 10, 2), long_ = number(p + 12, 4), first = number(p + 16, 4)
         cdef unsigned long long where
-        cdef long long end = base + at          # where the directory must end
+        cdef long long end = base + at          # required end of the directory
         cdef bytes record
         if number(p + 4, 2) != number(p + 6, 2) or number(p + 8, 2) != many or number(p + 4, 2) not in (0, 0xFFFF):
             raise self.wrong(base + at, "the zip file is one of several parts")
@@ -181,7 +189,7 @@ cdef class Directory:
         return 0
 
     cdef int fill(self, bytes data, long long start, long long count, long long size) except -1:
-        """Read all entries of the directory ``data``, which begins at byte ``start``."""
+        """Read all entries of the directory ``data``, which begins at file offset ``start``."""
         cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(data)
         cdef Py_ssize_t at = 0, n, i
         cdef long long inflated = 0, before = 0
@@ -196,7 +204,7 @@ cdef class Directory:
             raise MemoryError
         for i in range(<Py_ssize_t>count):
             if size - at < 46 or number(p + at, 4) != CENTRAL:
-                raise self.wrong(start + at, f"entry {i} of {count:,} of the zip directory is none")
+                raise self.wrong(start + at, f"entry {i} of {count:,} of the zip directory is invalid")
             e = &self.entries[i]
             n = <Py_ssize_t>number(p + at + 28, 2)
             if 46 + n + <Py_ssize_t>number(p + at + 30, 2) + <Py_ssize_t>number(p + at + 32, 2) > size - at:
@@ -229,7 +237,7 @@ cdef class Directory:
         return self.check_places(start, ordered)
 
     cdef int read_entry(self, Entry* e, const unsigned char* p, long long at, str name) except -1:
-        """One entry at ``p``, byte ``at`` of the file."""
+        """Read one entry at ``p``, file offset ``at``."""
         cdef unsigned long long packed = number(p + 20, 4), size = number(p + 24, 4), header = number(p + 42, 4)
         cdef Py_ssize_t n_extra = <Py_ssize_t>number(p + 30, 2)
         cdef const unsigned char* extra = p + 46 + number(p + 28, 2)
@@ -265,14 +273,14 @@ cdef class Directory:
             raise self.wrong(at, f"{name[:100]!r}, {packed:,} bytes from byte {header:,} on, does not fit before the directory")
         if e.method == 0 and size != packed:
             raise self.wrong(at, f"{name[:100]!r} is stored, but claims {size:,} bytes in {packed:,}")
-        # Deflate cannot do better than 1032 to 1.
+        # Deflate compresses at most 1032 to 1.
         if e.method and size > 1032 * packed + 64:
             raise self.wrong(at, f"{name[:100]!r} claims {size:,} bytes in {packed:,} compressed ones, which cannot be")
         e.header, e.packed, e.size = <long long>header, <long long>packed, <long long>size
         return 0
 
     cdef int check_places(self, long long start, bint ordered) except -1:
-        """That no two members overlap."""
+        """Check that no two members overlap."""
         cdef Py_ssize_t i, j, at
         cdef Entry* e
         cdef list order
@@ -296,15 +304,15 @@ cdef class Directory:
     # Members ------------------------------------------------------------------
 
     def size_of(self, str name not None):
-        """Bytes of a member's content. KeyError where there is none of that name."""
+        """Return the size of a member's content in bytes. Raise KeyError if there is no such member."""
         return self.entries[<Py_ssize_t>self.index[name]].size
 
     def is_stored(self, str name not None):
-        """Whether the content lies in the file as it is."""
+        """Return True if the member is not compressed."""
         return self.entries[<Py_ssize_t>self.index[name]].method == 0
 
     def place_of(self, str name not None):
-        """Where the bytes of a member begin, and how many there are in the file; reads its local header."""
+        """Read a member's local header. Return the offset and the number of its bytes in the file."""
         cdef Entry* e = &self.entries[<Py_ssize_t>self.index[name]]
         cdef Py_ssize_t n, n_extra
         cdef bytes head = self.source.read(e.header, min(30 + 4 * len(name) + 256, e.limit - e.header), "a member's header")
@@ -330,7 +338,10 @@ cdef class Directory:
         return begin, e.packed
 
     def read(self, str name not None, long long most=1 << 62, bint check=True):
-        """A member's content, of at most ``most`` bytes, inflated and checked against its checksum where it has one."""
+        """Return a member's content, decompressed and checked against its checksum if it has one.
+
+        Raise `CheckpointError` if it has more than ``most`` bytes.
+        """
         cdef Entry* e
         found = self.index.get(name)
         if found is None:
@@ -347,7 +358,10 @@ cdef class Directory:
         return data
 
     def inflated(self, str name not None, data, long long size):
-        """Deflated bytes, which must become ``size``: never more are made."""
+        """Decompress ``data``, which must yield exactly ``size`` bytes.
+
+        Never produces more than one byte beyond that.
+        """
         engine = zlib.decompressobj(-15)
         try:
             content = engine.decompress(data, size + 1)

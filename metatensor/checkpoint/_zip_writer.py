@@ -1,6 +1,6 @@
-"""Zip archives as PyTorch and NumPy write them: stored, aligned, with 64-bit sizes where they are needed.
+"""Write zip archives as PyTorch and NumPy do: uncompressed, aligned, with 64-bit sizes where needed.
 
-One pass over the file and no seeking: a member's size and checksum are known before its bytes are written.
+Writing takes one pass without seeking, because a member's size and checksum are known before its bytes are written.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["ZipWriter", "write_all"]
 CHUNK = 1 << 24
 _FULL = 0xFFFFFFFF
 _PADDING = 0x4246
-"""The extra field that moves a member's bytes to an aligned place; PyTorch's has the same number."""
-_DATE = 0x21  # 1 January 1980, the first there is: a file depends on nothing but what was saved
+"""ID of the extra field that aligns a member's bytes; PyTorch uses the same one."""
+_DATE = 0x21  # 1 January 1980, the earliest date; a constant, so that equal contents give equal files
 
 
 class _Member(NamedTuple):
@@ -28,10 +28,10 @@ class _Member(NamedTuple):
 
 
 class ZipWriter:
-    """Writes members to ``file`` one after the other; `close` adds the directory and leaves the file open.
+    """Writes members to ``file`` one after the other. `close` adds the directory and leaves the file open.
 
-    Offsets count from where the file stands at first. Without ``checksums`` those of the members are 0, which readers
-    that check them (`zipfile`) refuse.
+    Offsets count from the file's initial position. If ``checksums`` is false, checksums are 0, and readers that verify
+    them (`zipfile`) refuse the archive.
     """
 
     def __init__(self, file: BinaryIO, checksums: bool = True) -> None:
@@ -41,7 +41,7 @@ class ZipWriter:
         self.members: list[_Member] = []
 
     def add(self, name: str, *parts: Any, align: int = 1) -> None:
-        """Add a member with the bytes of these buffers, which begin at a multiple of ``align``."""
+        """Add a member with the bytes of these buffers, starting at a multiple of ``align``."""
         views = [memoryview(part).cast("B") for part in parts]
         encoded = name.encode("utf-8")
         if (problem := problem_of(encoded)) is not None:
@@ -94,7 +94,7 @@ class ZipWriter:
 
 
 def write_all(file: BinaryIO, data: Any) -> None:
-    """Write a buffer, however little of it the file takes at a time."""
+    """Write a whole buffer, even if the file accepts only part of it at a time."""
     view = memoryview(data)
     at = 0
     while at < len(view):
@@ -109,5 +109,5 @@ def _crc(view: memoryview, crc: int) -> int:
 
 
 def _flags(name: bytes) -> int:
-    """Bit 11 says that the name is UTF-8, which a reader of plain ASCII need not hear."""
+    """Return the flags of a member. Bit 11 marks a UTF-8 name; an ASCII name does not need it."""
     return 0 if name.isascii() else 0x800

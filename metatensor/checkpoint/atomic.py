@@ -1,10 +1,10 @@
-"""Files that appear whole or not at all.
+"""Write files atomically: the complete new file replaces the old one, or nothing changes.
 
-A file is written without a name where the system allows that, otherwise under a temporary name beside its target. It gets the
-target's name once its content is on the disk. Whatever happens before that, the old file stays as it was.
+A file is written without a name where the system supports that, else under a temporary name beside its target. It gets
+the target's name once its content is on the disk. Until then the old file stays as it was.
 
-A temporary name can be recognised as one of ours, and its file is locked for as long as its owner lives. `sweep` removes the
-temporary files of owners that died.
+`sweep` recognises temporary names and removes the files whose writers have died. A live writer holds a lock on its
+file.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ except ImportError:  # Windows
 __all__ = ["Staged", "hidden_name", "lock", "mode_of", "replacing", "shortened", "sweep", "sync_folder"]
 
 MAX_NAME = 255
-"""Most bytes of a file's name, on all usual file systems."""
+"""Longest file name in bytes on common file systems."""
 
 
 # Names and locks ------------------------------------------------------------------
 
 
 def shortened(name: str, most: int) -> str:
-    """Return ``name`` cut to at most ``most`` bytes; what was cut is replaced by a digest of the whole."""
+    """Return ``name`` cut to at most ``most`` bytes, with a digest of the whole name at the end if it was cut."""
     if len(os.fsencode(name)) <= most:
         return name
     digest = _digest(name)
@@ -52,7 +52,10 @@ def _digest(*parts: str) -> str:
 
 
 def _temporary(base: str, token: str) -> str:
-    """A name that only `Staged` makes for ``base``: the last twelve digits follow from the rest."""
+    """Return the temporary name for ``base`` and ``token``.
+
+    Its last twelve hex digits are a digest of the rest, so `sweep` can recognise it.
+    """
     return hidden_name(base, f".{token}{_digest(base, token)}.tmp")
 
 
@@ -61,7 +64,10 @@ def _is_temporary(name: str, base: str) -> bool:
 
 
 def lock(handle: int, wait: bool) -> bool | None:
-    """Lock an open file until it is closed. Return False if another process holds it, None where files cannot be locked."""
+    """Lock an open file until it is closed.
+
+    Return False if another process holds the lock, None if locking is unsupported.
+    """
     if fcntl is None:
         return None
     try:
@@ -74,7 +80,7 @@ def lock(handle: int, wait: bool) -> bool | None:
 
 
 def sweep(folder: str, base: str) -> None:
-    """Remove temporary files of ``base`` whose owners have died."""
+    """Remove temporary files of ``base`` whose writers have died."""
     if fcntl is None:
         return
     with suppress(OSError):
@@ -90,7 +96,7 @@ def sweep(folder: str, base: str) -> None:
 
 
 def mode_of(*paths: str) -> int | None:
-    """Return the permissions that all those of ``paths`` grant which are ordinary files; None if none of them is one."""
+    """Return the permissions common to all regular files among ``paths``, or None if there are none."""
     modes = []
     for path in paths:
         with suppress(OSError):
@@ -110,10 +116,10 @@ def mode_of(*paths: str) -> int | None:
 
 @contextmanager
 def replacing(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Yield a file to write. At the end of the block it takes the place of ``path``, unless the block raises.
+    """Yield a file to write. At the end of the block it replaces ``path``, unless the block raises.
 
-    A link is followed. What is not an ordinary file (a pipe, ``/dev/null``) is written as it is. The new file has the
-    permissions of the one that it replaces, or else ``mode``.
+    Symbolic links are followed. If ``path`` is not a regular file (a pipe, ``/dev/null``), the block writes to it
+    directly. The new file has the permissions of the one that it replaces, else ``mode``.
     """
     path = os.path.realpath(path)
     try:
@@ -135,24 +141,27 @@ def replacing(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 class Staged:
-    """A file in ``folder`` that has its content but not its name yet. At the end of the block it is gone, unless it was named."""
+    """A file in ``folder`` with content but no final name yet.
+
+    It is deleted at the end of the block unless it gets one.
+    """
 
     def __init__(self, folder: str, base: str, mode: int | None = None) -> None:
         if not os.path.isdir(folder):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.path.join(folder, base))
         self.folder = folder
         self.name: str | None = None
-        """The path under which it can be seen now."""
+        """The file's current path, or None if it has none."""
         self._base = base
         self._mode = mode
         self.file: BinaryIO = self._open()
 
     def _open(self) -> Any:
-        # Until it is whole, a file that will not be for everybody is for its owner alone.
+        # While it is incomplete, a file with restricted permissions is accessible to its owner only.
         mode = 0o666 if self._mode is None else 0o600
         unnamed = getattr(os, "O_TMPFILE", None)
         if unnamed is not None and os.path.isdir("/proc/self/fd"):
-            with suppress(OSError):  # a file system without them
+            with suppress(OSError):  # the file system has no unnamed files
                 handle = os.open(self.folder, unnamed | os.O_RDWR | os.O_CLOEXEC, mode)
                 lock(handle, wait=False)
                 return os.fdopen(handle, "wb", buffering=0)
@@ -160,7 +169,7 @@ class Staged:
             path = self._temporary_path()
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), mode)
             held = lock(handle, wait=False)
-            if held is None or (held and os.path.exists(path)):  # else `sweep` came between the two calls
+            if held is None or (held and os.path.exists(path)):  # otherwise `sweep` removed it between the two calls
                 self.name = path
                 return os.fdopen(handle, "wb", buffering=0)
             os.close(handle)
@@ -169,27 +178,30 @@ class Staged:
         return os.path.join(self.folder, _temporary(self._base, secrets.token_hex(6)))
 
     def sync(self) -> None:
-        """Set the permissions, and wait until the content is on the disk."""
+        """Set the permissions and wait until the content is on the disk."""
         if self._mode is not None:
             with suppress(OSError, AttributeError):  # a file system without permissions
                 os.fchmod(self.file.fileno(), self._mode)
         os.fsync(self.file.fileno())
 
     def link(self, path: str) -> None:
-        """Give it the name ``path``, which must be free; it loses it at the end of the block unless `keep` is called."""
+        """Name the file ``path``, which must not exist.
+
+        It loses the name at the end of the block unless `keep` is called.
+        """
         if self.name is not None:
             try:
                 os.link(self.name, path)
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
                     raise
-                if os.path.lexists(path):  # a file system without links
+                if os.path.lexists(path):  # the file system has no hard links
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
                 os.rename(self.name, path)
             else:
                 os.unlink(self.name)
         else:
-            # Only with the folder's handle does Python follow the link that stands for the open file.
+            # Python follows the link in /proc only if the folder's descriptor is passed.
             at = os.open(self.folder, os.O_RDONLY)
             try:
                 os.link(f"/proc/self/fd/{self.file.fileno()}", os.path.basename(path), dst_dir_fd=at, follow_symlinks=True)
@@ -198,11 +210,11 @@ class Staged:
         self.name = path
 
     def replace(self, path: str) -> None:
-        """Put it in the place of ``path``, in one step."""
+        """Replace ``path`` with this file atomically."""
         if self.name is None:
             self.link(self._temporary_path())
         assert self.name is not None
-        if fcntl is None:  # only a closed file can be renamed there; elsewhere the lock is to last until it is
+        if fcntl is None:  # Windows renames only closed files; elsewhere the lock must outlast the renaming
             self.file.close()
         os.replace(self.name, path)
         self.name = None
@@ -210,11 +222,11 @@ class Staged:
         sync_folder(self.folder)
 
     def keep(self) -> None:
-        """Leave it under the name it has."""
+        """Keep the file under its current name."""
         self.name = None
 
     def discard(self) -> None:
-        """Close it, and take its name away."""
+        """Close the file and delete it."""
         self.file.close()
         if self.name is not None:
             with suppress(OSError):
@@ -229,7 +241,7 @@ class Staged:
 
 
 def sync_folder(folder: str) -> None:
-    """Wait until the names in ``folder`` are on the disk, where the system can do that."""
+    """Wait until the directory entries of ``folder`` are on the disk, where the system supports that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,8 +1,8 @@
-"""How much time and memory the reading of one checkpoint may take.
+"""Bounds on the time and memory that reading one checkpoint may take.
 
-A checkpoint may cost what is proportional to its bytes, as each reader says for itself, and beyond that what its budget allows.
-Whatever can multiply (a range of the file that many tensors claim, a name that grows with nesting, keys that are slow to
-compare) is charged before it is done. All files of one checkpoint share a budget: `shared` hands it down.
+Each reader may spend time and memory in proportion to the file's size, plus what the checkpoint's budget allows.
+Anything that could multiply is charged before it happens: many tensors over one range of the file, names that grow with
+nesting, keys that are slow to compare. All files of one checkpoint share a budget through `shared`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from metatensor.checkpoint.errors import CheckpointError
 __all__ = ["ALLOWANCE", "Budget", "Claims", "current", "shared"]
 
 ALLOWANCE = 64 << 20
-"""Bytes that a checkpoint may cost beyond what is proportional to its size. A step of work counts as 8 to 64 bytes."""
+"""Bytes that a checkpoint may cost beyond a multiple of its size. A step of work counts as 8 to 64 bytes."""
 
 
 class Budget:
-    """What is left of an allowance."""
+    """The rest of an allowance."""
 
     __slots__ = ("left",)
 
@@ -27,14 +27,17 @@ class Budget:
         self.left = left
 
     def charge(self, file: str, nbytes: int, what: str) -> None:
-        """Take ``nbytes`` off. `CheckpointError` that names ``file`` and says ``what`` takes too much, where they are not left."""
+        """Subtract ``nbytes``. Raise `CheckpointError` naming ``file`` and ``what`` if too little is left."""
         self.left -= nbytes
         if self.left < 0:
             raise CheckpointError(file, f"{what} beyond the bound for a file of its size")
 
 
 class Claims:
-    """Counts the bytes that tensors claim of a file: they may claim each byte a few times, as tensors that share memory do."""
+    """Counts the bytes of a file that tensors refer to.
+
+    On average each byte may be used a few times, as with shared memory.
+    """
 
     TIMES = 4
 
@@ -45,7 +48,7 @@ class Claims:
         self.budget = current()
 
     def add(self, nbytes: int) -> None:
-        """Claim ``nbytes``. `CheckpointError` where that is too much."""
+        """Count ``nbytes`` more. Raise `CheckpointError` if the total exceeds the bound."""
         over = nbytes - self.left
         self.left = max(self.left - nbytes, 0)
         if over > 0:
@@ -62,7 +65,10 @@ def current() -> Budget:
 
 
 class shared:
-    """A block in which all reading of this thread has one budget: ``budget``, that of a block around it, or a new one."""
+    """Context manager that gives all reads of this thread one budget.
+
+    It is ``budget`` if given, else that of the enclosing block, else a new one.
+    """
 
     __slots__ = ("_before", "_budget")
 

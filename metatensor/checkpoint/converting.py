@@ -1,4 +1,4 @@
-"""One format into another, streaming: no more than one tensor, or one shared storage, is in memory at a time."""
+"""Convert one checkpoint format into another, holding at most one tensor or shared storage in memory."""
 
 from __future__ import annotations
 
@@ -33,36 +33,49 @@ def convert(
     drop: bool = False,
     progress: bool | Callable[[int, int, str], None] | None = None,
 ) -> dict[str, str]:
-    """Write the checkpoint ``source``, of any format, as ``target``, in a format that `save` knows.
+    """Convert a checkpoint of any readable format into one that `save` can write.
 
-    Values stay as they are, bit for bit. PyTorch's format keeps shared storages shared and, from another file of PyTorch's,
-    whatever else was saved. In the other formats a tensor that is the same as another is left out; the metadata of
-    safetensors say so, as its library does.
+    Values are preserved bit for bit. PyTorch's formats preserve shared storages and, if the source is also a PyTorch
+    file, all other saved values. The other formats keep only one of several names for the same tensor; the metadata of
+    safetensors records the omitted names, as the safetensors library does.
 
     Parameters
     ----------
-    source
-        A file or folder that `load` takes.
-    target, format, max_shard_size
+    source : str or path
+        A file or folder that `load` accepts.
+    target : str or path
+        The file to write.
+    format, max_shard_size
         As for `save`.
-    drop
-        Leave out what is no tensor and what cannot be loaded, where the new file cannot hold it. By default that is an error
-        that names it.
-    progress
+    drop : bool, default False
+        Omit values that the target format cannot hold and tensors that cannot be loaded. By default they are an error.
+    progress : bool or callable, optional
         As for `load_into`.
 
     Returns
     -------
-    The names of tensors left out, each with the name that has its values.
+    dict of str to str
+        The omitted names of tensors, each with the name under which its values were written.
 
     Raises
     ------
     CheckpointError
-        For what cannot be read.
+        If the source cannot be read.
     TypeError, RuntimeError
-        For what the new format cannot hold.
+        If the target format cannot hold the source's contents.
     ValueError
-        For a name whose ending promises a format that is not written.
+        If the extension of ``target`` belongs to a format that cannot be written.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import metatensor as mt
+    >>> folder = tempfile.mkdtemp()
+    >>> source, target = os.path.join(folder, "a.pt"), os.path.join(folder, "a.safetensors")
+    >>> weight = mt.ones(2, 3, device="cpu")
+    >>> mt.save({"weight": weight, "tied": weight}, source)
+    >>> mt.checkpoint.convert(source, target)
+    {'tied': 'weight'}
     """
     form = format_for(target, format)
     path = os.fsdecode(os.fspath(target))
@@ -102,7 +115,7 @@ def convert(
 
 
 def _bytes_behind(opened: Opened) -> int:
-    """The bytes that all tensors have in memory together: fewer than theirs where some share them, or repeat elements."""
+    """Return the memory that all tensors need together. Shared and repeated elements count once."""
     total = 0
     storages: dict[str, int] = {}
     for info in opened.checkpoint.tensors.values():
@@ -115,9 +128,10 @@ def _bytes_behind(opened: Opened) -> int:
 
 
 def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str]]:
-    """What is to be saved, on meta, its tensors by name, and the names of what the new file will lack.
+    """Return the object to save, on meta; its tensors by name; and descriptions of what the target will lack.
 
-    PyTorch's format holds all that was saved, but for objects that are not known: then the tensors alone.
+    For PyTorch's formats the object is everything that was saved, or only its tensors if the file contains unknown
+    objects.
     """
     torch = form in TORCH
     tensors = _on_meta(opened, torch)
@@ -126,7 +140,7 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str
     if not hasattr(opened.format, "unpickle"):
         return tensors, tensors, lacking
     if unknown:
-        # A module's state dict is all of it that a checkpoint needs.
+        # For a module, saving its state dict is enough.
         return tensors, tensors, lacking + [f"objects of {name}" for name in unknown if not name.startswith("torch.nn.")]
     with opened.again() as file:
         value = opened.format.load(file, opened.path, Places("meta"))
@@ -140,7 +154,10 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str
 
 
 def _no_tensors(value: Any, walk: Walk, path: str = "") -> Iterator[str]:
-    """Names of what is neither a tensor nor a container of them. ``walk`` pays for the way."""
+    """Yield the paths of values that are neither tensors nor containers of tensors.
+
+    ``walk`` is charged for the traversal.
+    """
     walk.pay(64)
     if isinstance(value, (dict, list, tuple)) and not isinstance(value, mt.Size):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
@@ -150,7 +167,10 @@ def _no_tensors(value: Any, walk: Walk, path: str = "") -> Iterator[str]:
 
 
 def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:
-    """Stand-ins for the tensors, those of one storage over one storage, with ``lazy`` conjugates and negatives as such."""
+    """Return meta tensors that stand for the stored ones and share storages like them.
+
+    With ``lazy``, conjugated and negated tensors stay lazy views.
+    """
     infos = opened.checkpoint.tensors
     storages: dict[str, int] = {}
     for name, info in infos.items():
@@ -176,7 +196,7 @@ def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:
 
 
 def _same(opened: Opened, tensors: dict[str, Any]) -> dict[str, str]:
-    """Tensors that are another one by another name, with that name."""
+    """Return the names of tensors that are identical to an earlier one, each with that one's name."""
     first: dict[Any, str] = {}
     found = {}
     for name in tensors:
@@ -197,7 +217,7 @@ def _texts(opened: Opened) -> dict[str, str]:
 
 
 class _FileContents(Contents):
-    """The bytes of stand-ins: those of the checkpoint that is being converted."""
+    """Supplies the bytes of the checkpoint that is being converted."""
 
     holds_meta = True
 
@@ -210,7 +230,7 @@ class _FileContents(Contents):
             self.over.setdefault(tensor.untyped_storage(), []).append(name)
 
     def storage(self, storage: Any) -> Any:
-        """All bytes of a storage, from the tensors over it."""
+        """Return all bytes of a storage, assembled from the tensors over it."""
         names = self.over[storage]
         data = memoryview(bytearray(storage.nbytes()))
         filled: set[tuple[int, int]] = set()
@@ -223,7 +243,7 @@ class _FileContents(Contents):
         return data
 
     def tensor(self, name: str, tensor: Any) -> Any:
-        """The elements in row-major order."""
+        """Return the elements of a tensor in row-major order."""
         self.progress.start(name)
         data = elements(self.opened, name)
         self.progress.advance(self.opened.checkpoint.tensors[name].nbytes)
@@ -231,7 +251,7 @@ class _FileContents(Contents):
 
 
 def elements(opened: Opened, name: str) -> Any:
-    """The elements of a checkpoint's tensor in row-major order."""
+    """Return the elements of a checkpoint's tensor in row-major order."""
     info = opened.checkpoint.tensors[name]
     data = resolved(opened.fetch(name), info, opened.path)
     if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:

@@ -1,8 +1,9 @@
 """PyTorch's distributed checkpoints: a folder with ``.metadata`` and the ``.distcp`` files of each rank.
 
-``.metadata`` is a pickle of what tensors there are, in which chunks they were cut, and where each chunk lies; it is read
-by the pickle machine, its few classes as records that do nothing. A chunk is a tensor by itself in PyTorch's zip format, in
-a range of a file beside it. Tensors are put together from their chunks; what else was saved is read as any checkpoint is.
+``.metadata`` is a pickle. It lists the tensors, the chunks that each was split into, and the location of each chunk.
+The safe pickle machine reads it and turns its few classes into inert records. A chunk is a tensor in PyTorch's zip
+format, in a range of a ``.distcp`` file. Tensors are assembled from their chunks; other saved values are loaded like
+any checkpoint.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MODULE = b"torch.distributed.checkpoint.metadata"
 
 
 def _get(record: Record, name: str, place: int) -> Any:
-    """A member of a record, by its name or, where its state is a tuple, its place."""
+    """Return a member of a record by name, or by position if the record's state is a tuple."""
     state = record.state
     if isinstance(state, dict):
         return state.get(name)
@@ -40,7 +41,7 @@ def _get(record: Record, name: str, place: int) -> Any:
 
 
 class _Chunk(NamedTuple):
-    """A part of a tensor and the file and range that has it."""
+    """A part of a tensor, with the file and byte range that hold it."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -50,7 +51,7 @@ class _Chunk(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """A tensor that is put together from chunks."""
+    """A tensor assembled from chunks."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -59,17 +60,17 @@ class _Tensor(NamedTuple):
 
 
 class Distributed:
-    """Reads ``.metadata`` and the files that it names. Tensors are called by their full names, as they were saved."""
+    """Reader of ``.metadata`` and the files that it names. Tensors keep their fully qualified names."""
 
     name: str = "distributed"
     suffixes: tuple[str, ...] = (".metadata",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """A pickle that begins with the class of distributed checkpoints' metadata."""
+        """Return True if the file is a pickle that begins with the metadata class of distributed checkpoints."""
         return head[:1] == b"\x80" and MODULE in head[:128]
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """The tensors that the metadata describe."""
+        """Return the tensors that the metadata describes."""
         layout = _Layout(file, name)
         tensors = {
             key: TensorInfo(tensor.dtype, tensor.shape, tensor.nbytes, -1) for key, tensor in layout.tensors.items()
@@ -78,7 +79,7 @@ class Distributed:
         return Checkpoint(name, self.name, layout.size, tensors, metadata, layout)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
-        """Tensors and other values by their full names."""
+        """Return tensors and other values by their fully qualified names."""
         layout = _Layout(file, name)
         items = (
             Item(key, tensor.dtype, tensor.shape, None, _Assembly(layout, key, tensor)) for key, tensor in layout.tensors.items()
@@ -89,7 +90,7 @@ class Distributed:
         return found
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The bytes of a tensor, from its chunks."""
+        """Return the bytes of a tensor, assembled from its chunks."""
         layout: _Layout = checkpoint.private
         return _Assembly(layout, tensor, layout.tensors[tensor])()
 
@@ -98,7 +99,7 @@ FORMAT = Distributed()
 
 
 class Part(io.RawIOBase):
-    """A range of an open file as a file of its own."""
+    """A range of an open file, as a file of its own."""
 
     def __init__(self, file: BinaryIO, begin: int, length: int) -> None:
         self._file = file
@@ -129,7 +130,7 @@ class Part(io.RawIOBase):
 
 
 class _Layout:
-    """What the metadata say, checked."""
+    """The checked contents of the metadata."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.name = name
@@ -149,10 +150,10 @@ class _Layout:
         places = self._places(_get(root, "storage_data", 2))
         entries = _get(root, "state_dict_metadata", 0)
         if not isinstance(entries, dict):
-            raise CheckpointError(name, "the metadata have no table of tensors")
+            raise CheckpointError(name, "the metadata has no table of tensors")
         for key, entry in entries.items():
             if not isinstance(key, str) or not isinstance(entry, Record):
-                raise CheckpointError(name, f"the metadata have an entry {shown(key)} that is none")
+                raise CheckpointError(name, f"the metadata has an invalid entry {shown(key)}")
             if entry.name == "TensorStorageMetadata":
                 self.tensors[key] = self._tensor(key, entry, places)
             elif entry.name == "BytesStorageMetadata":
@@ -160,24 +161,24 @@ class _Layout:
                     raise self._wrong(key, "it is not stored anywhere")
                 self.others[key] = places[key, None]
             else:
-                raise self._wrong(key, f"it is of class {entry.name}, which describes no entry")
+                raise self._wrong(key, f"it is of class {entry.name}, which does not describe an entry")
         self.size += sum(self._sizes.values())
 
     def _places(self, table: Any) -> dict[tuple[str, Any], _Chunk]:
-        """Where each chunk lies, by the tensor's name and the chunk's offsets."""
+        """Return each chunk's location, keyed by the tensor's name and the chunk's offsets."""
         if not isinstance(table, dict):
-            raise CheckpointError(self.name, "the metadata have no table of places")
+            raise CheckpointError(self.name, "the metadata has no table of locations")
         found = {}
         for index, info in table.items():
             sound = isinstance(index, Record) and index.name == "MetadataIndex" and isinstance(info, Record) and info.name == "_StorageInfo"
             if not sound:
-                raise CheckpointError(self.name, "the metadata have a place that is none")
+                raise CheckpointError(self.name, "the metadata has an invalid storage location")
             key, offsets = _get(index, "fqn", 0), _get(index, "offset", 1)
             file, begin, length = _get(info, "relative_path", 0), _get(info, "offset", 1), _get(info, "length", 2)
             if not isinstance(key, str) or not (offsets is None or _is_sizes(offsets)):
-                raise CheckpointError(self.name, f"the metadata have a place for {shown(key)} that is none")
+                raise CheckpointError(self.name, f"the metadata has an invalid storage location for {shown(key)}")
             if type(begin) is not int or type(length) is not int or not 0 <= begin < 2**63 or not 0 <= length < 2**63:
-                raise self._wrong(key, f"its place, {shown(length)} bytes from byte {shown(begin)} on, is none")
+                raise self._wrong(key, f"its location, {shown(length)} bytes from byte {shown(begin)} on, is invalid")
             if _get(info, "transform_descriptors", 3):
                 raise self._wrong(key, "it is compressed or otherwise transformed, which is not supported")
             if not isinstance(file, str) or file not in self._sizes:
@@ -190,7 +191,7 @@ class _Layout:
                 raise self._wrong(key, f"truncated: {length:,} bytes from byte {begin:,} of {file!r}, which has {self._sizes[file]:,}")
             place = (key, None if offsets is None else _packed(offsets))
             if place in found:
-                raise self._wrong(key, "one of its chunks has two places")
+                raise self._wrong(key, "one of its chunks has two locations")
             found[place] = _Chunk(tuple(offsets or ()), (), file, begin, length)
         return found
 
@@ -200,9 +201,9 @@ class _Layout:
         shape, properties, chunks = _get(entry, "size", 1), _get(entry, "properties", 0), _get(entry, "chunks", 2)
         dtype = _get(properties, "dtype", 0) if isinstance(properties, Record) else None
         if not isinstance(dtype, mt.dtype):
-            raise self._wrong(key, "its dtype is none")
+            raise self._wrong(key, "its dtype is invalid")
         if not _is_sizes(shape) or not isinstance(chunks, list):
-            raise self._wrong(key, "its shape or its list of chunks is none")
+            raise self._wrong(key, "its shape or its list of chunks is invalid")
         shape = tuple(shape)
         nbytes = counted(self.name, key, shape, 8 * dtype.itemsize)
         found = []
@@ -210,21 +211,21 @@ class _Layout:
             offsets: Any = _get(chunk, "offsets", 0) if isinstance(chunk, Record) else None
             sizes: Any = _get(chunk, "sizes", 1) if isinstance(chunk, Record) else None
             if not _is_sizes(offsets) or not _is_sizes(sizes) or len(offsets) != len(shape) or len(sizes) != len(shape):
-                raise self._wrong(key, "one of its chunks has no sound place")
+                raise self._wrong(key, "one of its chunks has an invalid location")
             if any(begin + size > whole for begin, size, whole in zip(offsets, sizes, shape)):
                 raise self._wrong(key, f"a chunk of {shown(list(sizes))} at {shown(list(offsets))} is not within {shown(list(shape))}")
             place = places.get((key, _packed(offsets)))
             if place is None:
                 raise self._wrong(key, f"its chunk at {shown(list(offsets))} is not stored anywhere")
             claimed = prod(sizes) * dtype.itemsize
-            if claimed > place.length:  # a tensor that repeats its elements
+            if claimed > place.length:  # an expanded tensor
                 self.budget.charge(self.name, claimed - place.length, f"the chunks of {shown(key)} take memory")
             found.append(place._replace(offsets=tuple(offsets), sizes=tuple(sizes)))
         _check_cover(self, key, shape, found)
         return _Tensor(dtype.name, shape, nbytes, found)
 
     def value(self, chunk: _Chunk, place: Places) -> Any:
-        """What is stored in a range that is no tensor's chunk."""
+        """Load a saved value that is not a tensor."""
         from metatensor.checkpoint.formats import format_of
 
         path = beside(self.name, chunk.file, "the file")
@@ -244,16 +245,16 @@ def _is_sizes(value: Any) -> bool:
 
 
 def _packed(offsets: tuple[int, ...]) -> bytes:
-    """Offsets as a key of a dict: bytes, for a file could choose tuples that are slow to find."""
+    """Return offsets as bytes, for use as a dict key. A file could choose tuples whose hashes collide."""
     return pack(f"<{len(offsets)}q", *offsets)
 
 
 def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
-    """That the chunks hold each element of a tensor once.
+    """Check that the chunks contain each element of a tensor exactly once.
 
-    What a set of blocks covers, and how often, is known from their corners: count each corner with a sign, plus where an even
-    number of its coordinates are upper ends. The blocks make up the whole exactly if all that is left are the corners of the
-    whole. Dimensions that no chunk cuts are left out.
+    Sum signed corners over all chunks: a corner counts +1 if an even number of its coordinates are upper ends, else -1.
+    The chunks tile the tensor exactly if these sums equal the signed corners of the whole tensor. Dimensions that no
+    chunk splits are ignored.
     """
     total = sum(prod(chunk.sizes) for chunk in chunks)
     if total != prod(shape):
@@ -280,7 +281,7 @@ def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list
 
 
 class _Assembly:
-    """Fetches a tensor: its bytes in row-major order, from its chunks."""
+    """Callable that returns a tensor's bytes in row-major order, assembled from its chunks."""
 
     def __init__(self, layout: _Layout, key: str, tensor: _Tensor) -> None:
         self.layout = layout
@@ -302,7 +303,7 @@ class _Assembly:
         return out
 
     def _chunk(self, chunk: _Chunk) -> Any:
-        """The elements of a chunk in row-major order."""
+        """Return the elements of a chunk in row-major order."""
         from metatensor.checkpoint import zips
 
         path = beside(self.layout.name, chunk.file, "the file")
@@ -311,7 +312,7 @@ class _Assembly:
             found = zips.FORMAT.inspect(part, path)
             infos = list(found.tensors.values())
             if len(infos) != 1 or infos[0].dtype != self.tensor.dtype or infos[0].shape != chunk.sizes:
-                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is not what the metadata say")
+                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} does not match the metadata")
             info = infos[0]
             part.seek(0)
             if info.offset < 0:
@@ -326,10 +327,10 @@ class _Assembly:
 
 
 def _runs(shape: tuple[int, ...], offsets: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Where the elements of a block lie within a row-major tensor: ranges, in the order of the block."""
+    """Yield the (begin, end) element ranges of a block within a contiguous tensor, in the block's row-major order."""
     inner = len(shape)
     while inner > 0 and sizes[inner - 1] == shape[inner - 1]:
-        inner -= 1  # dimensions that the block takes whole
+        inner -= 1  # the block spans this dimension
     inner = max(inner - 1, 0)
     steps = contiguous(shape)
     length = prod(sizes[inner:])
@@ -351,7 +352,7 @@ def _runs(shape: tuple[int, ...], offsets: tuple[int, ...], sizes: tuple[int, ..
 
 
 def _unpickled(data: bytes, name: str) -> Any:
-    """The value of the metadata's pickle; names that are not known stand in it as inert placeholders."""
+    """Return the value of the metadata's pickle. Unknown names become inert placeholders."""
     from metatensor.checkpoint._pickle import Machine
 
     machine = Machine(name, _table(), builders={Record: _build}, tolerant=True)
@@ -366,7 +367,7 @@ _known: dict[bytes, Any] = {}
 
 
 def _table() -> dict[bytes, Any]:
-    """The names that metadata have, and what they stand for."""
+    """Return the names that metadata may use and their handlers."""
     if not _known:
         import metatensor as mt
 

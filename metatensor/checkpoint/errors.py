@@ -1,4 +1,4 @@
-"""The error for checkpoints that are not in order, and text of files made fit for a terminal."""
+"""`CheckpointError`, and escaping of text from files for terminals."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ __all__ = ["CheckpointError", "printable"]
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with escapes in place of characters that would move a terminal's cursor, or that are not characters."""
+    """Return ``text`` with every character that is not printable replaced by an escape sequence."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be trusted or understood: ``file`` is its name, ``reason`` what is wrong with it."""
+    """A checkpoint that is damaged, hostile or of no known format.
+
+    Parameters
+    ----------
+    file : str
+        Name of the file.
+    reason : str
+        What is wrong with it.
+    """
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(file, reason)

@@ -1,4 +1,4 @@
-"""Bytes of a file into the storages that were made for them: the second half of loading, when all else is known."""
+"""Read a file's bytes into the storages created for them: the last step of loading."""
 
 from __future__ import annotations
 
@@ -16,16 +16,21 @@ __all__ = ["Filler", "read_tensor", "width_of"]
 
 
 def width_of(dtype: Any) -> int:
-    """Bytes of what is swapped as one where the byte order is another: half an element of a complex dtype."""
+    """Return the number of bytes that are byte-swapped together: an element, or half of a complex element."""
     if dtype is None:
         return 1
     return int(dtype.itemsize) // 2 if dtype.is_complex else int(dtype.itemsize)
 
 
 class Filler:
-    """Gives storages their bytes; ``order`` is the byte order they are written in.
+    """Fills storages with bytes.
 
-    ``mapped`` are the file's bytes where devices may use them in place, counted as ``begin`` of `fill_from` is.
+    Parameters
+    ----------
+    order : {"little", "big"}
+        Byte order of the data.
+    mapped : memoryview, optional
+        The file's mapped bytes, for devices that can use them in place. Offsets are those of `fill_from`.
     """
 
     def __init__(self, order: str = "little", mapped: memoryview | None = None) -> None:
@@ -33,13 +38,13 @@ class Filler:
         self.mapped = mapped
 
     def fill(self, storage: Any, data: Any, dtype: Any = None) -> None:
-        """Give ``storage``, which has none, the bytes ``data`` (None for no bytes)."""
+        """Allocate ``storage`` and copy ``data`` into it. ``data`` is None for an empty storage."""
         backend, flat = self._allocated(storage)
         if flat is not None:
             backend.from_host(flat, native(data, width_of(dtype), self.order))
 
     def fill_from(self, source: Source, storage: Any, begin: int, dtype: Any = None) -> None:
-        """Give ``storage``, which has none, the file's bytes from ``begin`` on; in place, where they are mapped."""
+        """Fill ``storage`` with the file's bytes from ``begin`` on, using mapped bytes in place where possible."""
         straight = self.order == sys.byteorder or width_of(dtype) == 1
         if self.mapped is not None and straight and begin % MAPPED_ALIGNMENT == 0 and storage.nbytes():
             backend, index = _backend_of(storage)
@@ -52,7 +57,10 @@ class Filler:
             read_tensor(source, begin, flat, backend, width_of(dtype), self.order)
 
     def _allocated(self, storage: Any) -> tuple[Any, Any]:
-        """The backend of a storage, and a tensor over the memory that it is given; None for an empty one."""
+        """Allocate a storage.
+
+        Return its backend and a byte tensor over its memory, or None if there is nothing to copy.
+        """
         backend, index = _backend_of(storage)
         nbytes = storage.nbytes()
         set_data(storage, backend.allocate(nbytes, index))
@@ -74,17 +82,17 @@ def _backend_of(storage: Any) -> tuple[Any, int]:
 
 
 def _not_here(place: Any, why: str) -> NoDevice:
-    return NoDevice("the checkpoint", f"its tensors are to go to {place}: {why}. map_location says where they shall go")
+    return NoDevice("the checkpoint", f"its tensors are to go to {place}: {why}. Pass map_location to choose a device")
 
 
 def read_tensor(source: Source, begin: int, tensor: Any, backend: Any, width: int = 1, order: str = sys.byteorder) -> None:
-    """Fill a contiguous tensor with the file's bytes from ``begin`` on: straight into its memory, where that is the host's."""
+    """Fill a contiguous tensor with the file's bytes from ``begin`` on, directly if its memory is host memory."""
     nbytes = tensor.numel() * tensor.dtype.itemsize
     if nbytes >= source.BLOCK and (order == sys.byteorder or width == 1):
         at = tensor.storage_offset() * tensor.dtype.itemsize
         try:
             memory = memoryview(backend.numpy(tensor_from_storage(tensor.untyped_storage(), dtype_by_name("uint8"), (nbytes,), (1,), at)))
-        except TypeError:  # not memory of the host's
+        except TypeError:  # not in host memory
             pass
         else:
             source.read_into(begin, memory)

@@ -1,7 +1,7 @@
-"""The formats that checkpoints have, and how a file's own is found: by its content, never by its name.
+"""Checkpoint formats, and how the format of a file is detected: by its content, never by its name.
 
-Ours are in `BUILTIN`; each module is imported when a file may be of its format. Others come through the hook
-``metatensor_checkpoint_formats``.
+`BUILTIN` lists the built-in formats. Their modules are imported when a file may be in that format. The hook
+``metatensor_checkpoint_formats`` adds others.
 """
 
 from __future__ import annotations
@@ -21,39 +21,40 @@ if TYPE_CHECKING:
 __all__ = ["BUILTIN", "HEAD", "Format", "format_of", "known"]
 
 HEAD = 512
-"""How many bytes of a file its format is told by."""
+"""Number of leading bytes that identify a file's format."""
 
 
 class Format(Protocol):
-    """What a checkpoint format provides.
+    """Interface of a checkpoint format.
 
-    It may also have ``fetch(file, name, checkpoint, tensor)``: the bytes of one tensor, from its first to its last element in
-    memory, in this machine's byte order. `load_into` and `convert` ask for it where `TensorInfo.offset` is -1.
+    A format may also have a method ``fetch(file, name, checkpoint, tensor)``. It returns the bytes of one tensor, from
+    its first to its last element in memory, in the machine's byte order. `load_into` and `convert` call it for tensors
+    whose `TensorInfo.offset` is -1.
     """
 
     name: str
-    """What messages call it."""
+    """Name in messages."""
     suffixes: tuple[str, ...]
-    """Its usual file name endings; they only choose the message for a file that no format recognises."""
+    """Usual file extensions. They only select the error message for a file that no format recognises."""
 
     def matches(self, head: bytes, size: int) -> bool:
-        """Whether a file of ``size`` bytes that begins with ``head`` (up to `HEAD` bytes) is of this format."""
+        """Return True if a file of ``size`` bytes is in this format. ``head`` holds its first bytes, at most `HEAD`."""
         raise NotImplementedError
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """What is in ``file``, without reading tensors' data. Raises `CheckpointError` with ``name`` in it."""
+        """Return the contents of ``file`` without reading tensor data. Raise `CheckpointError` with ``name`` in it."""
         raise NotImplementedError
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
-        """What ``file`` holds, its tensors by name where it is no more than that.
+        """Return the saved object: a dict of tensors by name if the format stores nothing else.
 
-        ``place(location)`` is the device of a tensor that was saved at ``location`` ("cpu" where the format does
-        not say); for meta no data are read. Raises `CheckpointError` with ``name`` in it.
+        ``place(location)`` returns the device for a tensor saved at ``location`` ("cpu" if the format does not record
+        it). No data is read for meta. Raise `CheckpointError` with ``name`` in it.
         """
         raise NotImplementedError
 
 
-# A test of the first bytes that costs nothing, and the module (its FORMAT) that knows more.
+# A cheap test of the first bytes, and the module whose FORMAT decides.
 BUILTIN: tuple[tuple[Callable[[bytes], bool], str], ...] = (
     (lambda head: head[8:9] == b"{", "metatensor.checkpoint.safetensors"),
     (lambda head: head[:4] == b"GGUF", "metatensor.checkpoint.gguf"),
@@ -66,18 +67,18 @@ BUILTIN: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 )
 
 
-# What is taken for a checkpoint now and then: how it begins, and what it is.
+# Files that are often mistaken for checkpoints: their first bytes and a description.
 FOREIGN: tuple[tuple[bytes, str], ...] = (
-    (b"version https://git-lfs.github.com/", "a pointer of Git LFS, which stands for the file itself: fetch that with `git lfs pull`"),
+    (b"version https://git-lfs.github.com/", "a Git LFS pointer and not the file itself: fetch the file with `git lfs pull`"),
     (b"\x1f\x8b", "compressed by gzip: unpack it first"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes them: not a format that is known here"),
-    (b"<", "a page of HTML or XML: a download that failed, most likely"),
-    (b"\x80", "a pickle by itself, without tensors' data beside it: not a file that torch.save wrote"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes them: not a supported format"),
+    (b"<", "a page of HTML or XML: probably a failed download"),
+    (b"\x80", "a pickle without tensor data: torch.save did not write it"),
 )
 
 
 def known() -> Iterator[Format]:
-    """All formats, ours first."""
+    """Yield all formats, built-in ones first."""
     from metatensor import plugins
 
     for _, module in BUILTIN:
@@ -86,7 +87,7 @@ def known() -> Iterator[Format]:
 
 
 def format_of(file: BinaryIO, name: str) -> Format:
-    """The format of the file from its position on. `CheckpointError` where there is none."""
+    """Return the format of a file, read from its position on. Raise `CheckpointError` if none matches."""
     start = file.seek(0, os.SEEK_CUR)
     size = file.seek(0, os.SEEK_END) - start
     file.seek(start)
@@ -103,7 +104,7 @@ def format_of(file: BinaryIO, name: str) -> Format:
         try:
             if candidate.matches(head, size):
                 return candidate
-        except Exception as error:  # a format that fails is none for the other files
+        except Exception as error:  # a faulty plugin must not keep other formats from being tried
             warnings.warn(f"the checkpoint format {label!r} fails: {type(error).__name__}: {error}", stacklevel=2)
     for beginning, what in FOREIGN:
         if head.lstrip().startswith(beginning):
@@ -112,7 +113,7 @@ def format_of(file: BinaryIO, name: str) -> Format:
     for candidate in formats:
         suffixes = getattr(candidate, "suffixes", ())
         if isinstance(suffixes, (tuple, list)) and any(isinstance(suffix, str) and name.endswith(suffix) for suffix in suffixes):
-            return candidate  # its own reader says best what is wrong
+            return candidate  # its reader gives the most precise error
     if size == 0:
         raise CheckpointError(name, "the file is empty")
     names = ", ".join(dict.fromkeys(candidate.name for candidate in formats))

@@ -1,7 +1,7 @@
-"""GGUF, the format of llama.cpp: metadata, a table of tensors, then their data, aligned.
+"""GGUF, the format of llama.cpp: metadata and a table of tensors, then their aligned data.
 
-Quantised tensors, which have no dtype here, are loaded as their blocks: uint8, with the bytes of a row in the last
-dimension. `inspect` tells their type ("Q4_K") and the shape that they stand for.
+Quantised tensors have no dtype here. They load as uint8 tensors of their blocks, with the bytes of a row in the last
+dimension. `inspect` reports their type ("Q4_K") and the shape that they represent.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -25,19 +25,19 @@ MAGIC = b"GGUF"
 MAX_TENSORS = 1 << 17
 MAX_PAIRS = 1 << 16
 MAX_ITEMS = 1 << 20
-"""Most items of all arrays in the metadata together that have to be read one by one: texts; an array counts as 16 of them."""
+"""Most array items in the metadata that must be read one by one. A nested array counts as 16."""
 MAX_NAME = 1 << 16
 MAX_DIMS = 8
 MAX_SHOWN = 8
-"""Items of an array that the metadata show; a vocabulary has hundreds of thousands."""
+"""Number of array items shown in the metadata; a vocabulary has hundreds of thousands."""
 
-# The number of a type: its name, and a dtype here of the same elements.
+# Type number: (name, metatensor's dtype).
 PLAIN = {
     0: ("F32", "float32"), 1: ("F16", "float16"), 24: ("I8", "int8"), 25: ("I16", "int16"), 26: ("I32", "int32"),
     27: ("I64", "int64"), 28: ("F64", "float64"), 30: ("BF16", "bfloat16"),
 }  # fmt: skip
 
-# The number of a quantised type: its name, the elements of a block, and its bytes.
+# Number of a quantised type: (name, elements per block, bytes per block).
 BLOCKS = {
     2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 36),
     10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210),
@@ -46,35 +46,35 @@ BLOCKS = {
     34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36), 41: ("Q1_0", 128, 18),
 }  # fmt: skip
 
-# The number of a value's type: how `struct` calls it.
+# Number of a metadata type: its `struct` format.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, ARRAY = 8, 9
 
 
 class _Entry(NamedTuple):
-    """A tensor of the table, checked."""
+    """A checked tensor of the table."""
 
     name: str
     kind: int
     shape: tuple[int, ...]
-    """As the elements are meant, in row-major order."""
+    """The logical shape, outermost dimension first."""
     nbytes: int
     at: int
-    """Where its data begin in the file."""
+    """File offset of the data."""
 
 
 class Gguf:
-    """Reads GGUF of versions 2 and 3, of both byte orders."""
+    """Reader of GGUF versions 2 and 3 in both byte orders."""
 
     name: str = "gguf"
     suffixes: tuple[str, ...] = (".gguf",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """The signature."""
+        """Return True if the file begins with the signature."""
         return head.startswith(MAGIC)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """What stands before the data."""
+        """Return the tensors and metadata listed before the data."""
         source = Source(file, name)
         header = _Header(source)
         raw = header.order == sys.byteorder
@@ -84,13 +84,13 @@ class Gguf:
         return Checkpoint(name, self.name, source.size, tensors, header.metadata, header)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
-        """The tensors by name; quantised ones as blocks."""
+        """Return the tensors by name, quantised ones as blocks."""
         with Source(file, name) as source:
             header = _Header(source)
             return materialise((_item(source, header, entry) for entry in header.entries), place)
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The bytes of a tensor of a file of the other byte order."""
+        """Return the bytes of a tensor in a file of the other byte order."""
         return _item(Source(file, name), checkpoint.private, checkpoint.private.by_name[tensor]).fetch()
 
 
@@ -102,7 +102,7 @@ def _type_name(kind: int) -> str:
 
 
 def _item(source: Source, header: _Header, entry: _Entry) -> Item:
-    """The tensor to be made. `CheckpointError` for blocks of the other byte order, which nobody could read."""
+    """Return the `Item` for a tensor. Raise `CheckpointError` for quantised blocks of the other byte order."""
 
     def fetch() -> Any:
         return native(source.at(entry.at, entry.at + entry.nbytes), width, header.order)
@@ -124,7 +124,7 @@ def _item(source: Source, header: _Header, entry: _Entry) -> Item:
 
 
 class _Header:
-    """Everything before the data, read and checked."""
+    """The checked contents of everything before the data."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -153,7 +153,10 @@ class _Header:
         return struct.unpack(self._mark + code, self.window.take(struct.calcsize(self._mark + code), what))[0]
 
     def _count(self, code: str, what: str, limit: int, least: int) -> int:
-        """A number of things of at least ``least`` bytes each, so that more than the file could hold are refused at once."""
+        """Return a number of things of at least ``least`` bytes each.
+
+        Raise at once if the file is too short to hold them.
+        """
         count: int = self._number(code, what)
         if count > limit:
             raise self._wrong(f"{what} is {count:,}; at most {limit:,} are read")
@@ -186,7 +189,7 @@ class _Header:
         if kind == TEXT:
             return self._text("a text of the metadata", 1 << 26)
         if kind != ARRAY:
-            raise self._wrong(f"the metadata {shown(name)} have the type {kind}, which is none")
+            raise self._wrong(f"the metadata {shown(name)} have the invalid type {kind}")
         if depth == 4:
             raise self._wrong(f"the metadata {shown(name)} are nested too deeply")
         inner = self._number("I", "the type of an array")
@@ -211,7 +214,7 @@ class _Header:
         return f"{first}" if count <= MAX_SHOWN else f"{str(first)[:-1]}, ... {count:,} items]"
 
     def _skip_texts(self, count: int) -> None:
-        """Go on after texts, unread: a vocabulary has many."""
+        """Skip ``count`` strings without reading them; a vocabulary has many."""
         window = self.window
         length_at = struct.Struct(self._mark + "Q").unpack_from
         data, begin = b"", window.at
@@ -227,12 +230,12 @@ class _Header:
     # Tensors ------------------------------------------------------------------
 
     def _tensor(self) -> tuple[str, int, tuple[int, ...], int, int]:
-        """Name, type, shape, bytes, and the place counted from the first of all data."""
+        """Return a tensor's name, type, shape, size in bytes, and offset from the start of all data."""
         name = self._text("the name of a tensor", MAX_NAME)
         ndim = self._number("I", "the dimensions of a tensor")
         if ndim > MAX_DIMS:
             raise self._wrong(f"tensor {shown(name)} has {ndim:,} dimensions; at most {MAX_DIMS} are read")
-        # The first size is that of the innermost dimension.
+        # The file stores the innermost dimension first.
         shape = tuple(self._number("Q", "a size") for _ in range(ndim))[::-1]
         kind = self._number("I", "the type of a tensor")
         at: int = self._number("Q", "the place of a tensor")
@@ -243,7 +246,7 @@ class _Header:
         elif kind in BLOCKS:
             label, elements, size = BLOCKS[kind]
             if not shape or shape[-1] % elements:
-                raise self._wrong(f"tensor {shown(name)}: rows of {label} are blocks of {elements}, not so in {list(shape)}")
+                raise self._wrong(f"tensor {shown(name)}: rows of {label} must consist of blocks of {elements} elements, got shape {list(shape)}")
             counted(self.source.name, name, shape, 16)
             nbytes = prod(shape[:-1]) * (shape[-1] // elements) * size
         else:
@@ -251,15 +254,16 @@ class _Header:
         return name, kind, shape, nbytes, at
 
     def _place(self, table: list[tuple[str, int, tuple[int, ...], int, int]]) -> list[_Entry]:
-        """The tensors with places in the file: aligned, within it, and none over another."""
+        """Return the tensors with their file offsets. Check that they are aligned, within the file, and do not overlap.
+        """
         base = -(-self.window.at // self.alignment) * self.alignment
         entries, names = [], set()
         for name, kind, shape, nbytes, at in table:
             if name in names:
-                raise self._wrong(f"the tensor {shown(name)} is there twice")
+                raise self._wrong(f"the tensor {shown(name)} occurs twice")
             names.add(name)
             if at % self.alignment:
-                raise self._wrong(f"tensor {shown(name)} begins at {at:,}, which is no multiple of the alignment, {self.alignment}")
+                raise self._wrong(f"tensor {shown(name)} begins at {at:,}, which is not a multiple of the alignment {self.alignment}")
             if nbytes:
                 self.source.check(base + at, nbytes, f"tensor {shown(name)}")
             entries.append(_Entry(name, kind, shape, nbytes, base + at if nbytes else base))

@@ -1,4 +1,4 @@
-"""Loading a checkpoint into a model that is there: tensor by tensor, each read once, straight to where it belongs."""
+"""Load a checkpoint into an existing model. Each tensor is read once, directly into its destination."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from metatensor.nn.parameter import is_lazy
 __all__ = ["load_into"]
 
 _unfinished: WeakKeyDictionary[Any, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
-"""What an interrupted call has loaded already: by model the checkpoint, and names with the memory they were loaded into."""
+"""Progress of interrupted calls: for each model, the checkpoint's identity and a mark per loaded tensor."""
 
 
 def load_into(
@@ -40,52 +40,70 @@ def load_into(
     prefix: str = "",
     progress: bool | Callable[[int, int, str], None] | None = None,
 ) -> _IncompatibleKeys:
-    """Load the checkpoint at ``path`` into ``model``: parameters and persistent buffers, by name.
+    """Load the parameters and persistent buffers of ``model`` from the checkpoint at ``path``, by name.
 
-    Names, shapes and dtypes are compared before a byte of data is read. Then each tensor is read once, straight into its memory on
-    the device. No second copy of the model exists at any time, nor of more than one of its tensors where a conversion needs one.
-    Parameters stay the objects that they are: what was tied stays tied, and a tied tensor is found under any of its names. What
-    an interrupted call (by Ctrl-C, say) has loaded stays, and a second call with the same checkpoint goes on where it stopped.
+    Names, shapes and dtypes are checked before any data is read. Each tensor is then read once, directly into its
+    memory on the device. No second copy of the model ever exists; a conversion holds at most one extra tensor.
+    Parameters keep their identity, so tied parameters stay tied, and a tied parameter is found under any of its names.
+    If a call is interrupted (Ctrl-C, say), the tensors already loaded stay, and a second call with the same checkpoint
+    resumes.
 
     Parameters
     ----------
-    model
-        The module, on meta as a rule. Fake tensors of a device that is not there stay fake, and nothing is read for them.
-    path
-        A file or folder that `load` takes.
-    device
-        Where tensors go: a device; a dict from names or their beginnings ("layers.0", "") to devices; or a callable of the
-        name. By default they stay where they are, and those on meta go to the default device.
-    dtype
-        The dtype for floating-point tensors. By default each keeps that of the model, whatever the file has; "checkpoint"
-        takes over that of the file.
-    shard
-        Which part of a stored tensor belongs to the model: a callable of name and stored shape, or a dict by name, that gives a
-        slice, a tuple of one for each dimension, or None for all of it. Only the rows asked for are read.
-    strict
-        Whether names that only one side has are an error.
-    prefix
-        The beginning of the checkpoint's names that the model's do not have ("state_dict.", "module."). Tensors without it
-        are no part of the model.
-    progress
-        Whether to show bytes, rate and time left: on a terminal, or as lines in a log. By default they are shown on a terminal
-        if loading takes a while. A callable is called with the bytes done, the bytes in all, and a name.
+    model : nn.Module
+        The module to fill, usually on meta. Fake tensors of a device that is not available stay fake; their data is not
+        read.
+    path : str or path
+        A file or folder that `load` accepts.
+    device : device, str, dict or callable, optional
+        Where to put the tensors. A dict maps names or name prefixes ("layers.0", "") to devices; a callable maps a name
+        to a device. By default tensors stay on their device, and those on meta go to the default device.
+    dtype : dtype or "checkpoint", optional
+        The dtype of floating-point tensors. By default the model's dtypes stay. "checkpoint" takes every dtype from the
+        file.
+    shard : dict or callable, optional
+        Which part of each stored tensor the model holds. A dict maps names, and a callable maps (name, stored shape),
+        to a slice, a tuple with one slice per dimension, or None for the whole tensor. For a contiguous tensor only the
+        required rows are read.
+    strict : bool, default True
+        Raise if the checkpoint lacks a name of the model or has an extra one.
+    prefix : str, default ""
+        Prefix of the checkpoint's names that the model's names lack ("state_dict.", "module."). Tensors without it are
+        ignored.
+    progress : bool or callable, optional
+        Show bytes, rate and time left on a terminal, or as lines in a log. By default they appear on a terminal if
+        loading takes more than half a second. A callable receives the bytes done, the total number of bytes and a
+        tensor name.
 
     Returns
     -------
-    A pair (missing_keys, unexpected_keys).
+    named tuple
+        ``(missing_keys, unexpected_keys)``, two lists of names.
 
     Raises
     ------
     RuntimeError
-        Lists every name, shape and dtype that does not fit; nothing is loaded.
+        If names, shapes or dtypes do not fit. The message lists all of them, and nothing is loaded.
     CheckpointError
-        For a damaged checkpoint.
+        If the checkpoint is damaged.
+    TypeError
+        If an argument has the wrong type.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import metatensor as mt
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.pt")
+    >>> mt.save({"weight": mt.ones(4, 8, device="cpu"), "bias": mt.zeros(4, device="cpu")}, path)
+    >>> model = mt.nn.Linear(8, 4, device="meta")
+    >>> missing, unexpected = mt.load_into(model, path, device="cpu")
+    >>> model.weight.sum().item()
+    32.0
     """
     if not isinstance(model, mt.nn.Module):
         raise TypeError(f"load_into: the model must be a Module, got {type(model).__name__}")
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise TypeError(f"load_into: the checkpoint is given by its path, got {type(path).__name__}; for an open file there is mt.load")
+        raise TypeError(f"load_into: expected the path of a checkpoint, got {type(path).__name__}; for an open file use mt.load")
     if dtype not in (None, "checkpoint") and not (isinstance(dtype, mt.dtype) and dtype.is_floating_point):
         raise TypeError(f'load_into: dtype must be a floating-point dtype, None, or "checkpoint", got {dtype!r}')
     resolved = path_of(path)
@@ -106,7 +124,10 @@ def load_into(
 
 
 def _resume(model: Any, path: str, prefix: str) -> dict[str, Any]:
-    """What an interrupted call has loaded from the same file; the dict to note more in."""
+    """Return the tensors that an interrupted call loaded from the same file.
+
+    The caller adds to this dict as it loads more.
+    """
     state = os.stat(path)
     identity = (os.path.realpath(path), state.st_size, state.st_mtime_ns, prefix)
     before, done = _unfinished.get(model, (None, {}))
@@ -117,17 +138,20 @@ def _resume(model: Any, path: str, prefix: str) -> dict[str, Any]:
 
 
 def _mark(tensor: Any) -> tuple[int, int, Any]:
-    """What changes when the memory of a tensor is written or replaced."""
+    """Return a key that changes when the tensor's memory is written to or replaced."""
     return tensor.untyped_storage()._cdata, tensor._version, tensor.dtype
 
 
 def _is_done(part: Part, done: dict[str, Any]) -> bool:
-    """Whether an earlier call has loaded a part, and nobody has touched it since."""
+    """Return True if an earlier call loaded a part and its tensor has not been modified since."""
     return not part.tensor.is_meta and done.get(part.name) == _mark(part.tensor)
 
 
 def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
-    """The other tensors of a model that share memory with those to be loaded, by storage: buffers in no checkpoint, attributes."""
+    """Return, by storage, the model's other tensors that share memory with those to be loaded.
+
+    They are buffers that the checkpoint lacks, and plain attributes.
+    """
     loaded = {id(part.tensor) for unit in units for part in unit}
     found: dict[Any, dict[int, Any]] = {part.tensor.untyped_storage(): {} for unit in units for part in unit}
     for place in places(model):
@@ -137,18 +161,21 @@ def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
 
 
 def _move_along(other: Any, target: Any, begin: int) -> None:
-    """Let a tensor view the memory that stands for what it viewed before, whose element ``begin`` is the first, if it is there."""
+    """Make ``other`` view the memory that replaces its old storage.
+
+    ``begin`` is the old offset of the new memory's first element.
+    """
     if other.storage_offset() >= begin:
         try:
             other.data = tensor_from_storage(
                 target.untyped_storage(), target.dtype, other.shape, other.stride(), other.storage_offset() - begin
             )
-        except RuntimeError:  # it viewed more than was loaded
+        except RuntimeError:  # `other` extends beyond the loaded memory
             return
 
 
 def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[Any, list[Any]]) -> None:
-    """Load the tensors of one storage, and only then put them in place."""
+    """Load all tensors of one storage, then put them in place."""
     with mt.FakeTensorMode() if _stays_fake(unit) else nullcontext():
         made = _made(unit)
     before, dtype = unit[0].tensor.untyped_storage(), unit[0].tensor.dtype
@@ -166,7 +193,7 @@ def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[A
 
 
 def _stays_fake(unit: list[Part]) -> bool:
-    """Whether tensors are fake ones of a device that is not there: then names, shapes and dtypes are all that can be loaded."""
+    """Return True for fake tensors of an unavailable device: only names, shapes and dtypes can be checked for them."""
     device = unit[0].device
     if not unit[0].tensor.untyped_storage().is_fake or device.type == "meta":
         return False
@@ -174,7 +201,7 @@ def _stays_fake(unit: list[Part]) -> bool:
 
 
 def _made(unit: list[Part]) -> list[Any]:
-    """Tensors to load into, on the device and of the dtype asked for, over one storage as those of the model are."""
+    """Return tensors to load into, with the chosen device and dtype, that share storage as the model's tensors do."""
     first = unit[0]
     if all(part.tensor.device == part.device and part.tensor.dtype == part.dtype and not part.tensor.is_meta
            and not part.tensor.untyped_storage().is_fake for part in unit):  # fmt: skip
@@ -190,7 +217,7 @@ def _made(unit: list[Part]) -> list[Any]:
 
 
 def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
-    """Read a part into ``target``: its bytes as they are where they can be, else by way of one tensor of its own."""
+    """Read a part into ``target``: directly if no conversion is needed, else through one temporary tensor."""
     info = part.info
     if not target.numel() or target.is_meta or target.untyped_storage().is_fake:
         shown.advance(part.nbytes)
@@ -201,7 +228,7 @@ def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     if plain and rows and not info.lazy and stored == target.dtype and target.is_contiguous() and not (target.is_conj() or target.is_neg()):
         _read(target, part, source, shown)
         return
-    # What has to be converted or picked from: the rows that are needed, as they are in the file.
+    # A conversion or selection is needed: first read the required rows as stored.
     first, last = part.slices[0] if part.slices and plain else (0, info.shape[0] if info.shape else 1)
     if plain:
         whole = mt.empty((last - first, *info.shape[1:]) if info.shape else (), dtype=stored, device=part.device)
@@ -221,7 +248,7 @@ def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
 
 
 def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
-    """Read bytes into a dense tensor: those of the rows that are taken."""
+    """Read the bytes of the required rows into a contiguous tensor."""
     from metatensor.plugins import backend
 
     on = backend(target.device.type)
@@ -233,7 +260,7 @@ def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     raw = tensor_from_storage(target.untyped_storage(), mt.uint8, (nbytes,), (1,), at)
     try:
         memory = memoryview(on.numpy(raw))
-    except TypeError:  # not memory of the host's
+    except TypeError:  # not in host memory
         buffer = bytearray(nbytes)
         source.read_into(part.key, memoryview(buffer), begin, shown.advance)
         on.from_host(target, buffer)
@@ -242,7 +269,7 @@ def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
 
 
 def _warn_of_meta(model: Any) -> None:
-    """Warn of buffers that no checkpoint has and that therefore still have no values."""
+    """Warn about buffers that have no values because checkpoints do not hold them."""
     persistent = {name for name, _ in state_of(model)}
     left = [
         name for name, buffer in model.named_buffers()
@@ -251,6 +278,6 @@ def _warn_of_meta(model: Any) -> None:
     if left:
         warnings.warn(
             f"load_into: {quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; they "
-            "are still on meta, or fake, and have to be computed; under metatensor.deferred_init() they remember how",
+            "are still on meta, or fake, and must be computed; in a model built under metatensor.deferred_init(), metatensor.materialize does that",
             stacklevel=3,
         )

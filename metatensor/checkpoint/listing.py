@@ -1,4 +1,4 @@
-"""What `inspect` tells of a checkpoint that is a tree of values: its tensors, by their paths in it."""
+"""List the tensors of a checkpoint that holds nested values, under their paths in it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["PER_BYTE", "Walk", "entries_of", "free_for", "listed", "tensors_of",
 
 
 PER_SPENT, PER_BYTE = 8, 64
-"""A listing may cost so many times what its pickle did, and the file has bytes, beyond what the budget allows."""
+"""Cost of a listing beyond which the budget is charged: multiples of its pickle's cost and of the file's size."""
 PER_TENSOR = 1000
-"""What a tensor costs in a listing, in bytes, its name not counted."""
+"""Cost of a tensor in a listing in bytes, without its name."""
 
 
 def tensors_of(value: Any, file: str, free: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors in a value, each with its path: keys, indices and attributes, joined by dots.
+    """Yield each tensor in a nested value with its path: keys, indices and attribute names, joined by dots.
 
-    A path may come several times. `CheckpointError` that names ``file`` where the walk would take too long: what is shared
-    is walked again each time. ``free`` is what it may cost beyond what the budget allows.
+    A path may occur more than once. Shared values are visited every time, so the walk can be long: `CheckpointError`,
+    which names ``file``, is raised if its cost exceeds ``free`` and the budget.
     """
     for name, entry in entries_of(value, file, free):
         if isinstance(entry, Tensor):
@@ -32,20 +32,20 @@ def tensors_of(value: Any, file: str, free: int = 0) -> Iterator[tuple[str, Any]
 
 
 def entries_of(value: Any, file: str, free: int = 0, attributes: set[str] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield what `tensors_of` yields, and each `UnsupportedTensor` among it.
+    """Yield what `tensors_of` yields, and every `UnsupportedTensor` as well.
 
-    The paths of those that belong to a module but not to its state dict are added to ``attributes``.
+    The paths of tensors that belong to a module but not to its state dict are added to ``attributes``.
     """
     return Walk(file, free, attributes).tree(value, "")
 
 
 def free_for(machine: Any, source: Any) -> int:
-    """What the listing of a machine's result may cost beyond what the budget allows."""
+    """Return the cost that listing the result of a pickle machine may have before the budget is charged."""
     return int(min(PER_SPENT * machine.spent, PER_BYTE * source.size))
 
 
 def unique(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield pairs with a mark added to names that came before."""
+    """Yield the pairs, with a mark appended to repeated names."""
     seen: dict[str, int] = {}
     for name, value in pairs:
         if name in seen:
@@ -58,18 +58,18 @@ def unique(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 MODULE_MEMBERS = ("_parameters", "_buffers", "_modules")
-"""Where a module that was saved whole has its tensors and its parts: not to be seen in their names."""
+"""Attributes in which a pickled module holds its tensors and submodules. They do not appear in paths."""
 NOT_PERSISTENT = "_non_persistent_buffers_set"
 MAX_DEPTH = 200
 MAX_AGAIN = 100_000
-"""How many items are looked at again, in parts of modules that have several names."""
+"""Most items that may be visited again because a part of a module has several names."""
 
 
 class Walk:
-    """Finds the tensors in a tree of values, and in what is kept of unknown objects.
+    """Finds the tensors in nested values and in the state of unknown objects.
 
-    Those may be deep, and the same or cyclic in many places: each is seen once, but the parts of a module under all their
-    names, as its state dict has them.
+    The state of unknown objects may be deep, shared or cyclic. Each object in it is visited once, but a part of a
+    module under each of its names, as in a state dict.
     """
 
     def __init__(self, file: str, free: int, attributes: set[str] | None = None) -> None:
@@ -78,26 +78,26 @@ class Walk:
         self.budget = current()
         self.attributes = set() if attributes is None else attributes
         self.inside = 0
-        """How many attributes of modules, which are no part of their state dicts, are being looked at."""
+        """Depth of nesting in attributes that are not part of a module's state dict."""
         self.seen: dict[int, Any] = {}
         self.above: set[int] = set()
         self.again = 0
 
     def pay(self, nbytes: int) -> None:
-        """Charge for what is about to be done."""
+        """Charge for work before it is done."""
         self.free -= nbytes
         if self.free < 0:
             self.budget.charge(self.file, -self.free, "listing its tensors by their paths takes time")
             self.free = 0
 
     def inner(self, path: str, key: Any) -> str:
-        """The path of an item."""
+        """Return the path of an item."""
         text = key if type(key) is str else str(key)
         self.pay(len(path) + len(text))
         return f"{path}.{text}" if path else text
 
     def tree(self, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-        """Those in a value; it is no deeper than the machine allows."""
+        """Yield the tensors in a value. The pickle machine limits its depth."""
         if isinstance(value, (Tensor, UnsupportedTensor)):
             self.pay(PER_TENSOR + len(path))
             yield path, value
@@ -113,11 +113,14 @@ class Walk:
             yield from self.entries(value, path)
 
     def entries(self, value: Any, path: str, part: bool = False, table: bool = False) -> Iterator[tuple[str, Any]]:
-        """Those in a value; ``part`` tells that it is a part of a module, ``table`` that it is the dict of its parts."""
+        """Yield the tensors in a value of unknown objects.
+
+        ``part`` is true for a part of a module, ``table`` for the dict that holds such parts.
+        """
         if isinstance(value, (Tensor, UnsupportedTensor)):
             self.pay(PER_TENSOR + len(path))
             if self.inside:
-                if id(value) in self.seen:  # a parameter, by one more name
+                if id(value) in self.seen:  # a parameter under another name
                     return
                 self.attributes.add(path)
             self.seen[id(value)] = value
@@ -135,7 +138,7 @@ class Walk:
         self.pay(64 if type(value) is Kept else 64 + 16 * len(container))
         if type(value) is Kept:
             states = [container.state]
-            while type(states[0]) is tuple and len(states[0]) == 2 and len(states) < MAX_DEPTH:  # (what came first, what came then)
+            while type(states[0]) is tuple and len(states[0]) == 2 and len(states) < MAX_DEPTH:  # (earlier, later)
                 states[:1] = states[0]
             for state in states:
                 yield from self.entries(state, path, part)
@@ -149,7 +152,7 @@ class Walk:
         self.above.discard(id(value))
 
     def module(self, state: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
-        """Those of a module: what its state dict has, and then what is in its other attributes and is not there."""
+        """Yield the tensors of a module: those in its state dict, then those found only in other attributes."""
         temporary = state.get(NOT_PERSISTENT)
         for name in MODULE_MEMBERS:
             for key, item in state[name].items():
@@ -170,9 +173,10 @@ WALKED = (Tensor, UnsupportedTensor, dict, list, tuple, Record, Kept)
 
 
 def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callable[[Any], int]) -> Checkpoint:
-    """The listing of a machine's result.
+    """Return the `Checkpoint` for the result of a pickle machine.
 
-    ``offset_of(ref)`` is where a storage's bytes begin, -1 where they do not lie in the file as this machine has them.
+    ``offset_of(ref)`` returns the file offset of a storage's bytes, or -1 if the file does not hold them in their final
+    form.
     """
     refs = {id(ref.storage): ref for ref in machine.storages.values()}
     filled = {id(tensor) for tensor, _ in machine.fillings}
@@ -196,7 +200,7 @@ def listed(format: str, source: Any, value: Any, machine: Any, offset_of: Callab
             begin, location = begins[key], ref.location
         else:
             key = bare.setdefault(id(storage), f"meta {len(bare)}")
-            if id(tensor) not in filled:  # a tensor of a skeleton, or one that PyTorch saved from meta
+            if id(tensor) not in filled:  # from a skeleton, or saved from meta by PyTorch
                 location = "meta"
         tensors[name] = TensorInfo(
             str(tensor.dtype).rpartition(".")[2],

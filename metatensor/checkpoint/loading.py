@@ -26,50 +26,65 @@ def load(
     pickle_module: Any = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Load what a checkpoint holds, on the devices that ``map_location`` says: as a rule, a dict of tensors by name.
+    """Load a checkpoint: usually a dict of tensors by name.
 
-    By default nothing in a file is ever executed: pickles are read by an interpreter that knows what tensors need. It
-    refuses a file that names anything else, unless `metatensor.serialization.add_safe_globals` allows it.
+    By default nothing in the file is executed. An interpreter that knows only the constructors that tensors need reads
+    pickles. It refuses a file that names anything else, unless `metatensor.serialization.add_safe_globals` allows the
+    name.
 
-    Under `deferred_init` the tensors hold data all the same; under `FakeTensorMode` they are fake.
+    Under `deferred_init` the loaded tensors hold data as usual. Under `FakeTensorMode` they are fake.
 
     Parameters
     ----------
-    f
-        A path, or a file opened for reading in binary that can seek; it is read from where it stands to its end. The path
-        of a checkpoint in several files is that of its index, or of the folder.
-    map_location
-        A device or its name; a dict from the locations in the file ("cpu", "cuda:0") to devices; a callable as in PyTorch;
-        or None for the device that each tensor was saved from, "cpu" being the default device. With "meta" the tensors'
-        data are not read, so a checkpoint of any size loads at once and takes no memory.
-    weights_only
-        With False, and only with that, a pickle is run by Python's own unpickler, as PyTorch does: it imports and calls
-        whatever the file says, so a file from somebody else can do anything. Names of PyTorch's stand for what has them here.
-        No environment variable changes this.
-    mmap
-        Whether a device that can use the file's bytes where they lie (the cpu) does so, for PyTorch's zip format and
-        safetensors. Writing to such a tensor does not change the file.
-    pickle_module
-        For ``weights_only=False``: the module whose ``Unpickler`` is used; `pickle` by default.
+    f : str, path or binary file
+        The file to load. An open file must be readable in binary and seekable; it is read from its current position to
+        its end. For a checkpoint in several files, pass the path of its index or of its folder.
+    map_location : device, str, dict, callable or None
+        Where to put the tensors. A dict maps locations in the file ("cpu", "cuda:0") to devices. A callable receives a
+        placeholder storage and its location; it returns the placeholder moved to a device, a device, or None for the
+        location itself. By default each tensor goes to the device it was saved from, where "cpu" means the default
+        device. With "meta" no tensor data is read, so a checkpoint of any size loads quickly and takes no memory.
+    weights_only : bool, default True
+        If False, Python's own unpickler runs the pickle. It imports and calls whatever the file names, so use False
+        only with files that you trust. PyTorch's names resolve to their counterparts in metatensor. No environment
+        variable changes this.
+    mmap : bool, optional
+        If True, map the file's bytes instead of reading them, for PyTorch's zip format and safetensors, on devices that
+        can use mapped memory (the cpu). By default, writing to such a tensor does not change the file.
+    pickle_module : module, optional
+        The module whose ``Unpickler`` runs the pickle if ``weights_only`` is False. Default: `pickle`.
     **pickle_load_args
-        For ``weights_only=False``: arguments of the ``Unpickler``, such as ``encoding``.
+        Arguments of that ``Unpickler``, such as ``encoding``.
 
     Returns
     -------
-    What was saved. A tensor of a kind that does not exist here (a sparse or a quantised one) is an `UnsupportedTensor`, which
-    raises when it is used.
+    object
+        The saved object. A tensor of a kind that metatensor lacks, such as a sparse or quantised one, is replaced by an
+        `UnsupportedTensor`, which raises when used.
 
     Raises
     ------
     CheckpointError
-        A `ValueError` that names the file and the reason: for a file that is damaged, hostile or of no known format.
+        If the file is damaged, hostile or of no known format. It is a `ValueError` that names the file and the reason.
     OSError
-        For a file that cannot be read.
+        If the file cannot be read.
+    RuntimeError, TypeError
+        If ``pickle_module`` or ``pickle_load_args`` are given although ``weights_only`` is True.
+
+    Examples
+    --------
+    >>> import io
+    >>> import metatensor as mt
+    >>> file = io.BytesIO()
+    >>> mt.save({"weight": mt.ones(2, 3, device="cpu")}, file)
+    >>> _ = file.seek(0)
+    >>> mt.load(file, map_location="meta")["weight"].shape
+    metatensor.Size([2, 3])
     """
     if weights_only and pickle_module is not None:
-        raise RuntimeError("load: a pickle_module runs what the file says; it needs weights_only=False")
+        raise RuntimeError("load: a pickle_module runs code from the file, so it needs weights_only=False")
     if weights_only and pickle_load_args:
-        raise TypeError(f"load: unexpected arguments {', '.join(pickle_load_args)}; only with weights_only=False they go to the unpickler")
+        raise TypeError(f"load: unexpected arguments {', '.join(pickle_load_args)}; they are for the unpickler and need weights_only=False")
     place = Places(map_location, bool(mmap))
     recorder = current_recorder()
     if recorder is not None and not recorder.everything:
@@ -91,12 +106,13 @@ def load(
 
 
 def _faked(found: Any, mode: Any, place: FakePlaces) -> Any:
-    """What was loaded onto meta, with fake tensors in its place, on the devices where it would have been loaded."""
+    """Return a copy of an object loaded onto meta, with fake tensors on the devices where they would have been loaded.
+    """
     from metatensor.deferred.faithful import converted
     from metatensor.deferred.fake import FakeTensorMode
 
     mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()
-    kept = []  # what fake tensors on one storage have in common
+    kept = []  # keeps the fake storages that several tensors share alive
 
     def fake(leaf: Any) -> Any:
         if not isinstance(leaf, mt.Tensor) or not leaf.is_meta:
@@ -112,9 +128,28 @@ def _faked(found: Any, mode: Any, place: FakePlaces) -> Any:
 
 
 def inspect(f: str | os.PathLike[str] | BinaryIO) -> Checkpoint:
-    """Return names, shapes, dtypes and places of a checkpoint's tensors, and its metadata, from its header alone.
+    """Return the names, shapes, dtypes, file offsets and metadata of a checkpoint without reading tensor data.
 
-    Takes the file that `load` takes, and raises what it raises.
+    Parameters
+    ----------
+    f : str, path or binary file
+        As for `load`.
+
+    Raises
+    ------
+    CheckpointError, OSError
+        As `load` does.
+
+    Examples
+    --------
+    >>> import io
+    >>> import metatensor as mt
+    >>> file = io.BytesIO()
+    >>> mt.save({"weight": mt.ones(2, 3, device="cpu")}, file)
+    >>> _ = file.seek(0)
+    >>> listed = mt.checkpoint.inspect(file)
+    >>> listed.tensors["weight"].shape, listed.parameters
+    ((2, 3), 6)
     """
     with shared(), opened(path_of(f)) as (file, name):
         return format_of(file, name).inspect(file, name)

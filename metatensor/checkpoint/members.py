@@ -1,4 +1,4 @@
-"""The members of a zip file that is read tensor by tensor."""
+"""Members of a zip archive that is read one tensor at a time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ __all__ = ["Members"]
 
 
 class Members:
-    """The members of an archive; of what was decompressed last the content is kept, as tensors of one storage follow one another."""
+    """Members of an archive.
+
+    The last decompressed one is cached, because tensors of one storage usually follow each other.
+    """
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
         self.reader: Any = None
-        """The format that reads the archive."""
+        """The format whose reader handles the archive."""
         self._last: tuple[str, bytes] = "", b""
 
     def content(self, member: str) -> bytes:
-        """The content of a member."""
+        """Return the content of a member."""
         if self._last[0] != member:
             self._last = "", b""
             self._last = member, self.directory.read(member)

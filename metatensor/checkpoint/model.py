@@ -1,4 +1,4 @@
-"""What is known of a checkpoint without its data."""
+"""Descriptions of a checkpoint and its tensors, without their data."""
 
 from __future__ import annotations
 
@@ -11,65 +11,65 @@ __all__ = ["Checkpoint", "TensorInfo"]
 
 
 class TensorInfo(NamedTuple):
-    """One tensor of a checkpoint."""
+    """Description of one tensor of a checkpoint."""
 
     dtype: str
-    """Its dtype as metatensor names it, or as the format does where there is no counterpart."""
+    """The dtype under metatensor's name, or under the format's if metatensor has no such dtype."""
     shape: tuple[int, ...]
     nbytes: int
     offset: int
-    """Where its first element lies, in bytes from the beginning of the file; -1 where its bytes do not lie in a file as they are."""
+    """File offset of the first element in bytes; -1 if the file does not hold the bytes in their final form."""
     stride: tuple[int, ...] | None = None
-    """Steps in elements; None for row-major."""
+    """Strides in elements; None means contiguous."""
     storage: str | None = None
-    """What names its storage within the checkpoint; tensors of one storage have the same. None where none is shared."""
+    """Key of the tensor's storage; tensors that share a storage have the same key. None if the format shares none."""
     storage_offset: int = 0
-    """Where it begins in its storage, in elements."""
+    """Offset of the first element in its storage, in elements."""
     location: str = "cpu"
-    """The device that it was saved from, where the format tells."""
+    """The device that the tensor was saved from; "cpu" if the format does not record it."""
     file: str | None = None
-    """The name of the file its data are in, relative to the checkpoint's folder; None for the checkpoint file itself."""
+    """The file that holds the data, relative to the checkpoint's folder; None for the checkpoint file itself."""
     lazy: str = ""
-    """"conj", "neg" or "conj neg" where the elements are the conjugates or negatives of the bytes, as PyTorch saves such views."""
+    """"conj", "neg" or "conj neg" if the elements are the conjugated or negated stored values; else empty."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of a checkpoint file: `tensors` by name, in the order of the file, and its `metadata`."""
+    """Contents of a checkpoint file: `tensors` by name, in file order, and its `metadata`."""
 
     file: str
     format: str
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     tensors: dict[str, TensorInfo]
     metadata: dict[str, str] = field(default_factory=dict)
     private: Any = field(default=None, repr=False, compare=False)
-    """What the format's reader keeps to find tensors again."""
+    """State that the format's reader keeps in order to read single tensors later."""
     unsupported: dict[str, str] = field(default_factory=dict)
-    """Names of tensors that cannot be loaded, such as sparse ones, each with the reason."""
+    """Reasons by name for tensors that cannot be loaded, such as sparse ones."""
     attributes: frozenset[str] = frozenset()
-    """Those among `tensors` that belong to a module saved whole and that its state dict does not have."""
+    """Names in `tensors` of attributes of a whole saved module that its state dict does not contain."""
 
     @property
     def parameters(self) -> int:
-        """Elements of all tensors."""
+        """Total number of elements of all tensors."""
         return sum(prod(info.shape) for info in self.tensors.values())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors."""
+        """Total size of all tensors in bytes."""
         return sum(info.nbytes for info in self.tensors.values())
 
     @property
     def dtypes(self) -> dict[str, int]:
-        """How many elements there are of each dtype, most first."""
+        """Number of elements per dtype, largest first."""
         counts: Counter[str] = Counter()
         for info in self.tensors.values():
             counts[info.dtype] += prod(info.shape)
         return dict(counts.most_common())
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in types that JSON has."""
+        """Return everything as a dict of JSON types."""
         return {
             "file": self.file,
             "format": self.format,

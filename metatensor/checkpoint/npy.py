@@ -1,7 +1,7 @@
-"""NumPy's array files: a header, a Python dict of three members as text, then the elements.
+"""NumPy's ``.npy`` files: a header, which is a Python dict literal with three keys, then the elements.
 
-The text is read by a parser of its own that knows texts, whole numbers, True and False, tuples and lists; nothing is
-evaluated. Arrays of objects, which are pickles, are refused.
+A small parser reads the header; nothing is evaluated. It knows dicts, tuples, lists, strings, integers, True and False.
+Arrays of Python objects, which contain pickles, are refused.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -22,7 +22,7 @@ __all__ = ["FORMAT", "MAGIC", "MAX_HEADER", "Array", "Npy", "array_at", "header_
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 1 << 16
-"""Longest header in bytes; of plain arrays it is 118 as a rule."""
+"""Longest accepted header in bytes. The header of a plain array usually takes 118."""
 
 DTYPES = {
     "b1": "bool", "u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32", "u8": "uint64",
@@ -35,21 +35,21 @@ _TOKEN = re.compile(r"""\s*(?:(?P<text>'[^'\\\n]*'|"[^"\\\n]*")|(?P<int>\d{1,20}
 
 
 class Array(NamedTuple):
-    """A header, checked."""
+    """A checked header."""
 
     dtype: str
-    """Of metatensor; or as NumPy writes it, where there is no counterpart."""
+    """Name of metatensor's dtype, or NumPy's description if metatensor has no such dtype."""
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None
     nbytes: int
     data: int
-    """Where the elements begin."""
+    """Offset of the first element."""
     order: str
     """The byte order of the elements: "little" or "big"."""
 
     @property
     def width(self) -> int:
-        """Bytes that change their order together; 0 for a dtype without counterpart."""
+        """Number of bytes that are byte-swapped together; 0 for a dtype that metatensor lacks."""
         import metatensor as mt
 
         dtype = getattr(mt, self.dtype, None)
@@ -59,29 +59,29 @@ class Array(NamedTuple):
 
 
 class Npy:
-    """Reads files of one array, called "array" here."""
+    """Reader of files with a single array, which is listed under the name "array"."""
 
     name: str = "npy"
     suffixes: tuple[str, ...] = (".npy",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """The signature."""
+        """Return True if the file begins with the signature."""
         return head.startswith(MAGIC)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """What the header says."""
+        """Return the array, described by its header."""
         source = Source(file, name)
         array = read_array(source)
         return Checkpoint(name, self.name, source.size, {"array": info_of(array)})
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
-        """The array as a tensor."""
+        """Return the array as a tensor."""
         with Source(file, name) as source:
             array = read_array(source)
             return materialise([array_at(source, "array", array)], place)["array"]
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The elements in the order of memory."""
+        """Return the elements in memory order."""
         source = Source(file, name)
         return array_at(source, tensor, read_array(source)).fetch()
 
@@ -90,13 +90,13 @@ FORMAT = Npy()
 
 
 def info_of(array: Array, offset: int = 0) -> TensorInfo:
-    """What is told of an array; ``offset`` is where its file begins within another."""
+    """Return the description of an array. ``offset`` is where its file begins within a larger file."""
     raw = array.order == sys.byteorder or array.width == 1
     return TensorInfo(array.dtype, array.shape, array.nbytes, array.data + offset if raw else -1, array.stride)
 
 
 def array_at(source: Source, name: str, array: Array) -> Item:
-    """The array as a tensor to be made. `CheckpointError` where it has no counterpart."""
+    """Return the `Item` for an array. Raise `CheckpointError` if metatensor has no such dtype."""
     if not array.width:
         raise CheckpointError(source.name, f"array {shown(name)} is of {array.dtype}, which metatensor has no counterpart for")
     straight = array.order == sys.byteorder or array.width == 1
@@ -108,16 +108,16 @@ def array_at(source: Source, name: str, array: Array) -> Item:
 
 
 def native_elements(array: Array, data: Any) -> Any:
-    """The elements in this machine's byte order."""
+    """Return the elements in the machine's byte order."""
     return native(data, array.width, array.order)
 
 
 def read_array(source: Source, at: int = 0, end: int | None = None, name: str = "array") -> Array:
-    """Read and check the header at ``at``; the array must fill the file up to ``end``. Raises `CheckpointError`."""
+    """Read and check the header at ``at``. Raise `CheckpointError` unless the array ends exactly at ``end``."""
     window = Window(source, at, end, 1 << 20)
     magic = window.take(8, "the signature of an array")
     if not magic.startswith(MAGIC):
-        raise CheckpointError(source.name, f"{shown(name)} begins with {magic!r}, which is no array of NumPy's")
+        raise CheckpointError(source.name, f"{shown(name)} begins with {magic!r}, which is not the signature of an array")
     version = (magic[6], magic[7])
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise CheckpointError(source.name, f"{shown(name)} has version {version[0]}.{version[1]}; known are 1.0, 2.0 and 3.0")
@@ -149,15 +149,15 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
 
 
 def header_size(head: bytes) -> int:
-    """The bytes of a header that begins with ``head``, as it says itself."""
+    """Return the size in bytes that a header beginning with ``head`` records for itself."""
     wide = head[6:7] != b"\1"
     return 12 + int.from_bytes(head[8:12], "little") if wide else 10 + int.from_bytes(head[8:10], "little")
 
 
 def _dtype(file: str, name: str, descr: Any) -> tuple[str, int, str]:
-    """A dtype's name here (or NumPy's), its bytes and its byte order."""
+    """Return the dtype's name (metatensor's or NumPy's), its size in bytes and its byte order."""
     if isinstance(descr, list):
-        raise CheckpointError(file, f"array {shown(name)} has records of several fields, which are no tensor")
+        raise CheckpointError(file, f"array {shown(name)} has records of several fields, which cannot become a tensor")
     match = _DESCR.fullmatch(descr) if isinstance(descr, str) else None
     if match is None:
         raise CheckpointError(file, f"array {shown(name)} has the dtype {shown(descr)}, which NumPy does not have")
@@ -174,11 +174,11 @@ def _dtype(file: str, name: str, descr: Any) -> tuple[str, int, str]:
 
 
 def _members(file: str, name: str, text: str) -> tuple[Any, bool, tuple[int, ...]]:
-    """The three members of the header's dict."""
+    """Return the three values of the header's dict."""
     try:
         value = _Parser(text).whole()
     except ValueError as error:
-        raise CheckpointError(file, f"the header of {shown(name)} is not the dict that it should be: {error}") from None
+        raise CheckpointError(file, f"the header of {shown(name)} is not the expected dict: {error}") from None
     if type(value) is not dict or set(value) != {"descr", "fortran_order", "shape"}:
         keys = sorted(map(str, value))[:5] if type(value) is dict else type(value).__name__
         raise CheckpointError(file, f"the header of {shown(name)} should have descr, fortran_order and shape; it has {shown(keys)}")
@@ -191,7 +191,7 @@ def _members(file: str, name: str, text: str) -> tuple[Any, bool, tuple[int, ...
 
 
 class _Parser:
-    """Reads a value as Python writes it, of few kinds and little depth."""
+    """Parser for Python literals of a few types and limited depth."""
 
     MAX_DEPTH = 8
 
@@ -201,14 +201,14 @@ class _Parser:
         self.depth = 0
 
     def whole(self) -> Any:
-        """The one value that the text holds. ValueError for anything else."""
+        """Return the only value in the text. Raise ValueError for anything else."""
         value = self.value(*self.token())
         if self.text[self.at :].strip():
             raise ValueError(f"something follows it at character {self.at}")
         return value
 
     def token(self) -> tuple[str, str]:
-        """The kind and the text of the next token."""
+        """Return the kind and the text of the next token."""
         match = _TOKEN.match(self.text, self.at)
         if match is None:
             raise ValueError(f"it cannot be read at character {self.at}: {self.text[self.at : self.at + 20]!r}")
@@ -217,7 +217,7 @@ class _Parser:
         return kind, match[kind]
 
     def value(self, kind: str, text: str) -> Any:
-        """The value that begins with a token."""
+        """Return the value that begins with the given token."""
         if kind == "text":
             return text[1:-1]
         if kind == "int":
@@ -240,13 +240,13 @@ class _Parser:
         return made
 
     def items(self, close: str, pairs: bool) -> Any:
-        """The items up to a closing bracket, with commas between them."""
+        """Yield the comma-separated items up to a closing bracket."""
         kind, text = self.token()
         while not (kind == "mark" and text == close):
             item = self.value(kind, text)
             if pairs:
                 if type(item) is not str or self.token() != ("mark", ":"):
-                    raise ValueError("a key must be a text with a colon after it")
+                    raise ValueError("a key must be a string followed by a colon")
                 item = (item, self.value(*self.token()))
             yield item
             mark = self.token()

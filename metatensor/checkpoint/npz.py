@@ -1,4 +1,4 @@
-"""NumPy's archives: a zip file of array files."""
+"""NumPy's ``.npz`` archives: zip files of ``.npy`` files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["FORMAT", "Npz"]
 
 ENDING = ".npy"
 MAX_INFLATED = 1 << 34
-"""Most bytes of one compressed array; what all of them may claim is bounded by the size of the file."""
+"""Most bytes of one array after decompression. The total for all arrays is limited too, by the size of the file."""
 
 
 FIRST, MAX_HEAD = 1 << 13, 1 << 17
-"""How many bytes a header is looked for in at first, and at last."""
+"""Bytes to decompress for a header: at first, and at most."""
 
 
 class _Arrays(Members):
-    """The archive and its arrays by name."""
+    """An archive and its arrays by name."""
 
     def __init__(self, directory: Directory, found: dict[str, _Found]) -> None:
         super().__init__(directory)
@@ -45,16 +45,16 @@ class _Found(NamedTuple):
 
 
 class Npz:
-    """Reads archives of arrays, stored or compressed."""
+    """Reader of archives of arrays, stored or compressed."""
 
     name: str = "npz"
 
     def has(self, directory: Directory) -> bool:
-        """Whether an archive is of this format: all its members are called after arrays."""
+        """Return True if all members of an archive have names of arrays."""
         return all(member.endswith(ENDING) for member in directory)
 
     def inspect(self, directory: Directory) -> Checkpoint:
-        """The arrays, by their headers alone."""
+        """Return the arrays, described by their headers alone."""
         source = directory.source
         found = {item.name: item for item in self._arrays(source, directory)}
         tensors = {}
@@ -64,12 +64,12 @@ class Npz:
         return Checkpoint(source.name, self.name, source.size, tensors, private=_Arrays(directory, found))
 
     def load(self, directory: Directory, place: Places) -> dict[str, Any]:
-        """The arrays by name, as tensors."""
+        """Return the arrays as a dict of tensors by name."""
         with directory.source as source:
             return materialise((self._item(source, directory, found) for found in self._arrays(source, directory)), place)
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The elements of an array in the order of memory."""
+        """Return the elements of an array in memory order."""
         return self._item(directory.source, directory, checkpoint.private.found[tensor]).fetch()
 
     def _item(self, source: Source, directory: Any, found: _Found) -> Item:
@@ -84,7 +84,8 @@ class Npz:
         return item._replace(fetch=fetch, place=None)
 
     def _arrays(self, source: Source, directory: Directory) -> Iterator[_Found]:
-        """All arrays with their headers; of a compressed one no more is decompressed than its header needs."""
+        """Yield all arrays with their headers. Of a compressed array, only as much as the header needs is decompressed.
+        """
         for member in directory:
             name = member.removesuffix(ENDING)
             begin, packed = directory.place_of(member)

@@ -1,4 +1,7 @@
-"""NumPy's numbers, dtypes and arrays in pickles, as data: made from bytes whose length fits, of plain dtypes alone."""
+"""Safe handlers for NumPy's scalars, dtypes and arrays in pickles.
+
+Only plain dtypes, and bytes of the right length, are accepted.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ SCALARS = (
 
 
 def names() -> dict[bytes, Any]:
-    """The part of the table that is NumPy's. NumPy is imported when a file uses it."""
+    """Return NumPy's part of the table of known names. NumPy itself is imported only when a file uses it."""
     found: dict[bytes, Any] = {}
 
     def add(module: str, name: str, call: Any = None, value: Any = None) -> None:
@@ -36,19 +39,19 @@ def names() -> dict[bytes, Any]:
 
 
 def _dtype(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(code, align, copy); its byte order comes with BUILD."""
+    """Make a dtype from (code, align, copy). BUILD sets its byte order later."""
     import numpy as np
 
     if not args or type(args[0]) is not str or not PLAIN.match(args[0]) or len(args) > 3:
         code = repr(args[0])[:40] if args and type(args[0]) is str else "what is given"
-        raise machine.error(f"numpy.dtype: {code} is not a plain dtype of numbers, truth values or texts")
+        raise machine.error(f"numpy.dtype: {code} is not a plain dtype of numbers, bools or strings")
     made = np.dtype(args[0], False, True)
     machine.add_builder(type(made), _set_dtype)
     return made
 
 
 def _set_dtype(machine: Any, dtype: Any, state: Any) -> None:
-    """The byte order; all else must be as it is."""
+    """Set the byte order of a dtype. All other fields of ``state`` must match the dtype."""
     own = dtype.__reduce__()[2]
     if type(state) is not tuple or len(state) < 8 or state[0] not in (3, 4) or state[1] not in ("<", ">", "|", "="):
         raise machine.error("the state of a dtype must be a tuple that begins with 3 or 4 and its byte order")
@@ -58,7 +61,7 @@ def _set_dtype(machine: Any, dtype: Any, state: Any) -> None:
 
 
 def _checked(machine: Any, dtype: Any, shape: Any, data: Any) -> Any:
-    """The dtype, where ``data`` are bytes as many as it and the shape need."""
+    """Return ``dtype`` after checking that ``data`` has exactly the bytes that it and ``shape`` require."""
     import numpy as np
 
     if not isinstance(dtype, np.dtype) or dtype.hasobject or dtype.fields is not None:
@@ -74,7 +77,7 @@ def _checked(machine: Any, dtype: Any, shape: Any, data: Any) -> Any:
 
 
 def _scalar(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(dtype, bytes)"""
+    """Make a scalar from (dtype, bytes)."""
     import numpy as np
 
     if len(args) != 2:
@@ -84,7 +87,7 @@ def _scalar(machine: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _reconstruct(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(class, shape, code): an empty array, filled by BUILD."""
+    """Make an empty array from (class, shape, code). BUILD fills it later."""
     import numpy as np
 
     if len(args) != 3 or not isinstance(args[0], Known) or args[0].name != "numpy.ndarray":
@@ -94,7 +97,7 @@ def _reconstruct(machine: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _set_array(machine: Any, array: Any, state: Any) -> None:
-    """(version, shape, dtype, whether by columns, bytes)"""
+    """Fill an array from (version, shape, dtype, is_fortran, bytes)."""
     if type(state) is not tuple or len(state) != 5 or type(state[3]) not in (bool, int) or array.size:
         raise machine.error("the state of an array must be a tuple of version, shape, dtype, order and bytes, once")
     data = _raw(machine, state[4])
@@ -102,7 +105,7 @@ def _set_array(machine: Any, array: Any, state: Any) -> None:
 
 
 def _frombuffer(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(bytes, dtype, shape, order)"""
+    """Make an array from (bytes, dtype, shape, order)."""
     import numpy as np
 
     if len(args) != 4 or args[3] not in ("C", "F"):
@@ -113,7 +116,7 @@ def _frombuffer(machine: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _raw(machine: Any, data: Any) -> bytes:
-    """Bytes; Python 2's may have come as text."""
+    """Return ``data`` as bytes. Pickles from Python 2 may hold it as a string."""
     if type(data) is str:
         machine.charge(len(data))
         return data.encode("latin-1")

@@ -1,8 +1,8 @@
-"""The tensors of an ONNX model: its initialisers and the constants among its nodes, those of subgraphs included.
+"""Tensors of an ONNX model: initialisers and the constants among its nodes, including those of subgraphs.
 
-A tensor of a subgraph is called after the node and the attribute that it belongs to: ``If_0.then_branch.weight``. The
-graph itself is not read. Elements of less than a byte, and those of quantised types without a counterpart, are loaded
-as the bytes they are packed in.
+The name of a tensor in a subgraph begins with the node and attribute that contain the subgraph:
+``If_0.then_branch.weight``. The graph itself is not loaded. Elements smaller than a byte, whose dtypes metatensor
+lacks, are loaded as packed bytes (uint8).
 
 Format: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
@@ -30,12 +30,12 @@ MAX_DEPTH = 32
 MAX_TEXT = 1 << 16
 MAX_SIZES = 2048
 MAX_ATTRIBUTES = 1 << 12
-"""Most attributes of a node, and graphs and tensors of an attribute."""
+"""Most attributes of a node, and most graphs and tensors of an attribute."""
 MAX_PARTS = 1 << 18
-"""Most fields in which elements may lie one by one, of all tensors together."""
+"""Most typed data fields of all tensors together."""
 PIECE = 1 << 16
 
-# The number of a type: its name, the bits of an element, and the dtype here.
+# Type number: (name, bits per element, metatensor's dtype or None).
 TYPES: dict[int, tuple[str, int, str | None]] = {
     1: ("FLOAT", 32, "float32"), 2: ("UINT8", 8, "uint8"), 3: ("INT8", 8, "int8"), 4: ("UINT16", 16, "uint16"),
     5: ("INT16", 16, "int16"), 6: ("INT32", 32, "int32"), 7: ("INT64", 64, "int64"), 9: ("BOOL", 8, "bool"),
@@ -47,38 +47,41 @@ TYPES: dict[int, tuple[str, int, str | None]] = {
 }  # fmt: skip
 STRING = 8
 
-# The field that holds elements of a type where they are not raw: float_data, int64_data, double_data, uint64_data; the
-# others are in int32_data, a number for each element (for packed ones, each byte).
+# Type number: the typed data field that holds its elements (float_data, int64_data, double_data, uint64_data).
+# Other types use int32_data, with one number per element, or per byte for packed elements.
 OWN_FIELD = {1: 4, 14: 4, 7: 7, 11: 10, 15: 10, 12: 11, 13: 11}
 
 
 class _Tensor(NamedTuple):
-    """A tensor of the model, checked."""
+    """A checked tensor of the model."""
 
     name: str
     kind: int
     shape: tuple[int, ...]
     nbytes: int
     raw: int
-    """Where its bytes begin, little-endian, in the file or in the one beside it; -1 where they are in typed fields."""
+    """Offset of its little-endian bytes in the model's file or in `file`; -1 if typed fields hold the elements."""
     parts: tuple[Field, ...]
     """The typed fields that hold its elements."""
     file: str | None
-    """The name of the file beside the model that has its bytes."""
+    """Name of the external data file, or None."""
 
 
 class Onnx:
-    """Reads models of this format."""
+    """Reader of ONNX models."""
 
     name: str = "onnx"
     suffixes: tuple[str, ...] = (".onnx",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """There is no signature: it begins with the version, a small number, and the field of another number that a model has."""
+        """Return True if the file could be a model: a small version number, followed by another field that models have.
+
+        The format has no signature.
+        """
         return len(head) > 3 and head[0] == 0x08 and 0 < head[1] < 0x40 and head[2] in (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """The tensors, and what the model says of itself."""
+        """Return the tensors and the model's metadata."""
         source = Source(file, name)
         model = _Model(source)
         tensors = {}
@@ -89,12 +92,12 @@ class Onnx:
         return Checkpoint(name, self.name, source.size, tensors, model.metadata, {tensor.name: tensor for tensor in model.tensors})
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
-        """The tensors by name."""
+        """Return the tensors by name."""
         with Source(file, name) as source:
             return materialise((self._item(source, tensor) for tensor in _Model(source).tensors), place)
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The bytes of a tensor."""
+        """Return the bytes of a tensor."""
         return self._item(Source(file, name), checkpoint.private[tensor]).fetch()
 
     def _item(self, source: Source, tensor: _Tensor) -> Item:
@@ -118,7 +121,7 @@ FORMAT = Onnx()
 
 
 def _typed(source: Source, tensor: _Tensor) -> bytes:
-    """The little-endian bytes of a tensor whose elements are in typed fields."""
+    """Return the little-endian bytes of a tensor whose elements are in typed fields."""
     own = OWN_FIELD.get(tensor.kind)
     out = bytearray()
     width = TYPES[tensor.kind][1] // 8 or 1
@@ -140,12 +143,12 @@ def _typed(source: Source, tensor: _Tensor) -> bytes:
 
 
 def _pieces(source: Source, part: Field) -> Iterator[list[int]]:
-    """The numbers of a packed field, some of them at a time."""
+    """Yield the numbers of a packed field in batches."""
     at, end = part.value, part.value + part.size
     while at < end:
         data = source.read(at, min(PIECE, end - at))
         if at + len(data) < end:
-            while data and data[-1] & 0x80:  # the last number goes on beyond the piece
+            while data and data[-1] & 0x80:  # the last number continues in the next piece
                 data = data[:-1]
             if not data:
                 raise CheckpointError(source.name, "a packed number has more than 10 bytes")
@@ -154,7 +157,7 @@ def _pieces(source: Source, part: Field) -> Iterator[list[int]]:
 
 
 class _Model:
-    """A model's tensors and metadata."""
+    """The tensors and metadata of a model."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -180,7 +183,7 @@ class _Model:
                 if field.kind == kind:
                     self.metadata[label] = self._text(field) if kind == BYTES else str(signed(field.value))
         if not graphs:
-            raise CheckpointError(source.name, "there is no graph: it is not a model of ONNX")
+            raise CheckpointError(source.name, "there is no graph: it is not an ONNX model")
 
     # Graphs -------------------------------------------------------------------
 
@@ -195,7 +198,7 @@ class _Model:
                 self._node(field, prefix, depth)
 
     def _node(self, node: Field, prefix: str, depth: int) -> None:
-        """The constant that a node is, and the subgraphs that it has."""
+        """Collect the node's tensors if it is a constant, and those of its subgraphs."""
         name = kind = output = ""
         attributes = []
         for field in self._fields(node):
@@ -232,7 +235,7 @@ class _Model:
     # Tensors ------------------------------------------------------------------
 
     def _tensor(self, message: Field, prefix: str, name: str | None) -> None:
-        """Read and check a tensor; ``name`` is that of a constant, which has none of its own."""
+        """Read and check a tensor. ``name`` is the name for a constant, which has none of its own."""
         file = self.source.name
         dims: list[int] = []
         kind, location = 0, 0
@@ -266,13 +269,13 @@ class _Model:
             self._budget.charge(file, len(prefix), "the names of tensors of graphs within graphs are")
         full = prefix + (own if name is None else name)
         if kind == STRING:
-            return  # texts are no tensor
+            return  # an array of strings is not a tensor
         if kind not in TYPES:
             raise CheckpointError(file, f"tensor {shown(full)} has the type {kind}, which is not known")
         label, bits, _ = TYPES[kind]
         nbytes = counted(file, full, dims, bits)
         if full in self._names:
-            raise CheckpointError(file, f"the tensor {shown(full)} is there twice")
+            raise CheckpointError(file, f"the tensor {shown(full)} occurs twice")
         self._names.add(full)
         at, beside_model = -1, None
         if location == 1:
@@ -289,7 +292,10 @@ class _Model:
         self.tensors.append(_Tensor(full, kind, tuple(dims), nbytes, at, tuple(parts), beside_model))
 
     def _enough(self, name: str, kind: int, bits: int, nbytes: int, parts: list[Field]) -> None:
-        """`CheckpointError` where typed fields cannot hold as many elements, or hold more: a number takes 1 to 10 bytes."""
+        """Raise `CheckpointError` if the typed fields are too small or too large for the elements.
+
+        A packed number takes 1 to 10 bytes, so for most types only a lower bound is known here.
+        """
         held = sum(part.size if part.kind != VARINT else 1 for part in parts)
         wrong = any(part.kind not in (BYTES, FIXED32, FIXED64, VARINT) for part in parts)
         if OWN_FIELD.get(kind) in (4, 10):
@@ -300,7 +306,7 @@ class _Model:
             raise CheckpointError(self.source.name, f"tensor {shown(name)} needs {nbytes:,} bytes, which its typed fields do not hold")
 
     def _external(self, name: str, entries: dict[str, str], nbytes: int) -> tuple[int, str]:
-        """Where the bytes are in another file, which must lie beside the model."""
+        """Return the offset and name of a tensor's external data file, which must be in the model's folder."""
         file = self.source.name
         must_be_found(self.source.file, file, "a file of external data")
         location = entries.get("location", "")
@@ -310,7 +316,7 @@ class _Model:
         try:
             offset, length = int(entries.get("offset", "0")[:20] or 0), int(entries.get("length", str(nbytes))[:20])
         except ValueError:
-            raise CheckpointError(file, f"tensor {shown(name)}: offset or length of its external data is no number") from None
+            raise CheckpointError(file, f"tensor {shown(name)}: offset or length of its external data is not a number") from None
         size = os.path.getsize(path)
         if length != nbytes or offset < 0 or offset + nbytes > size:
             raise CheckpointError(
@@ -332,7 +338,7 @@ class _Model:
         return str(self.source.at(field.value, field.value + min(field.size, MAX_TEXT)), "utf-8", "replace")
 
     def _pair(self, message: Field) -> tuple[str, str]:
-        """A key and its value."""
+        """Return a key and its value."""
         found = {1: "", 2: ""}
         for field in self._fields(message):
             if field.number in found and field.kind == BYTES:
@@ -344,5 +350,5 @@ _ABOUT: dict[int, tuple[str, int]] = {
     1: ("ir_version", VARINT), 2: ("producer_name", BYTES), 3: ("producer_version", BYTES), 4: ("domain", BYTES),
     5: ("model_version", VARINT), 6: ("doc_string", BYTES),
 }  # fmt: skip
-"""Fields of a model that are shown as its metadata."""
+"""Fields of a model that become its metadata."""
 

@@ -1,4 +1,4 @@
-"""A checkpoint of any format, open, with the bytes of one tensor at a time."""
+"""Open a checkpoint of any format and read one tensor at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 1 << 24
 
 
 def path_of(f: Any) -> Any:
-    """What to open: for a folder the file by which its checkpoint is read, else ``f`` itself."""
+    """Return the path to open: for a folder, the file that represents its checkpoint, else ``f`` itself."""
     if isinstance(f, (str, bytes, os.PathLike)):
         path = os.fsdecode(os.fspath(f))
         if os.path.isdir(path):
@@ -31,7 +31,7 @@ def path_of(f: Any) -> Any:
 
 
 def span_bytes(info: TensorInfo) -> int:
-    """Bytes from a tensor's first to its last element."""
+    """Return the number of bytes from a tensor's first to its last element in memory."""
     if info.stride is None or not info.nbytes:
         return info.nbytes
     elements = 1
@@ -41,7 +41,7 @@ def span_bytes(info: TensorInfo) -> int:
 
 
 class Opened:
-    """A checkpoint that is open until `close`, or the end of the block; `checkpoint` is what is in it."""
+    """An open checkpoint; `checkpoint` describes its contents. Use it as a context manager, or call `close`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str = path_of(path)
@@ -57,7 +57,7 @@ class Opened:
             raise
 
     def fetch(self, name: str) -> Any:
-        """The bytes of a tensor from its first to its last element in memory, in this machine's byte order."""
+        """Return a tensor's bytes from its first to its last element in memory, in the machine's byte order."""
         info = self.checkpoint.tensors[name]
         if info.offset >= 0:
             data = bytearray(span_bytes(info))
@@ -75,7 +75,10 @@ class Opened:
             return fetch(file, self.path, self.checkpoint, name)
 
     def read_into(self, name: str, target: memoryview, begin: int = 0, step: Callable[[int], None] | None = None) -> None:
-        """Read a tensor's bytes from ``begin`` on into ``target``, as many as it takes; ``step`` hears how many came."""
+        """Fill ``target`` with a tensor's bytes from ``begin`` on.
+
+        ``step`` is called with the size of each piece that is read.
+        """
         info = self.checkpoint.tensors[name]
         if info.offset < 0:
             target[:] = memoryview(self.fetch(name)).cast("B")[begin : begin + len(target)]
@@ -97,11 +100,11 @@ class Opened:
                 step(count)
 
     def again(self) -> BinaryIO:
-        """The file once more, from its beginning."""
+        """Open the file once more, at its beginning."""
         return open_file(self.path)
 
     def _file(self, path: str) -> BinaryIO:
-        """The open file; of shards only the one used last stays open."""
+        """Return the open file for a path. Of all shards, only the one used last stays open."""
         found = self._files.get(path)
         if found is None:
             for other in [key for key in self._files if key != self.path]:
@@ -118,7 +121,7 @@ class Opened:
         return self._inner
 
     def close(self) -> None:
-        """Close the files."""
+        """Close all files."""
         for file in self._files.values():
             file.close()
         self._files.clear()

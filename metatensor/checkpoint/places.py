@@ -1,4 +1,4 @@
-"""Where the tensors of a checkpoint go: ``map_location`` in each of its forms, as one callable."""
+"""Resolve ``map_location`` in each of its forms to the device of every stored tensor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["FakePlaces", "NoDevice", "Places", "StoredAt", "is_device"]
 
 
 class StoredAt:
-    """What a callable ``map_location`` is given for a storage: how large it is, and where it stands to be loaded.
+    """Placeholder for a stored storage that a callable ``map_location`` receives.
 
-    It is on the cpu, as PyTorch's are at that moment; `cuda`, `cpu` and `to` say where it shall go instead. It has no
-    bytes: they are read once it is known where to.
+    It has a size but no bytes; they are read once the device is known. Like PyTorch's storages at this point, it is on
+    the cpu. `cuda`, `cpu` and `to` return a placeholder on another device.
     """
 
     def __init__(self, nbytes: int, place: Any = "cpu") -> None:
@@ -24,33 +24,33 @@ class StoredAt:
         self.device = device(place)
 
     def nbytes(self) -> int:
-        """Its bytes."""
+        """Return the size in bytes."""
         return self._nbytes
 
     size = nbytes
     __len__ = nbytes
 
     def to(self, device: Any, non_blocking: bool = False) -> StoredAt:
-        """The same on ``device``."""
+        """Return a placeholder of the same size on ``device``."""
         return StoredAt(self._nbytes, device)
 
     def cpu(self) -> StoredAt:
-        """The same on the cpu."""
+        """Return a placeholder of the same size on the cpu."""
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> StoredAt:
-        """The same on a CUDA device, the first one unless told."""
+        """Return a placeholder of the same size on a CUDA device, by default "cuda"."""
         if device is None:
             return self.to("cuda")
         return self.to(f"cuda:{device}" if isinstance(device, int) else device)
 
     def untyped(self) -> StoredAt:
-        """Itself."""
+        """Return this placeholder."""
         return self
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it goes to a CUDA device."""
+        """True if the placeholder is on a CUDA device."""
         return bool(self.device.type == "cuda")
 
     def __repr__(self) -> str:
@@ -58,18 +58,28 @@ class StoredAt:
 
 
 class Places:
-    """``place(location, nbytes)`` is the device for what was saved at ``location`` ("cpu", "cuda:0").
+    """A ``map_location`` as a callable that returns the device for a storage: ``place(location, nbytes)``.
 
-    Args:
-        map_location: None (where it was; what was on the cpu goes to the default device), a device or its name, a
-            mapping of locations to those, or a callable as in PyTorch: it is given a `StoredAt` and the location, and
-            returns one, a device, or None for the place where it was.
-        mmap: whether devices that can use a file's bytes where they lie shall do so.
+    Parameters
+    ----------
+    map_location : device, str, mapping, callable or None
+        One device for everything, a mapping from locations to devices, or a callable. The callable receives a
+        `StoredAt` and the location; it returns a `StoredAt`, a device, or None for the location itself. By default
+        every storage goes to its location, where "cpu" means the default device.
+    mmap : bool, default False
+        Use mapped bytes of the file in place on devices that can do so.
+
+    Examples
+    --------
+    >>> from metatensor.checkpoint import Places
+    >>> place = Places({"cuda:0": "meta"})
+    >>> place("cuda:0"), place("cpu")
+    (device(type='meta'), device(type='cpu'))
     """
 
     def __init__(self, map_location: Any = None, mmap: bool = False) -> None:
         self.fixed: Any = None
-        """The device where everything goes, or None where that depends."""
+        """The device for all storages; None if it depends on the storage."""
         self.mmap = mmap
         self._table: Mapping[Any, Any] | None = None
         self._ask: Callable[..., Any] | None = None
@@ -86,7 +96,7 @@ class Places:
             )
 
     def __call__(self, location: str = "cpu", nbytes: int = 0) -> Any:
-        """The device for ``nbytes`` bytes saved at ``location``. `NoDevice` where that is none."""
+        """Return the device for ``nbytes`` bytes saved at ``location``. Raise `NoDevice` if there is none."""
         if self.fixed is not None:
             return self.fixed
         if self._table is not None:
@@ -98,8 +108,8 @@ class Places:
             if answer is not None:
                 if not isinstance(answer, (str, device)) and not isinstance(getattr(answer, "device", None), device):
                     raise TypeError(
-                        "load: a map_location that is called must give what it was given, moved (storage.cpu()), a device, or None; "
-                        f"it gave {type(answer).__name__}"
+                        "load: a callable map_location must return its argument moved to a device (storage.cpu()), a device, or None; "
+                        f"it returned {type(answer).__name__}"
                     )
                 return device(answer if isinstance(answer, (str, device)) else answer.device)
         else:
@@ -113,7 +123,7 @@ class Places:
         return _named(location)
 
 
-# The devices that PyTorch's files name, whether or not they are here.
+# Device types that may occur in PyTorch's files, available here or not.
 _OF_PYTORCH = frozenset((
     "cpu", "cuda", "fpga", "hip", "hpu", "ipu", "maia", "meta", "mkldnn", "mps", "mtia", "musa", "npu", "privateuseone", "vulkan", "xla",
     "xpu",
@@ -121,7 +131,10 @@ _OF_PYTORCH = frozenset((
 
 
 def is_device(name: str) -> bool:
-    """Whether a file may name a device so. The names of devices are kept for ever, so that a file must not make them up."""
+    """Return True if a file may use this device name.
+
+    Device names are interned forever, so files must not invent new ones.
+    """
     from metatensor import plugins
 
     kind, _, index = name.partition(":")
@@ -129,11 +142,11 @@ def is_device(name: str) -> bool:
 
 
 class NoDevice(CheckpointError, RuntimeError):
-    """A checkpoint of tensors that were on a device which is not here."""
+    """A checkpoint whose tensors were saved on, or are to go to, an unavailable device."""
 
 
 class FakePlaces(Places):
-    """Sends all tensors to meta, and remembers the devices that ``real`` has for them."""
+    """Places that send all tensors to meta and record the devices that ``real`` returns for them."""
 
     def __init__(self, real: Places) -> None:
         super().__init__("meta")
@@ -141,12 +154,12 @@ class FakePlaces(Places):
         self._devices: dict[int, Any] = {}
 
     def note(self, refs: Iterable[Any]) -> None:
-        """Take note of where storages of a file were."""
+        """Record the devices of a file's storages."""
         for ref in refs:
             self._devices[id(ref.storage)] = self.real(ref.location, ref.nbytes)
 
     def device_of(self, tensor: Any) -> Any:
-        """Return the device of a tensor that was loaded: that of its storage, or that for what was on the cpu."""
+        """Return the device recorded for a loaded tensor's storage; by default that for data saved on the cpu."""
         found = self._devices.get(id(tensor.untyped_storage()))
         return self.real("cpu", tensor.nbytes) if found is None else found
 
@@ -154,4 +167,4 @@ class FakePlaces(Places):
 def _named(location: str) -> Any:
     if is_device(location):
         return device(location)
-    raise NoDevice("the checkpoint", f"it was saved on {location[:60]!r}, which is no device here; map_location says where it shall go")
+    raise NoDevice("the checkpoint", f"it was saved on {location[:60]!r}, which is not available here; pass map_location to choose a device")

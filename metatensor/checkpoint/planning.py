@@ -1,4 +1,4 @@
-"""What of a checkpoint goes where in a model, and all that does not fit, found without reading data."""
+"""Match the tensors of a checkpoint to those of a model, and collect every mismatch, without reading data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Part", "Plan", "plan_for", "quoted", "state_of"]
 
 
 def plan_for(model: Any, checkpoint: Checkpoint, prefix: str = "", **options: Any) -> Plan:
-    """Return what of a checkpoint would go where in a model, and what does not fit: `load_into` without the loading."""
+    """Return the `Plan` for loading a checkpoint into a model. It holds every mismatch, and no data is read."""
     names, unsupported = (
         {name[len(prefix) :]: name for name in found if name.startswith(prefix)} for found in (checkpoint.tensors, checkpoint.unsupported)
     )
@@ -26,26 +26,26 @@ def plan_for(model: Any, checkpoint: Checkpoint, prefix: str = "", **options: An
 
 
 MAX_HINT = 200
-"""How many characters of a name may be left out."""
+"""Longest prefix, in characters, that `Plan.hint` suggests."""
 
 
 class Part(NamedTuple):
-    """A tensor of the model and what is read into it."""
+    """A tensor of the model and the stored data to read into it."""
 
     name: str
-    """The model's."""
+    """Name in the model."""
     key: str
-    """The checkpoint's."""
+    """Name in the checkpoint."""
     tensor: Any
     info: TensorInfo
     slices: tuple[tuple[int, int], ...] | None
-    """The range of each dimension that is taken, or None for all."""
+    """The (begin, end) range to take of each dimension, or None for the whole tensor."""
     device: Any
     dtype: Any
 
     @property
     def nbytes(self) -> int:
-        """Bytes to read."""
+        """Number of bytes to read."""
         if self.slices is None or not self.slices or not self.info.shape[0]:
             return self.info.nbytes
         first, last = self.slices[0]
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 class Plan:
-    """What goes where, and all that does not fit, found without reading data."""
+    """Assignment of stored tensors to a model's tensors, with every mismatch."""
 
     def __init__(self, model: Any, infos: Mapping[str, TensorInfo], names: Mapping[str, str],
                  device: Any = None, dtype: Any = None, shard: Any = None,
@@ -96,7 +96,7 @@ class Plan:
                 self.errors.append(f"{both}: they share one storage and cannot go to several devices or dtypes.")
 
     def keys(self, strict: bool) -> _IncompatibleKeys:
-        """The names that only one side has. RuntimeError for what is an error."""
+        """Return the missing and unexpected names. Raise RuntimeError if there are errors."""
         unexpected = self.unexpected
         errors = list(self.errors)
         if strict and self.missing:
@@ -114,13 +114,13 @@ class Plan:
 
     @property
     def unexpected(self) -> list[str]:
-        """Names of the checkpoint that the model does not have."""
+        """Names in the checkpoint that the model lacks."""
         return [name for name in self.names if name not in self.known]
 
     def hint(self, of_model: bool = False) -> str:
-        """Return what the checkpoint's names begin with that the model's do not, where most would fit without it; else "".
+        """Return the prefix of the checkpoint's names without which most of them would match the model's, or "".
 
-        With ``of_model`` it is the other way round.
+        With ``of_model``, return the prefix of the model's names instead.
         """
         known, names = (self.names.keys(), self.known) if of_model else (self.known, self.names.keys())
         fitting: Counter[str] = Counter()
@@ -136,7 +136,7 @@ class Plan:
         return start if count > len(self.known & self.names.keys()) and 2 * count >= min(len(known), len(names)) else ""
 
     def _part(self, name: str, tensor: Any) -> Part | None:
-        """What is read into a tensor; None, with an error noted, where it does not fit."""
+        """Return the part to read into a tensor. If it does not fit, record an error and return None."""
         key = self.names[name]
         info = self.infos[key]
         stored = getattr(mt, info.dtype, None)
@@ -152,7 +152,7 @@ class Plan:
             self.errors.append(f"{name}: {error}.")
             return None
         wanted = tuple(tensor.shape)
-        if shape != wanted and not (wanted == () and shape == (1,)):  # very old checkpoints hold single numbers so
+        if shape != wanted and not (wanted == () and shape == (1,)):  # very old checkpoints store scalars as shape (1,)
             part = "the part of the checkpoint's" if slices is not None else "the checkpoint has"
             self.errors.append(f"size mismatch for {name}: {part} shape {list(shape)}, the model has {list(wanted)}.")
             return None
@@ -164,7 +164,7 @@ class Plan:
         return Part(name, key, tensor, info, slices, self._device(name, tensor), target)
 
     def _slices(self, name: str, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...] | None, tuple[int, ...]]:
-        """The ranges that the model holds of a stored tensor, and the shape they make."""
+        """Return the ranges of a stored tensor that the model holds, and their shape."""
         shard = self.shard
         asked = shard.get(name) if isinstance(shard, Mapping) else None if shard is None else shard(name, shape)
         if asked is None:
@@ -196,7 +196,7 @@ class Plan:
 
 
 def state_of(model: Any) -> Any:
-    """Names and tensors of what a state_dict has, the same tensor under each of its names."""
+    """Yield (name, tensor) for everything in the model's state dict, a tied tensor under each of its names."""
     for path, module in model.named_modules(remove_duplicate=False):
         start = f"{path}." if path else ""
         temporary = module._non_persistent_buffers_set
@@ -207,5 +207,5 @@ def state_of(model: Any) -> Any:
 
 
 def quoted(names: Sequence[str]) -> str:
-    """Names in a message."""
+    """Return names quoted and joined for a message."""
     return ", ".join(f'"{printable(name)}"' for name in names)

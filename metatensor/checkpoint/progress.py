@@ -1,4 +1,4 @@
-"""How far a long reading or writing is: bytes, rate and time left, by rich where it is installed, else in plain text."""
+"""Report the progress of reading or writing: bytes, rate and time left, with rich if installed, else as plain text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from metatensor.checkpoint.errors import printable
 __all__ = ["Progress", "progress_for"]
 
 PATIENCE = 0.5
-"""Seconds after which progress is shown that nobody asked for."""
+"""Seconds before progress appears that the caller did not request."""
 INTERVAL = 0.1
 LINE_INTERVAL = 10.0
 
 
 class Progress:
-    """Counts, and shows nothing."""
+    """Count bytes without showing anything."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -27,19 +27,19 @@ class Progress:
         self.name = ""
 
     def start(self, name: str) -> None:
-        """The tensor ``name`` is next."""
+        """Begin the tensor ``name``."""
         self.name = name
 
     def advance(self, count: int) -> None:
-        """``count`` bytes more are done."""
+        """Count ``count`` more bytes."""
         self.done += count
 
     def close(self) -> None:
-        """It is over, finished or not."""
+        """End the display, whether or not all bytes were done."""
 
 
 class Calling(Progress):
-    """Calls a function with the bytes done, the bytes in all and the name."""
+    """Call a function with the bytes done, the total and the tensor's name."""
 
     def __init__(self, total: int, function: Callable[[int, int, str], None]) -> None:
         super().__init__(total)
@@ -51,7 +51,7 @@ class Calling(Progress):
 
 
 class Plain(Progress):
-    """One line on stderr that is written again and again."""
+    """Redraw one line on stderr."""
 
     def __init__(self, total: int, patience: float) -> None:
         super().__init__(total)
@@ -67,14 +67,13 @@ class Plain(Progress):
             self.show(now - self.begin)
 
     def show(self, seconds: float) -> None:
-        """Write the line."""
         text = self.text(seconds)
         sys.stderr.write("\r" + text.ljust(self.width))
         sys.stderr.flush()
         self.width = len(text)
 
     def text(self, seconds: float) -> str:
-        """How far it is after ``seconds``."""
+        """Return the line to show after ``seconds``."""
         from metatensor.analysis.describe import bytes_text
 
         rate = self.done / max(seconds, 1e-9)
@@ -88,7 +87,7 @@ class Plain(Progress):
 
 
 class Lines(Plain):
-    """Lines, now and then and at the end, where what was written cannot be written over: in a log."""
+    """Write a line now and then and at the end, for logs, where a line cannot be redrawn."""
 
     def advance(self, count: int) -> None:
         self.done += count
@@ -100,7 +99,7 @@ class Lines(Plain):
 
 
 class Rich(Plain):
-    """A bar of rich's."""
+    """Draw a progress bar with rich."""
 
     def __init__(self, total: int, patience: float) -> None:
         super().__init__(total, patience)
@@ -134,7 +133,8 @@ def _stderr() -> Any:
 
 @contextmanager
 def progress_for(wanted: Any, total: int) -> Iterator[Progress]:
-    """The progress that was asked for: True, False, a callable, or None for one that appears on a terminal after a while."""
+    """Yield the progress display for ``wanted``: True, False or a callable. None shows it on a terminal after a while.
+    """
     shown: Progress
     if callable(wanted):
         shown = Calling(total, wanted)

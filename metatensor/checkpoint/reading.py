@@ -1,4 +1,4 @@
-"""What the readers of plain formats share: tensors from items, a window on a file's header, names of files beside it."""
+"""Helpers shared by the readers of simple formats: items, header parsing, and names of neighbouring files."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ MAX_INT = 2**63 - 1
 
 
 class Item(NamedTuple):
-    """A tensor to be made."""
+    """A tensor to create."""
 
     name: str
     dtype: str
-    """A dtype of metatensor."""
+    """Name of a dtype of metatensor."""
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None
-    """Steps in elements; None for row-major. The elements lie without gaps either way."""
+    """Strides in elements; None means contiguous. The elements fill their memory without gaps in any case."""
     fetch: Callable[[], Any]
-    """Gives its bytes in the order of memory, in this machine's byte order."""
+    """Returns the bytes in memory order, in the machine's byte order."""
     place: tuple[Source, int] | None = None
-    """Where in a file its bytes lie as they are, if they do."""
+    """Source and offset of the bytes, if the file holds them in their final form."""
 
 
 def materialise(items: Iterable[Item], place: Places) -> dict[str, Tensor]:
-    """The tensors on the device for what was on the cpu. On meta nothing is fetched."""
+    """Create the tensors on the device for data saved on the cpu. On meta, nothing is fetched."""
     import metatensor as mt
 
     target = place("cpu")
@@ -67,21 +67,24 @@ def materialise(items: Iterable[Item], place: Places) -> dict[str, Tensor]:
 
 
 def counted(file: str, tensor: str, shape: Iterable[int], bits: int) -> int:
-    """Bytes of elements of ``bits`` bits each. `CheckpointError` where they do not fit into 63 bits."""
+    """Return the size in bytes of a tensor with ``bits`` bits per element.
+
+    Raise `CheckpointError` if it exceeds 2**63 - 1.
+    """
     sizes = tuple(shape)
     if len(sizes) > MAX_DIMS:
         raise CheckpointError(file, f"tensor {shown(tensor)}: a shape of {len(sizes):,} dimensions; at most {MAX_DIMS} are supported")
     for size in sizes:
         if not 0 <= size <= MAX_INT:
-            raise CheckpointError(file, f"tensor {shown(tensor)}: the size {shown(size)} in its shape is not from 0 to 2**63 - 1")
-    # Zeros must not hide a product that strides could not express.
+            raise CheckpointError(file, f"tensor {shown(tensor)}: the size {shown(size)} in its shape is not in the range from 0 to 2**63 - 1")
+    # The product of the nonzero sizes must fit as well, because strides are computed from it.
     if prod(size for size in sizes if size) * max(bits, 8) > MAX_INT * 8:
         raise CheckpointError(file, f"tensor {shown(tensor)}: its shape {shown(list(sizes))} needs more than 2**63 - 1 bytes")
     return (prod(sizes) * bits + 7) // 8
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a row-major tensor."""
+    """Return the strides of a contiguous tensor."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -90,21 +93,21 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def span(shape: tuple[int, ...], stride: tuple[int, ...] | None) -> int:
-    """Elements from the first to the last in memory, both counted."""
+    """Return the number of elements from the first to the last in memory, inclusive."""
     if stride is None or 0 in shape:
         return prod(shape)
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
 
 
 def row_major(data: Any, info: TensorInfo) -> Any:
-    """The elements of a strided tensor in row-major order."""
+    """Return the elements of a strided tensor in row-major order."""
     assert info.stride is not None
     size = info.nbytes // prod(info.shape)
     try:
         import numpy as np
     except ModuleNotFoundError:
         return _row_major(memoryview(data).cast("B"), info.shape, info.stride, size)
-    # An element is a row of bytes; dimensions of one element are left out, as an array has 32 at most.
+    # Each element is a row of bytes. Dimensions of size 1 are dropped, because older NumPy allows 32 dimensions.
     dims = [(extent, step * size) for extent, step in zip(info.shape, info.stride) if extent != 1]
     if len(dims) > 31:
         return _row_major(memoryview(data).cast("B"), info.shape, info.stride, size)
@@ -114,7 +117,7 @@ def row_major(data: Any, info: TensorInfo) -> Any:
 
 
 def _row_major(view: memoryview, shape: tuple[int, ...], stride: tuple[int, ...], size: int) -> bytearray:
-    """The same without NumPy, run by run."""
+    """Do the work of `row_major` without NumPy, one run of elements at a time."""
     total = prod(shape) * size
     out = bytearray(total)
     inner, step = shape[-1], stride[-1]
@@ -143,11 +146,11 @@ def _row_major(view: memoryview, shape: tuple[int, ...], stride: tuple[int, ...]
 
 
 def resolved(data: Any, info: TensorInfo, file: str) -> Any:
-    """A tensor's bytes with the signs turned that it says are to be."""
+    """Return a tensor's bytes with the sign bits flipped that its `lazy` field asks for."""
     if not info.lazy or not info.nbytes:
         return data
     if not info.dtype.startswith(("float", "bfloat", "complex")):
-        raise CheckpointError(file, f"a tensor of {info.dtype} is the negative of its bytes, which is not known of numbers of its kind")
+        raise CheckpointError(file, f"a tensor of {info.dtype} is the negative of its bytes, which is not defined for that dtype")
     size = info.nbytes // prod(info.shape)
     width = size // 2 if info.dtype.startswith("complex") else size
     turned = {"neg": range(0, size, width), "conj": (width,), "conj neg": (0,)}[info.lazy]
@@ -162,9 +165,9 @@ _TURNED = bytes(byte ^ 0x80 for byte in range(256))
 
 
 class Window:
-    """Reads a header from ``at`` on, piece by piece, up to ``end``: blocks of the file, larger ones the longer it goes on.
+    """Reads a header piece by piece from ``at`` up to ``end``, in blocks that grow while reads are sequential.
 
-    ``limit`` is the most bytes it hands out, so that no header can keep its reader busy.
+    ``limit`` bounds the total number of bytes returned, so that no header can keep its reader busy.
     """
 
     SMALL, LARGE = 1 << 10, 1 << 16
@@ -179,7 +182,7 @@ class Window:
         self._size = self.SMALL
 
     def take(self, count: int, what: str = "the header") -> bytes:
-        """The next ``count`` bytes. `CheckpointError` where there are fewer."""
+        """Return the next ``count`` bytes. Raise `CheckpointError` if fewer are left."""
         at = self.at
         begin = at - self._begin
         if begin < 0 or begin + count > len(self._block):
@@ -191,11 +194,11 @@ class Window:
         self.at = at + count
         self.left -= count
         if self.left < 0:
-            raise CheckpointError(self.source.name, "the header is longer than any that is sound: its limit is reached")
+            raise CheckpointError(self.source.name, "the header exceeds the size limit")
         return self._block[begin : begin + count]
 
     def need(self, count: int, what: str = "the header") -> None:
-        """`CheckpointError` unless ``count`` bytes more are there."""
+        """Raise `CheckpointError` unless ``count`` more bytes are left."""
         if count < 0 or self.at + count > self.end:
             raise CheckpointError(
                 self.source.name,
@@ -203,13 +206,13 @@ class Window:
             )
 
     def skip(self, count: int, what: str = "the header") -> None:
-        """Go on after ``count`` bytes, unread."""
+        """Skip ``count`` bytes without reading them."""
         self.need(count, what)
         self.at += count
 
 
 def must_be_found(file: BinaryIO, name: str, what: str) -> None:
-    """`CheckpointError` unless ``name`` is the path of the open file: only then is it known what lies beside it."""
+    """Raise `CheckpointError` unless ``name`` is the path of the open file. Otherwise its folder is unknown."""
     try:
         found = os.path.samestat(os.fstat(file.fileno()), os.stat(name))
     except (AttributeError, OSError, ValueError):
@@ -219,10 +222,12 @@ def must_be_found(file: BinaryIO, name: str, what: str) -> None:
 
 
 def beside(file: str, name: Any, what: str) -> str:
-    """The path of a file that ``file`` refers to by name: one in the same folder, whatever the name tries to be.
+    """Return the path of a file in the same folder that ``file`` refers to by ``name``.
 
-    What that name is a link to does not matter: caches of downloads are made of links, and whoever could lay one
-    could lay the file itself.
+    Raise `CheckpointError` for any other name.
+
+    Symbolic links are allowed: download caches consist of them, and whoever can create a link could create the file
+    itself.
     """
     plain = isinstance(name, str) and name not in ("", ".", "..") and not any(c in name for c in '/\\:\0')
     if not plain or len(name) > 255:
@@ -234,14 +239,14 @@ def beside(file: str, name: Any, what: str) -> str:
 
 
 def json_integer(text: str) -> int:
-    """The integer that a JSON text writes; ValueError for one of very many digits, which would take time."""
+    """Return the integer in a JSON text. Raise ValueError for a very long one, whose conversion would take time."""
     if len(text) > 4300:
         raise ValueError(f"a number of {len(text):,} digits")
     return int(text)
 
 
 def shown(value: Any) -> str:
-    """A value of a file in a message: never more than a line."""
+    """Return a value from a file as short text for a message."""
     if isinstance(value, int) and value.bit_length() > 80:
         return f"an integer of {value.bit_length()} bits"
     text = repr(value[:101]) if isinstance(value, (str, bytes, list, tuple)) else repr(value)

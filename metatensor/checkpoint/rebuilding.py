@@ -1,6 +1,6 @@
-"""The functions that PyTorch's pickles call to rebuild tensors, for Python's own unpickler.
+"""Functions that PyTorch's pickles call to rebuild tensors, for use with Python's own unpickler.
 
-The safe reader has handlers of its own in `torch_names`, which check what they are given.
+The safe reader does not use them. It has handlers in `torch_names` that check their arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any, dtype: Any = None) -> Any:
-    """Return a tensor that views a storage: of ``dtype``, by default that of a typed storage."""
+    """Return a view of a storage with the given dtype, by default that of a typed storage."""
     if isinstance(storage, TypedStorage):
         storage, dtype = storage.untyped(), dtype or storage.dtype
     made = mt.empty(0, dtype=dtype or mt.get_default_dtype(), device=storage.device)
@@ -31,7 +31,7 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any, d
 def _rebuild_tensor_v2(
     storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, metadata: Any = None
 ) -> Any:
-    """Return a tensor that views a storage, with ``requires_grad``; ``metadata`` tells of a conjugate or a negative."""
+    """Return a view of a typed storage, conjugated or negated if ``metadata`` says so."""
     return _with_bits(_rebuild_tensor(storage, storage_offset, size, stride), metadata).requires_grad_(requires_grad)
 
 
@@ -39,7 +39,7 @@ def _rebuild_tensor_v3(
     storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, dtype: Any,
     metadata: Any = None,
 ) -> Any:  # fmt: skip
-    """Return a tensor of ``dtype`` that views a storage, with ``requires_grad``."""
+    """Return a view of a storage with the given dtype, conjugated or negated if ``metadata`` says so."""
     return _with_bits(_rebuild_tensor(storage, storage_offset, size, stride, dtype), metadata).requires_grad_(requires_grad)
 
 
@@ -56,12 +56,12 @@ def _rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> A
 
 
 def _rebuild_parameter_with_state(data: Any, requires_grad: bool, backward_hooks: Any, state: Any) -> Any:
-    """Return a parameter over ``data`` with Python attributes."""
+    """Return a parameter over ``data`` with Python attributes from ``state``."""
     return _set_obj_state(mt.nn.Parameter(data, requires_grad), state)
 
 
 def _set_obj_state(obj: Any, state: Any) -> Any:
-    """Give an object its attributes: ``state`` is a dict, or a pair of one and a dict of its slots."""
+    """Set an object's attributes. ``state`` is a dict of them, or a pair of that dict and a dict of its slots."""
     attributes, slots = state if isinstance(state, tuple) else (state, None)
     for name, value in {**(attributes or {}), **(slots or {})}.items():
         setattr(obj, name, value)
@@ -69,12 +69,12 @@ def _set_obj_state(obj: Any, state: Any) -> Any:
 
 
 def _rebuild_from_type(func: Any, new_type: type, args: tuple, dict: Any) -> Any:
-    """Return a tensor of a class from what makes a plain one, with attributes."""
+    """Return the tensor that ``func(*args)`` makes as an instance of ``new_type``, with attributes."""
     return _rebuild_from_type_v2(func, new_type, args, dict)
 
 
 def _rebuild_from_type_v2(func: Any, new_type: type, args: tuple, state: Any) -> Any:
-    """Return a tensor of a class from what makes a plain one, with attributes, or the state that its class takes."""
+    """Return the tensor that ``func(*args)`` makes as an instance of ``new_type``, with its attributes or state."""
     made = func(*args)
     if type(state) is dict:
         state = {name: value for name, value in state.items() if name != SKELETON_STATE}
@@ -92,54 +92,54 @@ def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires
 
 
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
-    """Return a tensor on ``device`` with the values of an array."""
+    """Return a tensor on ``device`` with the values of a NumPy array."""
     return mt.from_numpy(data).to(dtype=dtype, device=device).requires_grad_(requires_grad)
 
 
 def _rebuild_device_tensor_from_cpu_tensor(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
-    """Return a tensor on ``device`` with the values of one on the cpu."""
+    """Return a copy of a cpu tensor on ``device``."""
     return data.to(dtype=dtype, device=device).requires_grad_(requires_grad)
 
 
 def _get_layout(name: str) -> Any:
-    """Return the layout with the name that PyTorch has for it: ``"torch.strided"``."""
+    """Return the layout that PyTorch calls ``name``, such as ``"torch.strided"``."""
     found = getattr(mt, name.removeprefix("torch."), None)
     if not isinstance(found, mt.layout):
         raise RuntimeError(f"unknown layout {name[:40]!r}")
     return found
 
 
-# What has no counterpart ------------------------------------------------------------
+# Kinds of tensors that metatensor lacks ---------------------------------------------
 
 
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
-    """Return what stands for a sparse tensor: ``data`` are its indices, its values and its size."""
+    """Return a placeholder for a sparse tensor. ``data`` holds its indices, values and size."""
     name = layout.name if isinstance(layout, mt.layout) else "of an unknown layout"
     return UnsupportedTensor(f"it is a sparse tensor ({name}), and only dense ones can be loaded", _shape(data))
 
 
 def _rebuild_sparse_csr_tensor(layout: Any, data: Any) -> Any:
-    """Return what stands for a sparse tensor."""
+    """Return a placeholder for a sparse tensor."""
     return _rebuild_sparse_tensor(layout, data)
 
 
 def _rebuild_qtensor(storage: Any, storage_offset: int, size: Any, *rest: Any) -> Any:
-    """Return what stands for a quantised tensor of ``size``."""
+    """Return a placeholder for a quantised tensor of shape ``size``."""
     return UnsupportedTensor("it is a quantised tensor; dequantize() it in PyTorch and save it again", _shape((size,)))
 
 
 def _rebuild_nested_tensor(*args: Any) -> Any:
-    """Return what stands for a nested tensor."""
+    """Return a placeholder for a nested tensor."""
     return UnsupportedTensor("it is a nested tensor; save its parts as a list of tensors")
 
 
 def _rebuild_wrapper_subclass(cls: Any, dtype: Any, size: Any, *rest: Any) -> Any:
-    """Return what stands for a tensor of a class that wraps others."""
+    """Return a placeholder for a wrapper subclass."""
     return UnsupportedTensor("it is a tensor of a class that wraps others", _shape((size,)))
 
 
 def _shape(parts: Any) -> tuple[int, ...] | None:
-    """The shape among the parts of a tensor: the first tuple of integers."""
+    """Return the shape among a tensor's parts: the first tuple of integers, or None."""
     for part in parts if isinstance(parts, tuple) else ():
         if isinstance(part, tuple) and all(type(size) is int for size in part) and len(part) <= 64:
             return tuple(part)

@@ -1,8 +1,8 @@
-"""The safetensors format: 8 bytes with the header's length, the header (JSON), then the tensors' data.
+"""The safetensors format: 8 bytes with the header's length, the header in JSON, then the tensors' data.
 
-The header maps each tensor's name to its dtype, shape and place among the data, and ``__metadata__`` to texts.
-Little-endian, row-major, without gaps or overlaps. Everything that a header can claim is checked before any of it
-is used, in time and memory that grow with the header, whose length is bounded.
+The header maps each tensor's name to its dtype, shape and data offsets, and ``__metadata__`` to a dict of strings. Data
+is little-endian and row-major, without gaps or overlaps. The whole header is checked before any of it is used. The
+check takes time and memory proportional to the header, whose length is bounded.
 
 Format: https://github.com/huggingface/safetensors
 """
@@ -34,7 +34,7 @@ MAX_DIMS = 64
 MAX_INT = 2**63 - 1
 MAX_BITS = MAX_INT * 8
 
-# Name in the file: bits of an element, and its dtype here; None where there is no counterpart.
+# Name in the file: (bits per element, metatensor's dtype or None).
 DTYPES: dict[str, tuple[int, str | None]] = {
     "BOOL": (8, "bool"),
     "U8": (8, "uint8"),
@@ -63,33 +63,33 @@ DTYPES: dict[str, tuple[int, str | None]] = {
 
 _BITS = {kind: bits for kind, (bits, _) in DTYPES.items()}
 
-# A tensor of the header, checked: name, dtype, shape, and its first and last byte, counted from the first of all data.
+# A checked tensor of the header: name, dtype, shape, and begin and end of its bytes relative to the start of all data.
 Entry = tuple[str, str, list[int], int, int]
 
 
 class Header(NamedTuple):
-    """A header, checked: its tensors in the order of their data."""
+    """A checked header. Its tensors are in the order of their data."""
 
     entries: list[Entry]
     metadata: dict[str, str]
     data: int
-    """Where the data begin, in bytes from the beginning of the checkpoint."""
+    """Offset of the first data byte from the beginning of the checkpoint."""
     size: int
-    """Bytes of the whole checkpoint."""
+    """Size of the whole checkpoint in bytes."""
 
 
 class Safetensors:
-    """Reads checkpoints of this format."""
+    """Reader of safetensors files."""
 
     name: str = "safetensors"
     suffixes: tuple[str, ...] = (".safetensors",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """A length that fits into the file, and after it the brace of a JSON object."""
+        """Return True if the file begins with a plausible header length and the opening brace of a JSON object."""
         return head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= min(size - 8, MAX_HEADER)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """What the header says."""
+        """Return the tensors and metadata in the header."""
         header = read_header(file, name)
         tensors = {}
         for tensor, kind, shape, begin, end in header.entries:
@@ -99,7 +99,10 @@ class Safetensors:
         return Checkpoint(name, self.name, header.size, tensors, header.metadata)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Tensor]:
-        """The tensors, all on the device for what was on the cpu: the format does not say where they were."""
+        """Return the tensors by name.
+
+        All go to the device for data saved on the cpu, because the format records no devices.
+        """
         import metatensor as mt
 
         source = Source(file, name)
@@ -125,7 +128,7 @@ class Safetensors:
         return getattr(mt, dtype)
 
     def _fill(self, tensors: dict[str, Tensor], header: Header, source: Source, target: Any, mmap: bool) -> None:
-        """Hand each tensor's bytes, straight from the file, to the device; with ``mmap`` where they lie, if it can use them so."""
+        """Read each tensor's bytes into its memory. With ``mmap``, use mapped bytes in place if the device can."""
         from metatensor import plugins
         from metatensor.checkpoint.filling import Filler, read_tensor
 
@@ -146,7 +149,7 @@ FORMAT = Safetensors()
 
 
 def read_header(file: BinaryIO, name: str) -> Header:
-    """Read and check the header at the file's position. Raises `CheckpointError`."""
+    """Read and check the header at the file's position. Raise `CheckpointError` if it is invalid."""
     start = file.tell()
     size = file.seek(0, os.SEEK_END) - start
     file.seek(start)
@@ -167,7 +170,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
 
 
 def _plain(text: bytes, name: str) -> tuple[dict[str, str], list[Entry]] | None:
-    """What the quick reader makes of a header; None if it makes nothing of it."""
+    """Return the result of the fast header parser, or None if the header needs the full one."""
     found = plain_entries(text, _BITS)
     if found is None:
         return None
@@ -176,7 +179,7 @@ def _plain(text: bytes, name: str) -> tuple[dict[str, str], list[Entry]] | None:
 
 
 def _decoded(text: bytes, name: str) -> tuple[tuple[str, Any], ...]:
-    """The members of a JSON object."""
+    """Return the (key, value) pairs of a JSON object."""
     try:
         pairs = _DECODER.decode(text.decode("utf-8"))
     except RecursionError:
@@ -192,13 +195,13 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
-# Objects come as tuples of pairs: repeated keys stay visible, and arrays (lists) can be told from them.
+# Objects become tuples of pairs, arrays become lists. This keeps repeated keys visible.
 _DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant, parse_int=json_integer)
 _KEYS = ("dtype", "shape", "data_offsets")
 
 
 def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[str, str], list[Entry]]:
-    """Each entry by itself: its members, their types, and that shape and dtype need the bytes it has."""
+    """Check each entry on its own: its keys, their types, and that shape and dtype match its number of bytes."""
     metadata: dict[str, str] = {}
     entries: list[Entry] = []
     names = dict(pairs)
@@ -234,7 +237,7 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
 
 
 def _check_places(entries: list[Entry], available: int, file: str) -> None:
-    """That the data of all entries fill the rest of the file with neither gap nor overlap. Sorts them by place."""
+    """Sort the entries by offset and check that their data fills the rest of the file without gaps or overlaps."""
     entries.sort(key=itemgetter(3, 4))
     at, before = 0, ""
     for name, _, _, begin, end in entries:
@@ -252,7 +255,7 @@ def _check_places(entries: list[Entry], available: int, file: str) -> None:
 
 
 def _members(name: str, value: Any, file: str) -> tuple[Any, Any, tuple[Any, Any]]:
-    """The three members of an entry in any order, or what is wrong with them."""
+    """Return the three members of an entry, or raise `CheckpointError`."""
     if type(value) is not tuple:
         raise _wrong(file, name, f"its entry is {_json_type(value)}, not a JSON object")
     members = dict(value)
@@ -272,20 +275,20 @@ def _members(name: str, value: Any, file: str) -> tuple[Any, Any, tuple[Any, Any
 
 def _check_metadata(value: Any, file: str) -> dict[str, str]:
     if type(value) is not tuple or any(type(text) is not str for _, text in value):
-        raise CheckpointError(file, "__metadata__ must be a JSON object whose values are texts")
+        raise CheckpointError(file, "__metadata__ must be a JSON object whose values are strings")
     metadata = dict(value)
     try:
         for item in metadata.items():
             "".join(item).encode("utf-8")
     except UnicodeEncodeError:
-        raise CheckpointError(file, "a text of __metadata__ is not Unicode") from None
+        raise CheckpointError(file, "a string in __metadata__ is not Unicode") from None
     if len(metadata) != len(value):
         raise CheckpointError(file, f"__metadata__ has {_repeated([key for key, _ in value])!r} twice")
     return metadata
 
 
 def _packed(file: str, header: Header) -> list[Entry]:
-    """The entries with the shapes that tensors of them have here: two 4-bit floats make one element."""
+    """Return the entries with metatensor's shapes: two 4-bit floats make one element."""
     packed = []
     for name, kind, shape, begin, end in header.entries:
         if kind == "F4":
@@ -301,7 +304,7 @@ def _wrong(file: str, tensor: str, reason: str) -> CheckpointError:
 
 
 def _short(value: Any) -> str:
-    """A value from the file in a message: never more than a line, whatever it is."""
+    """Return a value from the file as short text for a message."""
     if type(value) is list:
         text = str(value[:9]) if len(value) < 10 and all(type(item) is int for item in value) else f"an array of {len(value)}"
     elif type(value) is int and value.bit_length() > 80:
@@ -319,7 +322,7 @@ def _json_type(value: Any) -> str:
 
 
 def _repeated(names: Sequence[str]) -> str:
-    """The first name that occurs twice, shortened."""
+    """Return the first repeated name, shortened."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -1,4 +1,4 @@
-"""Saving: which format, to which file, and a model in several files with an index."""
+"""Save checkpoints: choose a format and write one file, or several with an index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metatensor.checkpoint.writers import WRITERS
 __all__ = ["FORMATS", "format_for", "save"]
 
 FORMATS = {".safetensors": "safetensors", ".npz": "npz", ".npy": "npy"}
-"""File name endings and the formats they stand for; every other is PyTorch's, but for those that `UNWRITTEN` has."""
+"""Formats by file name extension. Any other extension means PyTorch's zip format, except those in `UNWRITTEN`."""
 
 UNWRITTEN = {
     ".gguf": "GGUF", ".onnx": "ONNX", ".distcp": "a distributed checkpoint", ".h5": "HDF5", ".hdf5": "HDF5", ".keras": "Keras",
@@ -24,7 +24,7 @@ UNWRITTEN = {
     ".engine": "TensorRT", ".pdparams": "PaddlePaddle's", ".mat": "MATLAB's", ".csv": "CSV", ".zip": "a zip archive",
     ".tar": "a tar archive", ".gz": "a gzip file",
 }  # fmt: skip
-"""Endings that promise a format which is not written, and its name."""
+"""Names by extension of formats that cannot be written."""
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
@@ -39,44 +39,56 @@ def save(
     pickle_module: Any = None,
     pickle_protocol: int = 2,
 ) -> None:
-    """Save ``obj`` in a file that PyTorch, safetensors or NumPy reads as well.
+    """Save ``obj`` in a file that PyTorch, safetensors or NumPy can read.
 
-    Each storage is written straight from its memory, one after the other. In PyTorch's format, tensors on meta are saved
-    as a *skeleton*: shapes, strides, dtypes and what shares what, without data.
+    Each storage is written straight from its memory. In PyTorch's formats, tensors on meta are saved as a *skeleton*:
+    shapes, strides, dtypes and shared storages, without data.
 
     Parameters
     ----------
-    obj
-        What to save. PyTorch's format takes any object that can be pickled: a state dict, a module, an optimizer, arrays,
-        plain values, containers of them. Shared storages stay shared, and views stay views. Safetensors and npz take a
-        dict of tensors by name, npy takes one tensor.
-    f
-        A path, or a file opened for writing in binary. A path gets its new content as a whole, once all of it is on the
-        disk: if saving fails or the machine does, the old file is still there.
-    format
-        "torch" (PyTorch's zip format), "torch-legacy" (its format before 1.6), "safetensors", "npz" or "npy". By default
-        the ending of the file's name decides; it is "torch" for an ending that no format has.
-    metadata
-        Texts by name, for safetensors.
-    max_shard_size
-        Write several files of at most about this size ("2GB", or a number of bytes) and an index beside them, as Hugging
-        Face's libraries do. ``obj`` is then a dict of tensors, or an iterable of pairs of a name and a tensor, of which
-        one shard at a time is held. A model that fits into one file becomes one.
-    pickle_module
-        For PyTorch's formats: the module whose ``Pickler`` pickles objects that are no tensors, such as `dill`.
-    pickle_protocol
-        For PyTorch's formats: 0 to 5. PyTorch's own safe loader reads 1, 2 and 3.
+    obj : object
+        PyTorch's formats take any object that can be pickled: a state dict, a module, an optimizer, arrays, plain
+        values, containers of them. Shared storages stay shared, and views stay views. safetensors and npz take a dict
+        of tensors by name; npy takes one tensor.
+    f : str, path or binary file
+        Where to write. A path is replaced atomically once the new content is on the disk, so the old file survives if
+        saving fails or the machine crashes.
+    format : {"torch", "torch-legacy", "safetensors", "npz", "npy"}, optional
+        "torch" is PyTorch's zip format, "torch-legacy" its format before version 1.6. By default the file name's
+        extension decides; an unknown extension means "torch".
+    metadata : mapping of str to str, optional
+        Text to store in a safetensors file.
+    max_shard_size : int or str, optional
+        Split the checkpoint into files of at most about this many bytes ("2GB" works too), with an index beside them in
+        the layout of Hugging Face's libraries. ``obj`` is then a dict of tensors, or an iterable of (name, tensor)
+        pairs of which at most one shard is held in memory. A checkpoint that fits in one file is saved as one file.
+    pickle_module : module, optional
+        For PyTorch's formats: the module whose ``Pickler`` pickles objects that are not tensors, such as `dill`.
+    pickle_protocol : int, default 2
+        For PyTorch's formats: 0 to 5, or a negative number for the highest. PyTorch's safe loader reads 2 and 3.
 
     Raises
     ------
     TypeError
-        For what the format cannot hold.
+        If the format cannot hold ``obj``.
     ValueError
-        For a file name whose ending promises a format that is not written, such as ``.gguf``, unless ``format`` is given.
+        If the extension belongs to a format that cannot be written, such as ``.gguf``, and ``format`` is not given.
     RuntimeError
-        For a tensor without data and, in safetensors, for tensors that share memory.
+        If a tensor has no data and the format cannot save it without; in safetensors, also if tensors share memory.
     pickle.PicklingError, AttributeError
-        For an object that cannot be pickled, such as a lambda.
+        If an object cannot be pickled, such as a lambda.
+
+    Examples
+    --------
+    >>> import io
+    >>> import metatensor as mt
+    >>> weight = mt.zeros(2, 3, device="cpu")
+    >>> file = io.BytesIO()
+    >>> mt.save({"weight": weight, "row": weight[0]}, file)
+    >>> _ = file.seek(0)
+    >>> state = mt.load(file)
+    >>> state["row"].untyped_storage() == state["weight"].untyped_storage()
+    True
     """
     check_target(f)
     chosen = format_for(f, format)
@@ -84,7 +96,7 @@ def save(
     if chosen in TORCH:
         options = {"protocol": checked_protocol(pickle_protocol), "pickle_module": pickle_module}
     elif pickle_module is not None:
-        raise TypeError(f"save: {chosen} pickles nothing; pickle_module is for PyTorch's formats")
+        raise TypeError(f"save: {chosen} does not use pickle; pickle_module is for PyTorch's formats")
     if not isinstance(f, (str, bytes, os.PathLike)):
         if max_shard_size is not None:
             raise TypeError("save: max_shard_size needs a path, as there may be several files")
@@ -101,9 +113,9 @@ def save(
 def save_torch(
     obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2, legacy: bool = False, byte_order: bool = True
 ) -> None:
-    """Save ``obj`` in PyTorch's zip format, or with ``legacy`` in that before PyTorch 1.6, whatever the ending of the file's name.
+    """Save ``obj`` in PyTorch's zip format, or with ``legacy`` in its format before 1.6, whatever the extension.
 
-    The zip format says its byte order unless ``byte_order`` is false.
+    With ``byte_order`` false, the zip file does not record its byte order.
     """
     check_target(f)
     options: dict[str, Any] = {"protocol": checked_protocol(pickle_protocol), "pickle_module": pickle_module}
@@ -118,18 +130,21 @@ def save_torch(
 
 
 def check_target(f: Any) -> None:
-    """TypeError for what cannot be written to."""
+    """Raise TypeError if ``f`` is neither a path nor a binary file."""
     if isinstance(f, io.TextIOBase):
         raise TypeError(f'save: {getattr(f, "name", "the file")} is open for text; a checkpoint is bytes: open(path, "wb")')
     if not hasattr(f, "write") and not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"save: a file is given by its path, or opened for writing in binary, got {type(f).__name__}")
+        raise TypeError(f"save: expected a path, or a file opened for writing in binary, got {type(f).__name__}")
 
 
 TORCH = ("torch", "torch-legacy")
 
 
 def checked_protocol(protocol: Any) -> int:
-    """Return a pickle protocol: 0 to 5, or the highest for a negative number. ValueError for another one."""
+    """Return a valid pickle protocol.
+
+    A negative number means the highest; raise ValueError if ``protocol`` is too high.
+    """
     number = int(protocol)
     if number > pickle.HIGHEST_PROTOCOL:
         raise ValueError(f"save: pickle_protocol must be at most {pickle.HIGHEST_PROTOCOL}, got {number}")
@@ -137,9 +152,10 @@ def checked_protocol(protocol: Any) -> int:
 
 
 def format_for(f: Any, format: str | None = None) -> str:
-    """Return the name of the format to write ``f`` in.
+    """Return the name of the format in which to write ``f``.
 
-    ValueError for a format that is not known, and for a file name that promises one which is not written.
+    Raise ValueError if ``format`` is unknown, or if the file name's extension belongs to a format that cannot be
+    written.
     """
     if format is not None:
         if format not in WRITERS:
@@ -150,17 +166,17 @@ def format_for(f: Any, format: str | None = None) -> str:
     if ending in UNWRITTEN:
         raise ValueError(
             f"save: {os.path.basename(name)!r} would be {UNWRITTEN[ending]} by its name, which is not written; choose another ending "
-            f"({', '.join(('.pt', *FORMATS))}), or say which format it shall have with format= ({', '.join(WRITERS)})"
+            f"({', '.join(('.pt', *FORMATS))}), or choose the format with format= ({', '.join(WRITERS)})"
         )
     return FORMATS.get(ending, "torch")
 
 
 def parse_size(size: int | str) -> int:
-    """Bytes of "2GB", "500 MiB" or a number."""
+    """Return the number of bytes in ``size``: "2GB", "500 MiB" or a number."""
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", size.lower())
         if match is None or match[2] not in UNITS:
-            raise ValueError(f'save: max_shard_size is a number of bytes, or a text such as "2GB" or "500MiB", not {size!r}')
+            raise ValueError(f'save: max_shard_size is a number of bytes, or a string such as "2GB" or "500MiB", not {size!r}')
         size = int(float(match[1]) * UNITS[match[2]])
     if size <= 0:
         raise ValueError(f"save: max_shard_size must be positive, got {size}")

@@ -1,7 +1,7 @@
-"""A checkpoint in several files: an index in JSON that says which file, or shard, holds which tensor.
+"""Checkpoints in several files (shards), with a JSON index that maps tensors to files.
 
-``model.safetensors.index.json``, ``pytorch_model.bin.index.json``. The shards lie beside the index, and may be of any
-format that a file can have.
+Common names of the index are ``model.safetensors.index.json`` and ``pytorch_model.bin.index.json``. The shards are in
+the same folder and may have any single-file format.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MAX_SHARDS = 1 << 14
 PREFERRED = (
     "model.safetensors.index.json", "pytorch_model.bin.index.json", ".metadata", "model.safetensors", "pytorch_model.bin",
 )  # fmt: skip
-"""What a folder is read by, the first of these that it has."""
+"""File names that represent a folder's checkpoint, in order of preference."""
 ENDINGS = (".safetensors", ".gguf", ".pt", ".pth", ".bin", ".ckpt", ".npz", ".onnx")
 
 
 def file_in(folder: str) -> str:
-    """The file by which the checkpoint in a folder is read: an index, or the only checkpoint that is there."""
+    """Return the file that represents the checkpoint in a folder: an index, or the only checkpoint file."""
     names = sorted(os.listdir(folder))
     for name in PREFERRED:
         if name in names:
@@ -43,11 +43,11 @@ def file_in(folder: str) -> str:
             return os.path.join(folder, found[0])
         if found:
             raise CheckpointError(folder, _several(found))
-    raise CheckpointError(folder, "the folder has no checkpoint: neither an index nor a file with the ending of one")
+    raise CheckpointError(folder, "the folder has no checkpoint: neither an index nor a file with a known extension")
 
 
 def _several(names: list[str]) -> str:
-    """Why a folder with these files and no index cannot be read."""
+    """Return why a folder with these files and no index cannot be read."""
     parts = [re.fullmatch(r"(.+)-\d{5}-of-(\d{5})(\.\w+)", name) for name in names]
     whole = {f"{part[1]}{part[3]}" for part in parts if part}
     if len(whole) != 1 or not all(parts):
@@ -60,17 +60,17 @@ def _several(names: list[str]) -> str:
 
 
 class Sharded:
-    """Reads an index and the shards that it names."""
+    """Reader of an index and its shards."""
 
     name: str = "sharded"
     suffixes: tuple[str, ...] = (".index.json",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """It begins as a JSON object does, one with a member that an index has."""
+        """Return True if the file begins like a JSON object with a key that an index has."""
         return head.lstrip()[:1] == b"{" and (b'"weight_map"' in head or b'"metadata"' in head)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """The tensors of all shards, in their order."""
+        """Return the tensors of all shards."""
         metadata, weights = read_index(file, name)
         size = Source(file, name).size
         tensors: dict[str, Any] = {}
@@ -90,7 +90,7 @@ class Sharded:
         return Checkpoint(name, f"{self.name} {inner}", size, tensors, metadata, unsupported=unsupported)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
-        """The tensors of all shards, one shard at a time."""
+        """Return the tensors of all shards. They are read one shard at a time."""
         _, weights = read_index(file, name)
         tensors: dict[str, Any] = {}
         for shard, form, opened in self._shards(name, weights):
@@ -105,7 +105,7 @@ class Sharded:
         return tensors
 
     def _shards(self, name: str, weights: dict[str, str]) -> Iterator[tuple[str, Format, BinaryIO]]:
-        """The path, the format and the open file of each shard."""
+        """Yield the path, format and open file of each shard."""
         shards = sorted(set(weights.values()))
         if len(shards) > MAX_SHARDS:
             raise CheckpointError(name, f"the index names {len(shards):,} shards; at most {MAX_SHARDS:,} are read")
@@ -131,7 +131,10 @@ FORMAT = Sharded()
 
 
 def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The index's metadata as texts, and the shard of each tensor. Raises `CheckpointError`."""
+    """Return the index's metadata as strings, and the shard of each tensor.
+
+    Raise `CheckpointError` if it is invalid.
+    """
     source = Source(file, name)
     if source.size > MAX_INDEX:
         raise CheckpointError(name, f"an index of {source.size:,} bytes; at most {MAX_INDEX:,} are read")
@@ -145,10 +148,10 @@ def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str
         raise CheckpointError(name, f"the index is not JSON in UTF-8: {error}") from None
     weights = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weights, dict):
-        raise CheckpointError(name, "it is JSON, but no index: it has no weight_map that says which file has which tensor")
+        raise CheckpointError(name, "it is JSON but not an index: it has no weight_map from tensors to files")
     for tensor, shard in weights.items():
         if not isinstance(shard, str):
-            raise CheckpointError(name, f"the index places tensor {shown(tensor)} in {shown(str(shard))}, which is no file's name")
+            raise CheckpointError(name, f"the index places tensor {shown(tensor)} in {shown(str(shard))}, which is not a file name")
     if not weights:
         raise CheckpointError(name, "the index names no tensors")
     must_be_found(file, name, "shards")
@@ -160,7 +163,7 @@ def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str
 
 
 class _Twice(ValueError):
-    """A name that an object has twice."""
+    """A repeated key in a JSON object."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""Saving a model in several files, or shards, with an index that says which file holds which tensor.
+"""Save a checkpoint in several files (shards), with an index that maps tensor names to files.
 
-The shards of a new save have names that are free, and the index is replaced in one step, so that a reader finds the old
-checkpoint or the new one. Savers of one path take turns from the naming of their shards to the removal of the old ones.
+A new save gives its shards unused names and then replaces the index atomically, so a reader finds the old checkpoint or
+the new one. Concurrent savers of one path take turns under a lock. A turn lasts from naming the shards to removing the
+old ones.
 
-A file is removed only if it is known to be of this checkpoint: the old index names it, or the journal of a saver that died
-does. The journal tells files by inode, size and time, so that a file that was put in their place later is left alone. No file
-is removed that an index in the folder names.
+A file is removed only if it belongs to this checkpoint: either the old index names it, or the journal of a saver that
+died does. The journal identifies files by inode, size and modification time, so a file that later takes the same name
+is left alone. A file that any index in the folder names is never removed.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ INDEX = ".index.json"
 MAX_JOURNAL = 1 << 24
 
 Mark = tuple[str, int, int, int]
-"""A file of the journal: its name, inode, size and time of modification."""
+"""A journal entry: file name, inode, size and modification time."""
 
 
 def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[str, str] | None = None, contents: Contents = OWN) -> None:
-    """Write shards of at most ``limit`` bytes where tensors allow it, and then their index.
+    """Write shards of at most ``limit`` bytes, then their index.
 
-    A model that fits into one file becomes that file. Raises ValueError for a format without shards, or a name that comes twice.
+    A shard exceeds the limit if a single tensor or storage does.
+
+    A checkpoint that fits in one shard becomes a single file. Raise ValueError if the format has no shards or a name
+    occurs twice.
     """
     if form not in ("torch", "safetensors"):
         raise ValueError(f"save: {form} has no shards; torch and safetensors have")
@@ -51,7 +55,7 @@ def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[st
         for group in _groups(obj, form, limit):
             for name in group:
                 if where.setdefault(name, len(shards)) != len(shards):
-                    raise ValueError(f"save: the name {name!r} comes twice")
+                    raise ValueError(f"save: the name {name!r} occurs twice")
             staged = stack.enter_context(Staged(checkpoint.folder, checkpoint.base, mode))
             WRITERS[form](group, staged.file, contents, metadata or ({"format": "pt"} if form == "safetensors" else None))
             staged.sync()
@@ -65,7 +69,7 @@ def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[st
 
 
 class _Checkpoint:
-    """The files of a checkpoint: ``folder/base`` where it is one file, else an index and shards."""
+    """File names of a checkpoint: ``folder/base`` if it is one file, else an index and shards."""
 
     def __init__(self, folder: str, base: str) -> None:
         self.folder = folder
@@ -79,11 +83,14 @@ class _Checkpoint:
         self._shard = re.compile(re.escape(self._stem) + r"(-[0-9a-f]{8})?-\d{5,7}-of-\d{5,7}" + re.escape(self._ending))
 
     def is_shard(self, name: Any) -> bool:
-        """Whether shards of this checkpoint may be called so. Those of others may, too."""
+        """Return True if ``name`` is a possible shard name of this checkpoint. Shards of others may match too."""
         return isinstance(name, str) and self._shard.fullmatch(name) is not None
 
     def free_names(self, count: int, plain: bool) -> list[str]:
-        """Names for shards that no file has yet; those without a random part only if ``plain``."""
+        """Return ``count`` unused shard names.
+
+        They contain a random tag unless ``plain`` is true and the plain names are free.
+        """
         tag = "" if plain else f"-{secrets.token_hex(4)}"
         while True:
             names = [f"{self._stem}{tag}-{i + 1:05d}-of-{count:05d}{self._ending}" for i in range(count)]
@@ -92,15 +99,15 @@ class _Checkpoint:
             tag = f"-{secrets.token_hex(4)}"
 
     def old_shards(self) -> list[str]:
-        """The shards that the index names now."""
+        """Return the shards that the current index names."""
         return sorted(name for name in _names_in(self.index) or () if self.is_shard(name))
 
     def mode(self) -> int | None:
-        """The permissions of what is there now, which are those of what replaces it."""
+        """Return the permissions of the current checkpoint, which its replacement inherits."""
         return mode_of(self.path, self.index, *(os.path.join(self.folder, name) for name in self.old_shards()))
 
     def mark(self, name: str) -> Mark | None:
-        """What the journal says of a file that is there."""
+        """Return the journal entry of an existing file, or None."""
         try:
             state = os.lstat(os.path.join(self.folder, name))
         except OSError:
@@ -109,7 +116,7 @@ class _Checkpoint:
 
     @contextmanager
     def turn(self) -> Iterator[_Turn]:
-        """Wait for the other savers of this checkpoint, and remove what those left that died."""
+        """Wait for other savers of this checkpoint, then clean up after savers that died."""
         path = os.path.join(self.folder, hidden_name(self.base, ".lock"))
         handle = _held(path)
         try:
@@ -124,7 +131,7 @@ class _Checkpoint:
 
 
 def _held(path: str) -> int | None:
-    """The handle of a lock file that this process holds; None where files cannot be locked here, or not by us."""
+    """Lock the file at ``path`` and return its file descriptor, or None if locking is not possible."""
     while True:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -137,7 +144,7 @@ def _held(path: str) -> int | None:
             else:
                 os.close(handle)
                 return None
-        except FileNotFoundError:  # the one before us has removed it
+        except FileNotFoundError:  # the previous saver has removed it
             pass
         except BaseException:
             os.close(handle)
@@ -146,16 +153,19 @@ def _held(path: str) -> int | None:
 
 
 class _Turn:
-    """One saver's turn. ``handle`` is that of the journal; without it nothing is removed, for others may be at work."""
+    """One saver's turn.
+
+    ``handle`` is the journal's file descriptor. If it is None, nothing is removed, because other savers may be running.
+    """
 
     def __init__(self, checkpoint: _Checkpoint, handle: int | None) -> None:
         self.checkpoint = checkpoint
         self.handle = handle
         self.waiting: list[Mark] = []
-        """What is to be removed, but could not be yet."""
+        """Files still to be removed."""
 
     def put_one(self, file: Staged) -> None:
-        """Make a single file the checkpoint."""
+        """Install a single file as the checkpoint."""
         checkpoint = self.checkpoint
         old = checkpoint.old_shards()
         self.note(old)
@@ -165,7 +175,7 @@ class _Turn:
         self.remove(old)
 
     def put(self, shards: list[Staged], where: dict[str, int], total: int, mode: int | None) -> None:
-        """Make several files and their index the checkpoint."""
+        """Install several files and their index as the checkpoint."""
         checkpoint = self.checkpoint
         old = checkpoint.old_shards()
         names = checkpoint.free_names(len(shards), plain=self.handle is not None)
@@ -188,25 +198,29 @@ class _Turn:
             os.unlink(checkpoint.path)
         self.remove(old)
 
-    # What is to be removed ----------------------------------------------------
+    # Removal ------------------------------------------------------------------
 
     def note(self, old: list[str], new: Iterable[Mark] = ()) -> None:
-        """Write the journal: what the next saver is to remove if this one dies, unless an index names it then."""
+        """Write the journal: the files that the next saver must remove if this one dies.
+
+        Files that an index names by then are not removed.
+        """
         marks = [mark for name in old if (mark := self.checkpoint.mark(name)) is not None]
         self._write([*self.waiting, *marks, *new])
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files of ours that no index names. Where an index cannot be read, they wait for a later saver."""
+        """Remove files of this checkpoint that no index names. If an index cannot be read, leave them to a later saver.
+        """
         marks = [mark for name in names if (mark := self.checkpoint.mark(name)) is not None]
         self.waiting = self._removed([*self.waiting, *marks])
         self._write(self.waiting)
 
     def recover(self) -> None:
-        """Remove what the journal of a saver that died says."""
+        """Remove the files in the journal of a saver that died."""
         self.waiting = self._removed(self._read())
 
     def _removed(self, marks: list[Mark]) -> list[Mark]:
-        """Remove files; return those that have to wait."""
+        """Remove files; return those that a later saver must remove."""
         checkpoint = self.checkpoint
         if not marks or self.handle is None:
             return []
@@ -230,7 +244,8 @@ class _Turn:
                 os.fsync(self.handle)
 
     def _read(self) -> list[Mark]:
-        """The journal; nothing where it is damaged, for its saver died before it made any file."""
+        """Return the journal's entries. A damaged journal counts as empty: its saver died before it created any file.
+        """
         if self.handle is None:
             return []
         try:
@@ -243,7 +258,7 @@ class _Turn:
 
 
 def _named(folder: str) -> set[str] | None:
-    """The files that the indexes in a folder name; None where one of them cannot be read."""
+    """Return the files that the indexes in a folder name, or None if an index cannot be read."""
     found: set[str] = set()
     for name in os.listdir(folder):
         if name.endswith(INDEX):
@@ -255,7 +270,8 @@ def _named(folder: str) -> set[str] | None:
 
 
 def _names_in(index: str) -> set[str] | None:
-    """The files that an index names; None where it cannot be read. A JSON file that is no index names none."""
+    """Return the files that an index names, or None if it cannot be read. A JSON file that is not an index names none.
+    """
     try:
         with open(index, "rb", opener=_opener) as file:
             state = os.fstat(file.fileno())
@@ -269,14 +285,14 @@ def _names_in(index: str) -> set[str] | None:
 
 
 def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe of that name does not block
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # so that a FIFO does not block
 
 
-# What goes into which shard -------------------------------------------------------
+# Grouping into shards -------------------------------------------------------------
 
 
 def _groups(obj: Any, form: str, limit: int) -> Iterator[dict[str, Any]]:
-    """The tensors in groups of at most ``limit`` bytes; those that share a storage stay together. At least one group."""
+    """Yield groups of tensors of at most ``limit`` bytes, at least one. Tensors that share a storage stay together."""
     if isinstance(obj, dict):
         units = _units(tensors_of(obj, form))
     else:
@@ -290,14 +306,14 @@ def _groups(obj: Any, form: str, limit: int) -> Iterator[dict[str, Any]]:
             yield group
             group, size = {}, 0
         if not group.keys().isdisjoint(unit):
-            raise ValueError(f"save: the name {next(iter(unit))!r} comes twice")
+            raise ValueError(f"save: the name {next(iter(unit))!r} occurs twice")
         group.update(unit)
         size += needed
     yield group
 
 
 def _units(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The tensors of each storage, in the order in which the storages first occur."""
+    """Yield the tensors of each storage, in the order of their first tensors."""
     found: dict[Any, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         found.setdefault(tensor.untyped_storage(), {})[name] = tensor

@@ -1,4 +1,4 @@
-"""A checkpoint file as ranges of bytes: opened, read, and mapped where that is asked for."""
+"""Read byte ranges of a checkpoint file, or map the file into memory."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ __all__ = ["MAPPED_ALIGNMENT", "Source", "mapped_for_writing", "native", "open_f
 
 
 MAPPED_ALIGNMENT = 8
-"""Bytes of a file are used where they lie if they begin at a multiple of this: safetensors aligns no better."""
+"""Required alignment of mapped bytes that are used in place; safetensors guarantees no more."""
 
 
 @contextmanager
 def opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
-    """The file and what messages call it; closed afterwards if it was opened here."""
+    """Yield the binary file ``f`` and its name for messages. A path is opened, and closed at the end of the block."""
     if hasattr(f, "read"):
         yield f, _described(f)
         return
     if not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"load: a checkpoint is given by its path, or by a file opened for reading in binary, got {type(f).__name__}")
+        raise TypeError(f"load: expected a path, or a file opened for reading in binary, got {type(f).__name__}")
     path = os.fsdecode(os.fspath(f))
     with open_file(path) as file:
         yield file, path
 
 
 def open_file(path: str) -> BinaryIO:
-    """Open an ordinary file for reading, without waiting. `CheckpointError` for a pipe, a socket or a device."""
+    """Open a regular file for reading without blocking. Raise `CheckpointError` for a FIFO, a socket or a device."""
     return open(path, "rb", buffering=0, opener=_ordinary)  # type: ignore[return-value]
 
 
@@ -44,11 +44,11 @@ def _ordinary(path: str, flags: int) -> int:
     try:
         handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
-        if error.errno != errno.ENXIO:  # that of a socket
+        if error.errno != errno.ENXIO:  # raised for a socket
             raise
         raise CheckpointError(path, _OTHER) from None
     mode = os.fstat(handle).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is an OSError of `open`
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # for a folder, `open` raises OSError
         os.close(handle)
         raise CheckpointError(path, _OTHER)
     return handle
@@ -58,20 +58,20 @@ _OTHER = "it is not an ordinary file but a pipe, a socket or a device, which is 
 
 
 def _described(file: Any) -> str:
-    """What messages call an open file. Raises what tells how it should have been opened, where it cannot be read here and there."""
+    """Return an open file's name for messages. Raise, with advice, if the file is open for text or cannot seek."""
     name = str(getattr(file, "name", "the open file"))
     if isinstance(file, io.TextIOBase):
         raise TypeError(f'load: {name} is open for text; a checkpoint is read from bytes: open(path, "rb")')
     try:
         file.seek(0, os.SEEK_CUR)
     except (AttributeError, io.UnsupportedOperation):
-        advice = f"load: {name} cannot seek, as a pipe or a download cannot: read all of it, and give io.BytesIO(content)"
+        advice = f"load: {name} cannot seek, as a pipe or a download cannot: read all of it and pass io.BytesIO(content)"
         raise io.UnsupportedOperation(advice) from None
     return name
 
 
 def read(file: BinaryIO, count: int) -> bytes:
-    """``count`` bytes, or fewer at the file's end: a raw file may give less than was asked for at a time."""
+    """Return ``count`` bytes, or fewer at the end of the file. A raw file may return fewer bytes per call."""
     data = file.read(count)
     if len(data) == count or not data:
         return data
@@ -84,28 +84,28 @@ def read(file: BinaryIO, count: int) -> bytes:
 
 
 class Source:
-    """The bytes from a file's position to its end; places are counted from there.
+    """The bytes of a file from its current position to its end. Offsets count from that position.
 
-    The file is read, never mapped: a file that another process cuts short meanwhile is an error, not a signal. `read` is for
-    what a program parses. `at` and `read_into` are for tensors' data.
+    The file is read, never mapped. If another process truncates it meanwhile, the result is an error and not a signal.
+    `read` is for structured data; `at` and `read_into` are for tensor data.
     """
 
     LEAST, BLOCK = 1 << 12, 1 << 18
-    """How much `at` reads ahead: little where it jumps, more the longer it goes on."""
+    """Least and greatest number of bytes that `at` reads ahead; the amount grows while reads are sequential."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.file = file
         self.name = name
         self.start = file.seek(0, os.SEEK_CUR)
         self.size = file.seek(0, os.SEEK_END) - self.start
-        """Bytes from the position to the end, at the time it was opened."""
+        """Number of bytes from the position to the end when the source was created."""
         file.seek(self.start)
         self._block = memoryview(b"")
         self._begin = 0
         self._ahead = self.LEAST
 
     def read(self, begin: int, count: int, what: str = "data") -> bytes:
-        """``count`` bytes from ``begin`` on; `CheckpointError` where the file does not hold as many."""
+        """Return ``count`` bytes from ``begin`` on. Raise `CheckpointError` if the file is too short."""
         self.check(begin, count, what)
         self.file.seek(self.start + begin)
         data = read(self.file, count)
@@ -114,14 +114,14 @@ class Source:
         return data
 
     def check(self, begin: int, count: int, what: str = "data") -> None:
-        """`CheckpointError` unless ``count`` bytes from ``begin`` on lie within the file."""
+        """Raise `CheckpointError` unless ``count`` bytes from ``begin`` on lie within the file."""
         if begin < 0 or count < 0 or begin + count > self.size:
             raise CheckpointError(
                 self.name, f"truncated: {what} at byte {begin:,} needs {count:,} bytes, the file ends at {self.size:,}"
             )
 
     def at(self, begin: int, end: int) -> memoryview:
-        """The bytes from ``begin`` to ``end``. Small ranges that follow one another are read together."""
+        """Return the bytes from ``begin`` to ``end``. Consecutive small ranges are read together."""
         if end - begin >= self.BLOCK:
             return memoryview(self.read(begin, end - begin))
         at = begin - self._begin
@@ -156,9 +156,9 @@ class Source:
 
 
 def mapped_for_writing(source: Source) -> memoryview | None:
-    """Map all bytes of a source; None where the file cannot be mapped, or is not aligned.
+    """Map all bytes of a source; return None if the file cannot be mapped or is not aligned.
 
-    Writing changes a private copy, or the file where `metatensor.serialization.set_default_mmap_options` says so.
+    Writes change a private copy, or the file itself if `metatensor.serialization.set_default_mmap_options` says so.
     """
     if source.start % MAPPED_ALIGNMENT:
         return None
@@ -174,7 +174,7 @@ def mapped_for_writing(source: Source) -> memoryview | None:
 
 
 def native(data: Any, width: int, order: str = "little") -> Any:
-    """Elements of ``width`` bytes, written in ``order``, in this machine's byte order."""
+    """Return elements of ``width`` bytes, stored in byte order ``order``, in the machine's byte order."""
     if sys.byteorder == order or width <= 1:
         return data
     swapped = bytearray(len(data))

@@ -1,8 +1,8 @@
-"""PyTorch's format before 1.6: pickles one after the other in a stream, then the bytes of the storages.
+"""PyTorch's format before 1.6: a stream of pickles, followed by the bytes of the storages.
 
-The pickles are a magic number, a version, what the writing machine was like, the object, and the storages' keys in
-the order in which they follow, each as its number of elements (8 bytes) and those. The still older format, a tar
-archive, is told apart and refused.
+The pickles hold a magic number, a version, properties of the machine that wrote the file, the object, and the keys of
+the storages in the order in which they follow. Each storage consists of its number of elements (8 bytes) and its data.
+The still older tar format is recognised and refused.
 """
 
 from __future__ import annotations
@@ -28,32 +28,35 @@ __all__ = ["FORMAT", "MAGIC", "TorchLegacy"]
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
 FIRST = 4096
-"""How many bytes a pickle is looked for in at first; the object's, in 64 times as many."""
+"""Bytes to read at first for a pickle; 64 times as many for the object's."""
 
 
 class TorchLegacy:
-    """Reads streams that torch.save wrote."""
+    """Reader of streams that torch.save wrote."""
 
     name: str = "PyTorch (legacy)"
     suffixes: tuple[str, ...] = (".pt", ".pth", ".bin", ".ckpt")
 
     def matches(self, head: bytes, size: int) -> bool:
-        """The pickle of the magic number; or a tar archive, of which the reader says that it is one."""
+        """Return True if the file begins with a pickle of the magic number or is a tar archive.
+
+        The reader rejects the latter.
+        """
         binary, text = MAGIC.to_bytes(10, "little"), b"L%dL\n" % MAGIC  # in pickle protocol 2 and up, and in 0 and 1
         return binary in head[:32] or head.startswith(text) or b"ustar" in head[250:270]
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """What the pickle says. Names that are not known are listed among the metadata."""
+        """Return what the pickle describes. The metadata lists unknown names."""
         stream = _Stream(file, name, Places("meta"), tolerant=True)
         straight = stream.order == sys.byteorder
         return listed(self.name, stream.source, stream.value, stream.machine, lambda ref: stream.begins[ref.key] if straight else -1)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
-        """What was saved, its tensors where ``place`` says."""
+        """Return the saved object, with its tensors on the devices that ``place`` returns."""
         return self._filled(_Stream(file, name, place), file)
 
     def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """What Python's unpickler, or that of ``pickle_module``, makes of the stream."""
+        """Return what Python's unpickler, or that of ``pickle_module``, makes of the stream."""
         from metatensor.checkpoint.unpickling import unpickler_for
 
         stream = _Stream(file, name, place, unpickle=lambda data, trusted: unpickler_for(pickle_module)(data, trusted, **options).load())
@@ -78,29 +81,29 @@ FORMAT = TorchLegacy()
 
 
 class _Stream:
-    """A stream, read and checked up to its end, but for the bytes of the storages."""
+    """A stream, read and checked up to its end except for the bytes of the storages."""
 
     def __init__(self, file: BinaryIO, name: str, place: Places, tolerant: bool = False, unpickle: Any = None) -> None:
         self.unpickle = unpickle
-        """``unpickle(file, Trusted)``, where the object is made by Python's own unpickler."""
+        """``unpickle(file, Trusted)`` if Python's own unpickler makes the object, else None."""
         self.source = Source(file, name)
         self.place = place
         self.tolerant = tolerant
         self.end = 0
         head = self.source.read(0, min(270, self.source.size))
         if b"ustar" in head[250:]:
-            raise CheckpointError(name, "a tar archive, PyTorch's format before 0.2: load it with PyTorch and save it anew")
+            raise CheckpointError(name, "a tar archive, PyTorch's format before 0.2: load it with PyTorch and save it again")
         self._expect(MAGIC, "the magic number")
         self._expect(PROTOCOL, "the version")
-        about = self._plain("what the writing machine was like")
+        about = self._plain("the properties of the writing machine")
         if type(about) is not dict or type(about.get("little_endian")) is not bool:
-            raise CheckpointError(name, f"at byte {self.end:,}: the file does not say its byte order")
+            raise CheckpointError(name, f"at byte {self.end:,}: the file does not record its byte order")
         self.order = "little" if about["little_endian"] else "big"
         self.machine, self.value = self._object()
         self.begins = self._storages(self._plain("the storages' keys"))
 
     def _plain(self, what: str) -> Any:
-        """A pickle that needs no names."""
+        """Return the value of a pickle without names."""
         return self._pickle(lambda: Machine(self.source.name, {}), what)[1]
 
     def _expect(self, value: int, what: str) -> None:
@@ -125,7 +128,7 @@ class _Stream:
         return self._pickle(make, "the object", 64 * FIRST)
 
     def _pickle(self, make: Any, what: str, chunk: int = FIRST) -> tuple[Any, Any]:
-        """The pickle that comes next: the machine that ran it, and its value."""
+        """Run the next pickle; return the machine that ran it, and its value."""
         source = self.source
         while True:
             data = source.read(self.end, min(chunk, source.size - self.end), what)
@@ -143,10 +146,10 @@ class _Stream:
             return machine, value
 
     def _storages(self, keys: Any) -> dict[str, int]:
-        """Where the bytes of each storage begin."""
+        """Return the offset of each storage's bytes."""
         source, storages = self.source, self.machine.storages
         if type(keys) is not list or any(type(key) is not str for key in keys):
-            raise CheckpointError(source.name, f"at byte {self.end:,}: the storages' keys must be a list of texts")
+            raise CheckpointError(source.name, f"at byte {self.end:,}: the storages' keys must be a list of strings")
         if len(set(keys)) != len(keys) or set(keys) != set(storages):
             raise CheckpointError(
                 source.name,

@@ -1,6 +1,6 @@
-"""The names that PyTorch's checkpoints use, and what each comes to: the whole of what their pickles can do.
+"""The names that PyTorch's checkpoints may use, and their handlers. Safely loaded pickles can do nothing else.
 
-A handler is given the machine and the arguments of a call. What it copies it charges first.
+A handler receives the machine and the arguments of a call. It charges for copies before it makes them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ STORAGES = {
     "QUInt2x4": "quint2x4",
 }  # fmt: skip
 NUMBERS = frozenset(("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"))
-"""Kinds and bytes of the elements that arrays and tensors both have."""
+"""NumPy codes (kind and size) of the dtypes that arrays and tensors share."""
 MAX_BITS = 256
-"""Of the integers that make a range or a slice: its length takes time that grows with their square."""
+"""Largest size of the integers in a range or slice, whose length takes quadratic time to compute."""
 QUANTISATION = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")
-# What the same class is called in Python 2's and in older files.
+# Modules of built-in classes in Python 3 and Python 2.
 BUILTINS = ("builtins", "__builtin__")
 PLAIN_CLASSES = {cls.__name__: cls for cls in (bool, bytes, complex, dict, float, frozenset, int, list, object, set, slice, str, tuple)}
 
 
 @lru_cache(1)
 def table() -> dict[bytes, Any]:
-    """``b"module\\nname"`` to a value or a `Known`, for all that the formats of PyTorch need."""
+    """Return the values and `Known` handlers for all names that PyTorch's formats need, keyed by ``b"module\\nname"``.
+    """
     from metatensor.checkpoint.numpy_names import names as numpy_names
 
     found: dict[bytes, Any] = {}
@@ -98,7 +99,7 @@ def table() -> dict[bytes, Any]:
 
 
 def class_value(known: Any) -> Any:
-    """The class that a name stands for which is imported only when it is needed; None for other names."""
+    """Return the class for a name whose class is imported lazily, or None for other names."""
     if known.name == "torch.Tensor":
         return mt.Tensor
     if known.name == "torch.nn.parameter.Parameter":
@@ -111,9 +112,9 @@ def class_value(known: Any) -> Any:
 
 
 def storage_value(machine: Any, ref: Any) -> Any:
-    """A storage as a value of its own, as torch.save writes what is no tensor."""
+    """Return a storage that is a value by itself rather than part of a tensor."""
     if ref.begin or ref.nbytes != ref.storage.nbytes():
-        raise machine.error("a view of a storage is among its values: only tensors may have one")
+        raise machine.error("a view of a storage is part of the result: only tensors may use views")
     if ref.dtype is None:
         return ref.storage
     from metatensor.interchange.typed_storage import TypedStorage
@@ -122,17 +123,17 @@ def storage_value(machine: Any, ref: Any) -> Any:
 
 
 SKELETON_STATE = "_metatensor_storage"
-"""The attribute under which a tensor of a skeleton has its place in a storage: see `_pickle_writer`."""
+"""Attribute in which a tensor of a skeleton records its storage; see `_pickle_writer`."""
 
 
 # Tensors --------------------------------------------------------------------------
 
 def _never(machine: Any, args: Any) -> Any:
-    raise machine.error("only files with tensors have these")
+    raise machine.error("only files with tensors may use this name")
 
 
 def _parameter_with_state(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(data, requires_grad, backward hooks, state)"""
+    """Handle (data, requires_grad, backward_hooks, state)."""
     if len(args) != 4:
         raise machine.error(f"_rebuild_parameter_with_state takes 4 arguments, got {len(args)}")
     made = machine.apply(table()[b"torch._utils\n_rebuild_parameter"], args[:3])
@@ -140,7 +141,7 @@ def _parameter_with_state(machine: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _from_type(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(function, class, its arguments, state)"""
+    """Handle (function, class, arguments, state)."""
     if len(args) != 4:
         raise machine.error(f"_rebuild_from_type takes 4 arguments, got {len(args)}")
     function, cls, arguments, state = args
@@ -149,7 +150,7 @@ def _from_type(machine: Any, args: tuple[Any, ...]) -> Any:
         return made  # a placeholder
     wanted = class_value(cls) if isinstance(cls, Known) else cls
     if not (isinstance(wanted, type) and issubclass(wanted, mt.Tensor)) or not (isinstance(cls, Known) or machine.may_call(cls)):
-        raise machine.error("_rebuild_from_type: that is no class of tensors that checkpoints may use")
+        raise machine.error("_rebuild_from_type: not a tensor class that checkpoints may use")
     if type(state) is dict and made.is_meta and SKELETON_STATE in state:
         state = dict(state)
         _share(machine, made, state.pop(SKELETON_STATE))
@@ -159,12 +160,15 @@ def _from_type(machine: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _share(machine: Any, tensor: Any, place: Any) -> None:
-    """Put a tensor of a skeleton over the storage that it shares with others: its key, its bytes, and the offset in it."""
+    """Move a skeleton's tensor to the storage that it shares.
+
+    ``place`` is the storage's key and size, and the offset in it.
+    """
     if type(place) is not tuple or [type(part) for part in place] != [str, int, int] or not isinstance(machine.source, dict):
-        raise machine.error("the place of a tensor of a skeleton must be a key, a size and an offset")
+        raise machine.error("the storage of a skeleton's tensor must be given by a key, a size and an offset")
     key, nbytes, offset = place
     if len(key) > 1000 or not 0 <= nbytes < 2**63 or not 0 <= offset < 2**63:
-        raise machine.error("the place of a tensor of a skeleton has too long a key, or is not within 63 bits")
+        raise machine.error("the storage of a skeleton's tensor has a key, size or offset that is too large")
     storage = machine.source.get((key, nbytes))
     if storage is None:
         machine.charge(200)
@@ -174,7 +178,7 @@ def _share(machine: Any, tensor: Any, place: Any) -> None:
 
 
 def _with_state(machine: Any, tensor: Any, state: Any) -> Any:
-    """Set the attributes that a tensor was saved with, none that tensors have themselves."""
+    """Set the attributes that a tensor was saved with. None may shadow an attribute of tensors."""
     parts = state if type(state) is tuple and len(state) == 2 else (state, None)
     for part in parts:
         if part is None:
@@ -189,42 +193,42 @@ def _with_state(machine: Any, tensor: Any, state: Any) -> Any:
 
 
 def _meta_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(dtype, size, stride, requires_grad)"""
+    """Handle (dtype, size, stride, requires_grad)."""
     dtype, size, stride, grad = args
     machine.charge(400)
     if not isinstance(dtype, mt.dtype) or not isinstance(size, tuple) or not isinstance(stride, tuple) or type(grad) is not bool:
-        raise machine.error("_rebuild_meta_tensor_no_storage takes a dtype, a size, a stride and a truth value")
+        raise machine.error("_rebuild_meta_tensor_no_storage takes a dtype, a size, a stride and a bool")
     return mt.empty_strided(size, stride, dtype=dtype, device="meta").requires_grad_(grad)
 
 
 def _device(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(type or name, index)"""
+    """Handle (type or name, index)."""
     if not args or len(args) > 2 or type(args[0]) is not str or any(type(index) is not int for index in args[1:]):
-        raise machine.error("torch.device takes the name of a device, and an index")
+        raise machine.error("torch.device takes the name of a device and optionally an index")
     if not is_device(args[0]):
-        raise machine.error(f"torch.device: {args[0][:40]!r} is no device that is known")
+        raise machine.error(f"torch.device: {args[0][:40]!r} is not a known device")
     return mt.device(*args)
 
 
 def _device_tensor(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(an array or a cpu tensor, dtype, device, requires_grad)"""
+    """Handle (array or cpu tensor, dtype, device, requires_grad)."""
     data, dtype, location, grad = args
     if not isinstance(dtype, mt.dtype) or type(location) is not str or type(grad) is not bool:
-        raise machine.error("a tensor of another device takes data, a dtype, a device and a truth value")
+        raise machine.error("a device tensor takes data, a dtype, a device and a bool")
     if not isinstance(data, mt.Tensor):
         import numpy
 
         if type(data) is not numpy.ndarray:
-            raise machine.error("a tensor of another device takes an array or a tensor")
+            raise machine.error("a device tensor takes an array or a tensor")
         if f"{data.dtype.kind}{data.dtype.itemsize}" not in NUMBERS:
-            raise machine.error(f"a tensor of another device takes an array of numbers, not of {data.dtype}")
+            raise machine.error(f"a device tensor takes an array of numbers, not of {data.dtype}")
         owner, available = data, data.nbytes
     else:
         owner = data.untyped_storage()
         available = owner.nbytes()
     device = machine.device_of(location)
     if device.type != "meta" and isinstance(data, mt.Tensor) and data.is_meta:
-        raise machine.error("a tensor of another device takes values, and a tensor on meta has none")
+        raise machine.error("a device tensor takes values, but a tensor on meta has none")
     machine.charge_values(prod(data.shape) * dtype.itemsize, owner, available)
     machine.later(made := mt.empty(tuple(data.shape), dtype=dtype, device=device), data)
     return made.requires_grad_(grad)
@@ -251,7 +255,7 @@ def _layout(machine: Any, args: tuple[Any, ...]) -> Any:
 # Values ---------------------------------------------------------------------------
 
 def _one(machine: Any, args: tuple[Any, ...], *classes: type) -> Any:
-    """The only argument, which must be of one of these classes, exactly."""
+    """Return the only argument, whose type must be exactly one of ``classes``."""
     if len(args) != 1 or (type(args[0]) not in classes):
         raise machine.error(f"one argument is needed, of {' or '.join(cls.__name__ for cls in classes)}")
     if hasattr(args[0], "__len__"):
@@ -266,7 +270,7 @@ def _pairs(machine: Any, made: Any, args: tuple[Any, ...]) -> Any:
     pairs = given.items() if type(given) is dict else given
     for pair in pairs:
         if type(pair) not in (tuple, list) or len(pair) != 2:
-            raise machine.error("a mapping is made of pairs")
+            raise machine.error("a mapping takes pairs")
         machine.set_item(made, *pair)
     return made
 
@@ -303,7 +307,7 @@ def _set(cls: type) -> Callable[..., Any]:
 
 
 def _encode(machine: Any, args: tuple[Any, ...]) -> bytes:
-    """Bytes, as protocol 2 writes them."""
+    """Return the bytes that protocol 2 encodes as (text, "latin1")."""
     if len(args) != 2 or type(args[0]) is not str or args[1] not in ("latin1", "latin-1"):
         raise machine.error("_codecs.encode takes a text and 'latin1' here")
     machine.charge(64 + len(args[0]))

@@ -1,4 +1,4 @@
-"""What PyTorch calls the classes, functions and values of this package in a pickle, and back."""
+"""Map classes, functions and values of this package to their names in PyTorch's pickles, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Name", "find", "name_in_torch"]
 
 
 class Name:
-    """A name of PyTorch's in a pickle. There is one object for each name, so that the pickler writes it once."""
+    """A name of PyTorch's in a pickle. Equal names are the same object, so that the pickler writes each once."""
 
     __slots__ = ("module", "name")
 
@@ -28,18 +28,21 @@ class Name:
     @staticmethod
     @lru_cache(256)
     def of(module: str, name: str) -> Name:
-        """Return the one object for a name."""
+        """Return the unique object for a name."""
         return Name(module, name)
 
     def __call__(self, *args: Any) -> Any:
-        """Raise TypeError. Picklers only write functions that are callable; who reads the pickle calls what has the name."""
+        """Raise TypeError.
+
+        Picklers require functions to be callable; the reader of the pickle calls the function that has this name.
+        """
         raise TypeError(f"{self.module}.{self.name} is a name in a pickle, and no function")
 
 
 def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
-    """Return the module and the name that PyTorch has for ``obj``; None for what is not of this package.
+    """Return the module and name of ``obj`` in PyTorch, or None if it is not part of this package.
 
-    ``name`` is the name within its module where the object's ``__reduce__`` gave one.
+    ``name`` is the name within its module if the object's ``__reduce__`` returned one.
     """
     kind = type(obj)
     if kind is Name:
@@ -62,7 +65,10 @@ def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
 
 
 def _homes(theirs: str | None) -> Iterator[str]:
-    """Yield the modules where PyTorch may define what is in the module of ours with the alias ``theirs``, the likeliest first."""
+    """Yield the modules in which PyTorch may define the contents of our module with the alias ``theirs``.
+
+    The likeliest come first.
+    """
     yield from (home for prefix, homes in HOMES.items() if (theirs or "torch").startswith(prefix) for home in homes)
     if theirs is None:
         yield "torch"
@@ -88,14 +94,14 @@ HOMES = {
     "torch.distributions": ("torch.distributions",),
     "torch": ("torch.autograd.grad_mode", "torch.storage"),
 }
-"""By the beginning of a module's alias: the modules where PyTorch defines what is defined there."""
+"""For prefixes of our modules' aliases: the modules in which PyTorch defines their contents."""
 
 _CORE = {
     mt.dtype: ("torch", "dtype"), mt.device: ("torch", "device"), mt.layout: ("torch", "layout"), mt.Generator: ("torch._C", "Generator"),
     mt.memory_format: ("torch", "memory_format"), mt.UntypedStorage: ("torch.storage", "UntypedStorage"), mt.Size: ("torch", "Size"),
     mt.Tensor: ("torch", "Tensor"),
 }  # fmt: skip
-"""Classes of the core that have other names here."""
+"""Names in PyTorch of core classes that are named differently here."""
 
 
 def _is_there(module: str, name: str, obj: Any) -> bool:
@@ -107,7 +113,7 @@ def _is_there(module: str, name: str, obj: Any) -> bool:
 
 # From PyTorch's names ---------------------------------------------------------------
 
-# Modules of PyTorch's compiled part, whose functions pickles name, and where the same are public.
+# Compiled modules of PyTorch that occur in pickles, and the public modules with the same functions.
 _COMPILED = {"torch._C._nn": "nn.functional", "torch._C._linalg": "linalg", "torch._C._special": "special", "torch._C._fft": "fft"}
 _MOVED: dict[tuple[str, str], Callable[[], Any]] = {
     ("torch._C", "_VariableFunctionsClass"): lambda: mt,
@@ -117,7 +123,7 @@ _MOVED: dict[tuple[str, str], Callable[[], Any]] = {
 
 
 def find(module: str, name: str) -> Any:
-    """Return what PyTorch's ``module`` has under ``name`` here. ImportError or AttributeError where there is nothing."""
+    """Return this package's counterpart of a name in PyTorch. Raise ImportError or AttributeError if there is none."""
     moved = _MOVED.get((module, name))
     if moved is not None:
         return moved()
@@ -133,7 +139,7 @@ def find(module: str, name: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    """Import a module of ours. A package may offer it under a name of PyTorch's that is no file's."""
+    """Import a module of this package, or return an attribute of a package that PyTorch has as a module."""
     try:
         return import_module(name)
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
-"""TorchScript's archives: the tensors and attributes of a scripted module, by their paths; its code is not read.
+"""TorchScript archives: the tensors and attributes of a scripted module by path. Its code is not read.
 
-``data.pkl`` holds the module as objects of classes that the archive itself defines: here they are `Record`s, a name
-and a state. ``constants.pkl`` holds the tensors that code refers to.
+``data.pkl`` holds the module as objects of classes that the archive itself defines. They become `Record` objects, with
+a name and a state. ``constants.pkl`` holds the tensors that the code refers to.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["FORMAT", "TorchScript"]
 
 
 class TorchScript:
-    """Reads archives that torch.jit.save wrote."""
+    """Reader of archives that torch.jit.save wrote."""
 
     name: str = "TorchScript"
 
     def has(self, directory: Directory) -> bool:
-        """Whether an archive is of this format."""
+        """Return True if an archive is in this format."""
         return prefix_of(directory, "constants.pkl") is not None and prefix_of(directory, "data.pkl") is not None
 
     def inspect(self, directory: Directory) -> Checkpoint:
-        """The tensors that `load` gives, those of the module; how many constants there are beside them is told."""
+        """Return the module's tensors, as `load` does. The metadata gives the number of constants."""
         prefix = prefix_of(directory, "data.pkl") or ""
         machine, value = _run(directory, prefix, "data", Places("meta"), tolerant=True)
         _, constants = _run(directory, prefix, "constants", Places("meta"), tolerant=True)
@@ -47,14 +47,14 @@ class TorchScript:
         return replace(whole, private=Members(directory))
 
     def load(self, directory: Directory, place: Places) -> dict[str, Any]:
-        """The module's tensors by attribute path, as its state_dict has them."""
+        """Return the module's tensors by attribute path, as in its state_dict."""
         prefix = prefix_of(directory, "data.pkl") or ""
         machine, value = _run(directory, prefix, "data", place)
         fill_all(machine, directory, f"{prefix}data/", "little", place)
         return dict(unique(tensors_of(value, directory.file, free_for(machine, directory.source))))
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The bytes of a tensor that are compressed."""
+        """Return the bytes of a compressed tensor."""
         info = checkpoint.tensors[tensor]
         return part_of_member(checkpoint.private, f"{prefix_of(directory, 'data.pkl') or ''}data/{info.storage}", info, "little")
 
@@ -63,7 +63,7 @@ FORMAT = TorchScript()
 
 
 class _Machine(TensorMachine):
-    """A machine that takes names of classes of the archive as `Record`s."""
+    """A machine that turns classes of the archive into `Record` objects."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -85,7 +85,7 @@ class _Machine(TensorMachine):
 
 
 def _run(directory: Directory, prefix: str, what: str, place: Places, tolerant: bool = False) -> tuple[TensorMachine, Any]:
-    """The machine and the value of ``data.pkl`` or ``constants.pkl``."""
+    """Return the machine and the value of ``data.pkl`` or ``constants.pkl``."""
     names = {**table(), **_NAMES}
     machine = _Machine(directory.file, names, place, directory, f"{prefix}{what}/", builders={Record: _set_state}, tolerant=tolerant)
     return machine, run_member(machine, directory, f"{prefix}{what}.pkl")
@@ -106,17 +106,17 @@ def _set_state(machine: Any, record: Record, state: Any) -> None:
 
 
 def _list(machine: Any, args: tuple[Any, ...]) -> list[Any]:
-    """A list of one type of elements."""
+    """Handle a typed list."""
     if len(args) != 1 or type(args[0]) not in (list, tuple):
-        raise machine.error("a list of TorchScript takes a list")
+        raise machine.error("a TorchScript list takes a list")
     machine.charge(72 + 8 * len(args[0]))
     return list(args[0])
 
 
 def _tagged(machine: Any, args: tuple[Any, ...]) -> Any:
-    """(value, the name of its type)"""
+    """Handle (value, name of its type)."""
     if len(args) != 2 or type(args[1]) is not str:
-        raise machine.error("a value of TorchScript comes with the name of its type")
+        raise machine.error("a TorchScript value needs the name of its type")
     return args[0]
 
 

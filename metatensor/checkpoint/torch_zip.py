@@ -1,7 +1,7 @@
 """PyTorch's zip format: a pickle, ``data.pkl``, and a member ``data/KEY`` with the bytes of each storage.
 
-The pickle is run by `TensorMachine`, which makes the tensors; members are read when they go onto a device with data.
-TorchScript's archives are zip files too: `torch_script` reads those.
+`TensorMachine` runs the pickle and creates the tensors. Members are read only for tensors that go to a device with
+data. TorchScript archives are zip files too; `torch_script` reads those.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ __all__ = ["FORMAT", "MAX_PICKLE", "TorchZip"]
 MAX_PICKLE = 1 << 30
 """Longest pickle in bytes."""
 MAX_RATIO = 32
-"""How many times its bytes in the file a compressed pickle may be long, beyond what the budget allows."""
+"""Expansion of a compressed pickle, relative to its bytes in the file, beyond which the budget is charged."""
 
 
 class TorchZip:
-    """Reads archives that torch.save wrote."""
+    """Reader of archives that torch.save wrote."""
 
     name: str = "PyTorch (zip)"
     suffixes: tuple[str, ...] = (".pt", ".pth")
 
     def has(self, directory: Directory) -> bool:
-        """Whether an archive is of this format."""
+        """Return True if an archive is in this format."""
         return prefix_of(directory, "data.pkl") is not None
 
     def inspect(self, directory: Directory) -> Checkpoint:
-        """What the pickle says. Names that are not known are listed among the metadata."""
+        """Return what the pickle describes. The metadata lists unknown names."""
         archive = Archive.of(directory)
         machine, value = self._run(directory, archive, Places("meta"), tolerant=True)
         straight = archive.order == sys.byteorder
@@ -57,14 +57,14 @@ class TorchZip:
         return replace(checkpoint, private=Members(directory))
 
     def load(self, directory: Directory, place: Places) -> Any:
-        """What was saved, its tensors where ``place`` says."""
+        """Return the saved object, with its tensors on the devices that ``place`` returns."""
         archive = Archive.of(directory)
         machine, value = self._run(directory, archive, place)
         fill_all(machine, directory, f"{archive.prefix}data/", archive.order, place)
         return value
 
     def unpickle(self, directory: Directory, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """What Python's unpickler, or that of ``pickle_module``, makes of the file."""
+        """Return what Python's unpickler, or that of ``pickle_module``, makes of the file."""
         from metatensor.checkpoint.unpickling import Trusted, unpickler_for
 
         archive = Archive.of(directory)
@@ -87,7 +87,7 @@ class TorchZip:
         return value
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The bytes of a tensor that are compressed, or of the other byte order."""
+        """Return the bytes of a tensor that is compressed or has the other byte order."""
         info, archive = checkpoint.tensors[tensor], Archive.of(directory)
         return part_of_member(checkpoint.private, f"{archive.prefix}data/{info.storage}", info, archive.order)
 
@@ -102,7 +102,7 @@ FORMAT = TorchZip()
 
 
 def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any:
-    """The value of the pickle that is all of a member."""
+    """Return the value of the pickle that fills a whole member."""
     begin, packed = directory.place_of(member)
     size = directory.size_of(member)
     if size > MAX_RATIO * packed:
@@ -115,7 +115,7 @@ def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any
 
 
 def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: str, place: Places) -> None:
-    """Give the storages that a machine made their bytes, those of the members ``prefix`` + key."""
+    """Fill the storages that a machine created with the bytes of the members ``prefix`` + key."""
     if isinstance(place, FakePlaces):
         place.note(machine.storages.values())
     if place.fixed is not None and place.fixed.type == "meta":
@@ -132,7 +132,7 @@ def fill_all(machine: TensorMachine, directory: Directory, prefix: str, order: s
 
 
 def fill_one(ref: Any, directory: Directory, prefix: str, filler: Filler) -> None:
-    """Give one storage its bytes, those of the member ``prefix`` + key."""
+    """Fill one storage with the bytes of the member ``prefix`` + key."""
     member = f"{prefix}{ref.key}"
     if not directory.is_stored(member):
         filler.fill(ref.storage, directory.read(member), ref.dtype)
@@ -141,30 +141,33 @@ def fill_one(ref: Any, directory: Directory, prefix: str, filler: Filler) -> Non
 
 
 def part_of_member(members: Members, member: str, info: TensorInfo, order: str) -> Any:
-    """The bytes of a tensor, from its first to its last element, in the storage that is a member."""
+    """Return a tensor's bytes, from its first to its last element, from the member that holds its storage."""
     from metatensor.checkpoint.opening import span_bytes
 
     directory = members.directory
     if member not in directory:
-        raise CheckpointError(directory.file, f"there are no bytes of it in the file: {member[:100]!r} is missing")
+        raise CheckpointError(directory.file, f"the file does not contain its data: {member[:100]!r} is missing")
     dtype = getattr(mt, info.dtype)
     begin = info.storage_offset * dtype.itemsize
     return native(memoryview(members.content(member))[begin : begin + span_bytes(info)], width_of(dtype), order)
 
 
 def fill_tensor(tensor: Any, values: Any, file: str = "the checkpoint") -> None:
-    """Fill a tensor with the values of an array or another tensor, where it is on a device with data."""
+    """Fill a tensor with the values of an array or another tensor, unless it is on meta."""
     if tensor.device.type == "meta":
         return
     try:
         with mt.no_grad():
             tensor.copy_(values if isinstance(values, mt.Tensor) else mt.from_numpy(values.astype(values.dtype.newbyteorder("="))))
     except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-        raise CheckpointError(file, f"a tensor of {tensor.dtype.name} cannot be made of the values that it has: {error}") from error
+        raise CheckpointError(file, f"a tensor of {tensor.dtype.name} cannot be filled with its stored values: {error}") from error
 
 
 def prefix_of(directory: Directory, member: str) -> str | None:
-    """What comes before ``member`` in its full name: the one folder of all members, or nothing; None without it."""
+    """Return the prefix before ``member``: the common folder of all members, or "".
+
+    Return None if there is no such member.
+    """
     if member in directory:
         return ""
     folder = next(iter(directory), "").partition("/")[0] + "/"
@@ -172,16 +175,16 @@ def prefix_of(directory: Directory, member: str) -> str | None:
 
 
 class Archive(NamedTuple):
-    """What every use of an archive needs to know of it."""
+    """Properties of an archive that every reader needs."""
 
     prefix: str
-    """What the names of its members begin with."""
+    """Prefix of all member names."""
     order: str
-    """The byte order of its numbers: "little" or "big"."""
+    """Byte order of its numbers: "little" or "big"."""
 
     @classmethod
     def of(cls, directory: Directory) -> Archive:
-        """Return those of a zip file. `CheckpointError` where it is no archive of PyTorch's."""
+        """Return the properties of a zip file. Raise `CheckpointError` if it is not an archive of PyTorch's."""
         prefix = prefix_of(directory, "data.pkl")
         if prefix is None:
             raise CheckpointError(directory.file, "the zip file has no member data.pkl")

@@ -1,6 +1,7 @@
-"""Loading with Python's own unpickler, which runs what the file says: for ``weights_only=False`` and nothing else.
+"""Load with Python's own unpickler, which runs what the file says. Used only for ``weights_only=False``.
 
-Names of PyTorch's stand for what has them here. Everything else is imported and called as `pickle` does it.
+PyTorch's names resolve to their counterparts in this package. Everything else is imported and called as `pickle` does
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Trusted", "alias_installed", "unpickler_for"]
 
 
 class Stored(NamedTuple):
-    """A storage that a pickle named."""
+    """A storage named by a pickle."""
 
     storage: Any
     key: str
@@ -35,16 +36,16 @@ class Stored(NamedTuple):
 
 
 class Trusted:
-    """Makes the storages that the persistent ids of one pickle name.
+    """Creates the storages that the persistent ids of one pickle name.
 
     Parameters
     ----------
-    file
-        What messages call the file.
-    place
-        The devices that storages go to.
-    fill
-        Called with each new `Stored`, to give it its bytes at once; None where they come later in the file.
+    file : str
+        Name of the file in messages.
+    place : Places
+        Devices of the storages.
+    fill : callable, optional
+        Called with each new `Stored` to fill it at once. By default the bytes come later in the file.
     """
 
     def __init__(self, file: str, place: Places, fill: Any = None) -> None:
@@ -56,11 +57,14 @@ class Trusted:
         self._views: dict[tuple[str, str], Any] = {}
 
     def persistent_load(self, id: Any) -> Any:
-        """Return the storage that a persistent id names: a typed one if its class has a dtype. A module's id gives its class."""
-        if type(id) is tuple and len(id) == 4 and id[0] == "module":  # (class, file, source) of the older format
+        """Return the storage for a persistent id, typed if its class has a dtype.
+
+        For a module's id, return its class.
+        """
+        if type(id) is tuple and len(id) == 4 and id[0] == "module":  # (_, class, file, source)
             return id[1]
         if type(id) is not tuple or not 5 <= len(id) <= 6 or id[0] != "storage" or not isinstance(id[1], StorageType):
-            raise CheckpointError(self.file, f"the persistent id {str(id)[:100]!r} is none of a storage")
+            raise CheckpointError(self.file, f"the persistent id {str(id)[:100]!r} does not describe a storage")
         _, kind, key, location, numel, *view = id
         dtype = kind.dtype
         if not isinstance(numel, int) or numel < 0:
@@ -80,8 +84,8 @@ class Trusted:
 
 
 def unpickler_for(pickle_module: Any = None) -> Any:
-    """Return a class of unpicklers: called with a file and a `Trusted`, it has `load`."""
-    base = getattr(pickle_module, "Unpickler", pickle.Unpickler)  # cloudpickle has none of its own
+    """Return an unpickler class. Its instances take a file and a `Trusted`, and have `load`."""
+    base = getattr(pickle_module, "Unpickler", pickle.Unpickler)  # cloudpickle defines no Unpickler
 
     class Unpickler(base):  # type: ignore[misc, valid-type]
         def __init__(self, file: Any, trusted: Trusted, **options: Any) -> None:
@@ -95,7 +99,7 @@ def unpickler_for(pickle_module: Any = None) -> Any:
             if module != "torch" and not module.startswith("torch."):
                 return super().find_class(module, name)
             known = table().get(f"{module}\n{name}".encode())
-            # Classes of storages, and the schemes of quantised tensors, are only named.
+            # Storage classes and quantisation schemes are only named, never called.
             return known if isinstance(known, StorageType) or name in QUANTISATION else find(module, name)
 
     return Unpickler
@@ -103,7 +107,10 @@ def unpickler_for(pickle_module: Any = None) -> Any:
 
 @contextmanager
 def alias_installed() -> Iterator[None]:
-    """Let ``import torch`` find this package inside the block, for modules that a file names. PyTorch, if it is imported, stays."""
+    """Make ``import torch`` find this package inside the block, for modules that a file names.
+
+    An imported PyTorch stays.
+    """
     torch_api = import_module(ALIAS)
     if torch_api.is_installed() or "torch" in sys.modules:
         yield

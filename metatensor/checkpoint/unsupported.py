@@ -1,4 +1,4 @@
-"""Entries of a checkpoint that cannot be tensors here: sparse, quantised and nested ones."""
+"""Placeholder for tensors in checkpoints that metatensor cannot represent: sparse, quantised and nested ones."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ __all__ = ["UnsupportedTensor"]
 
 
 class UnsupportedTensor:
-    """Stands for a tensor of a checkpoint that has no counterpart here; using it raises NotImplementedError with the reason.
+    """Placeholder for a tensor in a checkpoint that metatensor cannot represent.
 
-    The rest of the checkpoint loads. `repr` tells the reason.
+    Using it raises NotImplementedError with the reason; `repr` shows the reason. The rest of the checkpoint loads
+    normally.
 
     Parameters
     ----------
-    reason
-        What kind of tensor it is, as part of a sentence.
-    shape
-        Its shape where that is known.
+    reason : str
+        Why the tensor was not loaded, as a clause.
+    shape : tuple of int, optional
+        Shape of the tensor, if known.
+
+    Examples
+    --------
+    >>> from metatensor.checkpoint import UnsupportedTensor
+    >>> UnsupportedTensor("it is a sparse tensor", (2, 3))
+    UnsupportedTensor(shape=(2, 3), reason='it is a sparse tensor')
     """
 
     __slots__ = ("_reason", "_shape")
@@ -30,20 +37,20 @@ class UnsupportedTensor:
         raise NotImplementedError(f"this entry of the checkpoint was not loaded: {self._reason}")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what Python looks for of its own accord
+        if name.startswith("__"):  # Python itself probes for special methods
             raise AttributeError(name)
         self._refuse()
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        """Raise NotImplementedError: no operator takes it."""
+        """Raise NotImplementedError: no operator accepts the tensor."""
         for arg in (*args, *(kwargs or {}).values()):
             if isinstance(arg, cls):
                 arg._refuse()
         raise NotImplementedError("an entry of the checkpoint was not loaded")
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Raise NotImplementedError: what was not loaded cannot be saved."""
+        """Raise NotImplementedError: a tensor that was not loaded cannot be saved."""
         self._refuse()
 
     def __copy__(self) -> UnsupportedTensor:

@@ -1,7 +1,7 @@
-"""What writes a checkpoint of each format to an open file, one storage or tensor at a time.
+"""Writers for each checkpoint format. They write one storage or tensor at a time to an open file.
 
-A writer takes the object and `Contents`, which has the bytes: of tensors that hold data, or (converting) of a file that
-the tensors on meta stand for.
+A writer takes an object and a `Contents`, which supplies the bytes: those of tensors that hold data or, in a
+conversion, those of the file that tensors on meta stand for.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ NPY_DTYPES = {
 
 
 class Contents:
-    """Where a writer gets bytes from: the tensors themselves. Deferred ones are computed one by one, and stay deferred."""
+    """Supplies the bytes of the tensors themselves. Deferred tensors are computed one at a time and stay deferred."""
 
     holds_meta = False
-    """Whether tensors on meta stand for bytes that it has; else they are written as a skeleton, if at all."""
+    """True if there are bytes for tensors on meta. Otherwise they become a skeleton, if the format allows it."""
 
     def storage(self, storage: Any) -> Any:
-        """All bytes of a storage, as a buffer."""
+        """Return all bytes of a storage as a buffer."""
         from metatensor._core.placing import tensor_from_storage
         from metatensor.plugins import backend
 
@@ -63,7 +63,7 @@ class Contents:
         return backend(storage.device.type).to_host(tensor_from_storage(storage, mt.uint8, (count,), (1,)))
 
     def tensor(self, name: str, tensor: Any) -> Any:
-        """The elements of a tensor in row-major order, as a buffer."""
+        """Return the elements of a tensor in row-major order as a buffer."""
         from metatensor.plugins import backend
 
         if not tensor.numel():
@@ -83,9 +83,9 @@ OWN = Contents()
 def write_torch(
     obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None, *, byte_order: bool = True, **options: Any
 ) -> None:
-    """PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton.
+    """Write PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton.
 
-    ``options`` are those of `pickled`; without ``byte_order`` the file does not say which order its numbers have.
+    ``options`` are those of `pickled`. If ``byte_order`` is false, the file does not record its byte order.
     """
     _refuse_metadata(metadata)
     pickle, stored = pickled(obj, source.holds_meta, **options)
@@ -104,7 +104,7 @@ def write_torch(
 def write_torch_legacy(
     obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None, *, protocol: int = 2, **options: Any
 ) -> None:
-    """PyTorch's format before 1.6: pickles one after the other, then the storages, each after its number of elements."""
+    """Write PyTorch's format before 1.6: a series of pickles, then each storage after its number of elements."""
     from metatensor.checkpoint.torch_legacy import MAGIC, PROTOCOL
 
     _refuse_metadata(metadata)
@@ -131,7 +131,7 @@ class _Placed(NamedTuple):
 
 
 def write_safetensors(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
-    """The safetensors format: a dict of tensors, none of which shares memory with another."""
+    """Write the safetensors format: a dict of tensors that do not share memory."""
     header, tensors = safetensors_header(obj, metadata)
     write_all(file, header)
     for name, tensor, nbytes in tensors:
@@ -139,15 +139,18 @@ def write_safetensors(obj: Any, file: BinaryIO, source: Contents = OWN, metadata
 
 
 def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[bytes, list[_Placed]]:
-    """The file up to its data, and the tensors in the order of their data: widest dtypes first, so that all are aligned."""
+    """Return the file's bytes up to the data, and the tensors in data order.
+
+    The tensors with the widest dtypes come first, so that all are aligned.
+    """
     tensors = tensors_of(obj, "safetensors")
     _refuse_sharing(tensors)
     if "__metadata__" in tensors:
-        raise ValueError("save: safetensors has no tensor of the name '__metadata__'")
+        raise ValueError("save: in safetensors no tensor can have the name '__metadata__'")
     entries: dict[str, Any] = {}
     if metadata:
         if any(type(k) is not str or type(v) is not str for k, v in metadata.items()):
-            raise TypeError("save: the metadata of safetensors are texts by name")
+            raise TypeError("save: the metadata of safetensors must map strings to strings")
         entries["__metadata__"] = dict(metadata)
     placed = []
     at = 0
@@ -170,7 +173,7 @@ def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[by
 
 
 def write_npz(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
-    """NumPy's archive of arrays: a dict of tensors of the dtypes that NumPy has."""
+    """Write NumPy's archive of arrays: a dict of tensors with dtypes that NumPy has."""
     if metadata:
         raise ValueError("save: npz has no metadata")
     archive = ZipWriter(file)
@@ -181,7 +184,7 @@ def write_npz(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mappin
 
 
 def write_npy(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
-    """NumPy's file of one array: a tensor of a dtype that NumPy has."""
+    """Write NumPy's file of one array: a tensor with a dtype that NumPy has."""
     name = "tensor"
     if isinstance(obj, dict) and len(obj) == 1:
         name, obj = next(iter(obj.items()))
@@ -192,7 +195,7 @@ def write_npy(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mappin
 
 
 def npy_header(name: str, tensor: Any) -> bytes:
-    """What stands before an array's data, padded to a multiple of 64 bytes."""
+    """Return the bytes before an array's data, padded to a multiple of 64."""
     kind = NPY_DTYPES.get(tensor.dtype.name)
     if kind is None:
         raise TypeError(f"save: tensor {name!r} is of {tensor.dtype.name}, which NumPy does not have")
@@ -210,18 +213,18 @@ WRITERS: dict[str, Callable[..., None]] = {
     "npz": write_npz,
     "npy": write_npy,
 }
-"""What writes a format, by its name."""
+"""Writers by format name."""
 
 
 def tensors_of(obj: Any, form: str) -> dict[str, Any]:
-    """``obj`` as the dict of tensors that it must be. TypeError naming what is not."""
+    """Return ``obj`` as a dict of tensors. Raise TypeError naming the first entry that is not a tensor."""
     if not isinstance(obj, Mapping):
         raise TypeError(f"save: {form} holds a dict of tensors by name, got {type(obj).__name__}; save module.state_dict()")
     for name, tensor in obj.items():
         if type(name) is not str:
-            raise TypeError(f"save: {form} names tensors by texts, got {name!r}")
+            raise TypeError(f"save: names of tensors in {form} must be strings, got {name!r}")
         if not _is_unicode(name):
-            raise ValueError(f"save: {form} names tensors in UTF-8, which cannot say {name[:100]!r}")
+            raise ValueError(f"save: {form} names tensors in UTF-8, which cannot encode {name[:100]!r}")
         if not isinstance(tensor, mt.Tensor):
             raise TypeError(f"save: {form} holds nothing but tensors; {name!r} is of type {type(tensor).__name__}")
     return dict(obj)
@@ -236,7 +239,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
-    """RuntimeError where two tensors share memory: the format would give each a copy, and no one would know."""
+    """Raise RuntimeError if two tensors share memory. The format would silently save a copy of each."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
         if tensor.numel():
@@ -246,13 +249,13 @@ def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
         for (_, end, first), (begin, _, second) in zip(spans, spans[1:]):
             if begin < end:
                 raise RuntimeError(
-                    f"save: {first!r} and {second!r} share memory, which safetensors cannot say. Leave out all names but one (a "
+                    f"save: {first!r} and {second!r} share memory, which safetensors cannot represent. Leave out all names but one (a "
                     "model with tied weights is loaded from one of them), clone() one, or save in PyTorch's format (format='torch')"
                 )
 
 
 def tensor_span(tensor: Any) -> tuple[int, int]:
-    """The first byte and the one after the last that a tensor takes in its storage."""
+    """Return the first byte of a tensor in its storage, and the byte after its last."""
     begin = tensor.storage_offset()
     end = begin + 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
     return begin * tensor.dtype.itemsize, end * tensor.dtype.itemsize
@@ -270,7 +273,7 @@ def _checked(name: str, data: Any, nbytes: int) -> memoryview:
 
 
 def _little(data: memoryview, dtype: Any) -> Any:
-    """Elements of this machine's byte order in little-endian order."""
+    """Return elements in little-endian byte order."""
     if sys.byteorder == "little":
         return data
     from metatensor.checkpoint.source import native

@@ -1,4 +1,4 @@
-"""Zip files: which of the formats that are made of them a file has is told by the names of its members."""
+"""Zip files: the names of their members decide which of the zip-based formats a file has."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from metatensor.checkpoint.source import Source
 
 __all__ = ["FORMAT", "READERS", "Zips"]
 
-# Modules whose FORMAT has `has`, `inspect`, `load` and `fetch`, each given the directory; the first that `has` a file reads it.
+# Modules whose FORMAT has methods `has`, `inspect`, `load` and `fetch` that take the directory. The first whose `has`
+# returns true reads the file.
 READERS = ("metatensor.checkpoint.torch_script", "metatensor.checkpoint.torch_zip", "metatensor.checkpoint.npz")
 
 
 class Zips:
-    """Finds the reader of a zip file."""
+    """Dispatches a zip file to its reader."""
 
     name: str = "PyTorch (zip)"
     suffixes: tuple[str, ...] = (".pt", ".pth", ".ckpt", ".npz")
 
     def matches(self, head: bytes, size: int) -> bool:
-        """A member's header, or the end record of an archive without any."""
+        """Return True if the file begins with a member's header, or with the end record of an empty archive."""
         return head[:4] in (b"PK\3\4", b"PK\5\6")
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """What its reader says."""
+        """Return the reader's description of the file."""
         reader, directory = self.reader(file, name)
         checkpoint: Checkpoint = reader.inspect(directory)
         if isinstance(checkpoint.private, Members):
@@ -37,19 +38,19 @@ class Zips:
         return checkpoint
 
     def load(self, file: BinaryIO, name: str, place: Places) -> Any:
-        """What its reader makes of it."""
+        """Return the object that the reader loads."""
         reader, directory = self.reader(file, name)
         return reader.load(directory, place)
 
     def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """What an unpickler makes of an archive of PyTorch's; of another what its reader does."""
+        """Return what Python's unpickler loads from an archive of PyTorch's; load any other archive as `load` does."""
         reader, directory = self.reader(file, name)
         if not hasattr(reader, "unpickle"):
             return reader.load(directory, place)
         return reader.unpickle(directory, place, pickle_module, **options)
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
-        """The bytes of a tensor that do not lie in the file as they are."""
+        """Return the bytes of a tensor that the file does not hold in their final form."""
         members = checkpoint.private
         if isinstance(members, Members) and members.directory.source.file is file:
             return members.reader.fetch(members.directory, checkpoint, tensor)
@@ -57,7 +58,7 @@ class Zips:
         return reader.fetch(directory, checkpoint, tensor)
 
     def reader(self, file: BinaryIO, name: str) -> tuple[Any, Directory]:
-        """The reader of a file, and its directory."""
+        """Return a file's reader and its directory."""
         directory = Directory(Source(file, name))
         for module in READERS:
             reader = import_module(module).FORMAT

@@ -1,13 +1,13 @@
-"""Build models without memory: deferred initialisation, fake tensors, copies on meta, and giving them data.
+"""Build models without memory and give them data later: deferred initialisation, fake tensors, and copies on meta.
 
     with mt.deferred_init():
         model = Model()
     model.to(mt.bfloat16)
     mt.materialize(model, device="cuda")
 
-`materializing` computes deferred tensors from their recipes, `recipes` carries these to other processes, `parts` computes
-slices, `constants` computes small constants where no device is installed. `fake`, `faithful` and `unresolved` hold
-`FakeTensorMode`, `to_meta`, and the reports of what has no data.
+`materializing` computes deferred tensors from their recorded steps. `recipes` sends these steps to other processes,
+`parts` computes slices, and `constants` computes small constants if no device is installed. `fake`, `faithful` and
+`unresolved` hold `FakeTensorMode`, `to_meta`, and the reports of tensors without data.
 """
 
 from metatensor._core.lazy import attributes

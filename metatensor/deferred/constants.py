@@ -1,7 +1,8 @@
-"""Values of small constants where no plugin for a device is installed: a few recipes, carried out with Python's numbers.
+"""Compute small constants with Python's numbers when no device plugin is installed.
 
-`arange`, `linspace`, ``tensor([...])`` and the like, sums, differences, products and quotients of them, and conversions. The
-bytes are those that the cpu device gives: numbers are rounded to the dtype that it computes in after each step.
+It supports `arange`, `linspace`, ``tensor([...])`` and the like, their sums, differences, products and quotients, and
+conversions. The results equal those of the cpu device bit for bit: after each step, numbers are rounded to the dtype in
+which that device computes.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _FLOATS = (*_HALVES, "float32", "float64")
 
 
 class Unsupported(Exception):
-    """A step that is not among those here."""
+    """Raised for a step that is not supported here."""
 
 
 def bytes_on_host(ghost: Ghost, steps: list[Step]) -> bytearray | None:
-    """What a ghost is after these steps, or None where that takes a device."""
+    """Return the bytes of a recorded storage after these steps, or None if computing them takes a device."""
     memory: dict[Ghost, bytearray] = {}
     try:
         for step in steps:
@@ -37,7 +38,7 @@ def bytes_on_host(ghost: Ghost, steps: list[Step]) -> bytearray | None:
 
 
 def elements(data: bytes | bytearray, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bytes:
-    """The bytes of a layout's elements, in C order."""
+    """Return the bytes of a layout's elements in C order."""
     n = dtype.itemsize
     return b"".join(bytes(data[at * n : at * n + n]) for at in _places(size, stride, offset))
 
@@ -71,7 +72,7 @@ def _encoded(values: list[Any], dtype: Any) -> bytes:
         bits = 8 * dtype.itemsize
         low = -(1 << (bits - 1)) if dtype.is_signed else 0
         if any(isinstance(v, float) and not low <= v < low + (1 << bits) for v in values):
-            raise Unsupported  # what becomes of it is the processor's choice
+            raise Unsupported  # the result of this conversion depends on the processor
         values = [(int(v) - low) % (1 << bits) + low for v in values]
     return bytes(encode_numbers(values, dtype)[2])
 
@@ -81,14 +82,14 @@ def _name(dtype: Any) -> str:
 
 
 class _Call:
-    """One step: its result, and what there is so far."""
+    """One step: its result, and the bytes computed so far."""
 
     def __init__(self, result: Ref, memory: dict[Ghost, bytearray]) -> None:
         self.result, self.memory = result, memory
-        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # what the device computes in
+        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # the device's dtype
 
     def read(self, value: Any) -> list[Any]:
-        """The elements of an operand, as many as the result has, in the dtype that is computed in."""
+        """Return an operand's elements, broadcast to the result's shape, in the dtype of the computation."""
         if isinstance(value, (bool, int, float)):
             return self.round([value]) * math.prod(self.result.size)
         if not isinstance(value, Ref) or value.flags or value.ghost not in self.memory:
@@ -99,7 +100,7 @@ class _Call:
         return self.round(decode_numbers(block, value.dtype, (math.prod(self.result.size),)))
 
     def round(self, values: list[Any]) -> list[Any]:
-        """Numbers as they are in the dtype that is computed in."""
+        """Return numbers rounded to the dtype of the computation."""
         return decode_numbers(_encoded(values, self.dtype), self.dtype, (len(values),))
 
 
@@ -145,7 +146,7 @@ def _from_host(call: _Call, count: int, data: Any, *_: Any) -> bytes:
 
 def _same(call: _Call, count: int, value: Any, *_: Any) -> list[Any]:
     if isinstance(value, Ref) and value.dtype is mt.float64 and _name(call.result.dtype) in _HALVES:
-        raise Unsupported  # rounding twice may give another number
+        raise Unsupported  # rounding twice may give a different number
     return call.read(value)
 
 

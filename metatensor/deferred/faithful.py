@@ -18,21 +18,44 @@ __all__ = ["MetaConverter", "to_meta"]
 
 
 def to_meta(obj: Any) -> Any:
-    """A copy on meta of a tensor, a module, a state dict or any nest of containers.
+    """Copy a tensor, a module, a state dict or any nested container to the meta device.
 
-    Sizes, strides, offsets, dtypes, classes, ``requires_grad`` and Python attributes stay, and so does what shares a
-    storage with what, and which tensor is a view of which. Arrays of NumPy, CuPy, PyTorch and JAX become meta tensors in
-    the same way; none of these libraries is imported. Anything else in the nest is copied as `copy.deepcopy` does.
+    Sizes, strides, offsets, dtypes, classes, ``requires_grad`` and Python attributes are kept. Tensors that share a
+    storage, or view each other, do so in the copy. Other objects are copied as `copy.deepcopy` does.
 
-    Raises TypeError for an array of a dtype, or a tensor of a layout, that metatensor has no counterpart of.
+    Parameters
+    ----------
+    obj : object
+        A tensor, module or nested container. NumPy, CuPy, PyTorch and JAX arrays in it become meta tensors too; none of
+        these libraries is imported.
+
+    Returns
+    -------
+    object
+        The copy.
+
+    Raises
+    ------
+    TypeError
+        If an array's dtype or a tensor's layout has no counterpart in metatensor.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.ones(4, 6, device="cpu")
+    >>> whole, column = mt.to_meta([x, x[:, 2]])
+    >>> column.device, column.stride(), column.storage_offset()
+    (device(type='meta'), (6,), 2)
+    >>> column.untyped_storage() == whole.untyped_storage()
+    True
     """
     return converted(obj, MetaConverter())
 
 
 def converted(obj: Any, converter: Callable[[Any], Any]) -> Any:
-    """A copy of a nest of containers with ``converter(t)`` in the place of each tensor and array."""
+    """Return a deep copy of ``obj`` with ``converter(t)`` in place of each tensor and array."""
     memo: dict[int, Any] = {}
-    kept = []  # deepcopy finds copies by the identity of what must therefore stay alive
+    kept = []  # deepcopy finds copies by id, so the originals must stay alive
     with suspended(), mt.no_grad():
         for leaf in _leaves(obj):
             memo[id(leaf)] = converter(leaf)
@@ -41,7 +64,7 @@ def converted(obj: Any, converter: Callable[[Any], Any]) -> Any:
 
 
 def _leaves(obj: Any, seen: set[int] | None = None) -> Iterator[Any]:
-    """The tensors and arrays of a nest, each once."""
+    """Yield each tensor and array in a nested object once."""
     seen = set() if seen is None else seen
     if id(obj) in seen:
         return
@@ -64,20 +87,20 @@ def _is_array(obj: Any) -> bool:
 
 
 class MetaConverter:
-    """Makes meta tensors of tensors and arrays; those that share memory share a storage, and each has one copy."""
+    """Converts tensors and arrays to meta tensors. Memory sharing is preserved, and each object is converted once."""
 
     def __init__(self) -> None:
         self._storages: dict[Any, Any] = {}
         self._made: dict[int, tuple[Any, Any]] = {}
 
     def __call__(self, tensor: Any) -> Any:
-        """The meta tensor of a tensor or an array."""
+        """Return the meta tensor for a tensor or an array."""
         found = self._made.get(id(tensor))
         if found is None:
             of_one = self._of_tensor if isinstance(tensor, mt.Tensor) else self._of_array
             found = self._made[id(tensor)] = (of_one(tensor), tensor)
             if isinstance(tensor, mt.Tensor):
-                self._add_rest(found[0], tensor)  # it may lead here again
+                self._add_rest(found[0], tensor)  # attributes may refer back to this tensor
         return found[0]
 
     def _of_tensor(self, tensor: Any) -> Any:
@@ -99,14 +122,17 @@ class MetaConverter:
         return dressed(made, tensor)
 
     def _add_rest(self, made: Any, tensor: Any) -> None:
-        """Attributes and the gradient."""
+        """Copy the attributes and the gradient."""
         for name, value in tensor.__dict__.items():
             made.__dict__[name] = self._of_attribute(value)
         if not is_lazy(tensor) and tensor.grad is not None:
             made.grad = self(tensor.grad)
 
     def _of_attribute(self, value: Any) -> Any:
-        """What a tensor has as an attribute: tensors, in containers too, on meta; of anything else a copy, where it has one."""
+        """Convert an attribute of a tensor.
+
+        Tensors go to meta, also in containers; other values are copied if possible.
+        """
         if isinstance(value, mt.Tensor) or _is_array(value):
             return self(value)
         if type(value) in (list, tuple, set, frozenset):
@@ -138,7 +164,7 @@ class MetaConverter:
         return self._strided(array, dtype, shape, tuple(step // dtype.itemsize for step in strides))
 
     def _strided(self, array: Any, dtype: Any, shape: tuple, stride: tuple) -> Any:
-        """An array of NumPy or CuPy, over the memory of the one that it is, in the end, a view of."""
+        """Convert a NumPy or CuPy array. Views of one base array share a storage."""
         owner = array
         while getattr(owner, "base", None) is not None and hasattr(owner.base, "nbytes"):
             owner = owner.base

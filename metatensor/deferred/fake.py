@@ -1,12 +1,12 @@
-"""Fake tensors: they name a real device and hold no data.
+"""Fake tensors: they name a real device but hold no data.
 
     with mt.FakeTensorMode() as mode:
         x = mt.randn(8, 512, device="cuda:0")
         y = mode.from_tensor(real) @ x
 
-The same kernels run as on meta, and devices propagate as they would for real. No device needs to be there, nor a
-plugin for it. What is small and made of constants (`arange`, `tensor([...])`, arithmetic on them) keeps how it was made,
-so that ``item()`` and ``tolist()`` answer.
+The same meta functions run as for meta tensors, and devices propagate as they would in a real run. Neither the device
+nor its plugin needs to be present. Small tensors made of constants (`arange`, `tensor([...])`, arithmetic on them)
+remember how they were made, so that ``item()`` and ``tolist()`` work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ __all__ = ["FakeTensorMode", "is_fake"]
 
 
 def is_fake(tensor: Any) -> bool:
-    """Whether a tensor names a device other than meta and holds no data, and is not deferred."""
+    """Return True if a tensor names a device other than meta, holds no data, and is not deferred.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.deferred import is_fake
+    >>> with mt.FakeTensorMode():
+    ...     x = mt.zeros(2, 3, device="cuda")
+    >>> is_fake(x), x.device.type
+    (True, 'cuda')
+    """
     storage = tensor.untyped_storage()
     if tensor.device.type == "meta" or storage.data is not None:
         return False
@@ -34,10 +44,21 @@ def is_fake(tensor: Any) -> bool:
 
 
 class FakeTensorMode(Recorder):
-    """A context manager: inside, tensors on devices other than meta hold no data.
+    """Context manager inside which tensors on devices other than meta hold no data.
 
-    ``device="meta"`` and ``.to("meta")`` give plain meta tensors. Results of tensors with data are fake; writing to one
-    raises RuntimeError. Enter those that are to be written to with `from_tensor`.
+    ``device="meta"`` and ``.to("meta")`` give plain meta tensors. An operator on tensors with data returns a fake
+    result; writing to a tensor with data raises RuntimeError. Convert tensors that must be written to with
+    `from_tensor`.
+
+    The constructor accepts the parameters of PyTorch's mode for compatibility and ignores them.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.FakeTensorMode():
+    ...     y = mt.randn(8, 512, device="cuda:1") @ mt.randn(512, 4, device="cuda:1")
+    >>> y.shape, y.device
+    (metatensor.Size([8, 4]), device(type='cuda', index=1))
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> FakeTensorMode:
@@ -46,14 +67,24 @@ class FakeTensorMode(Recorder):
     def __init__(self, *, allow_fallback_kernels: bool = True, allow_non_fake_inputs: bool = True, shape_env: Any = None,
                  static_shapes: bool | None = None) -> None:  # fmt: skip
         super().__init__(False)
-        self._made: dict[int, tuple[Any, ...]] = {}  # by id: a reference to the real tensor, the fake one, what both are over
+        self._made: dict[int, tuple[Any, ...]] = {}  # id -> (weak reference, fake, storage, layout)
         self._storages: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
 
     def from_tensor(self, tensor: Any, **_: Any) -> Any:
-        """A fake tensor for a real one: the same one each time, on one storage where theirs is one.
+        """Return the fake tensor for a real one: always the same, with shared storages preserved.
 
-        It has the real one's sizes, strides, offset, dtype, device, class, ``requires_grad`` and Python attributes. The
-        mode keeps neither alive. TypeError for what is no tensor.
+        The fake tensor has the real one's sizes, strides, offset, dtype, device, class, ``requires_grad`` and Python
+        attributes. The mode does not keep the real tensor alive.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            The real tensor. A fake tensor is returned unchanged.
+
+        Raises
+        ------
+        TypeError
+            If ``tensor`` is not a tensor.
         """
         if not isinstance(tensor, mt.Tensor):
             raise TypeError(f"from_tensor: expected a Tensor, got {type(tensor).__name__}")
@@ -67,7 +98,7 @@ class FakeTensorMode(Recorder):
         return found[1]
 
     def _faked(self, tensor: Any, device: Any = None) -> tuple[Any, Any]:
-        """The fake tensor, on ``device`` if that is given, and what must live as long as the real one does."""
+        """Return a new fake tensor, on ``device`` if given, and an object that must live as long as the real tensor."""
         if is_lazy(tensor):
             return type(tensor)(tensor.requires_grad, device or tensor.data.device, tensor.dtype), None
         storage = tensor.untyped_storage()
@@ -89,7 +120,10 @@ class FakeTensorMode(Recorder):
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:
-    """What a fake tensor takes over; another one is needed where it was changed, by ``tensor.data = ...`` or `resize_`."""
+    """Return the properties that a fake tensor copies.
+
+    If ``tensor.data = ...`` or `resize_` changes them, a new one is needed.
+    """
     if is_lazy(tensor):
         return (tensor.dtype,)
     return (tensor.untyped_storage()._cdata, tensor.untyped_storage().nbytes(), tensor.dtype, tuple(tensor.shape), tensor.stride(),
@@ -97,7 +131,7 @@ def _layout(tensor: Any) -> tuple[Any, ...]:
 
 
 class _Shared:
-    """A fake storage, and the real tensors on the storage that it stands for."""
+    """A fake storage, and weak references to the real tensors whose storage it stands for."""
 
     def __init__(self, fake: Any) -> None:
         self.fake = fake
@@ -105,7 +139,7 @@ class _Shared:
         self.kept = 0
 
     def stands_for(self, storage: Any) -> bool:
-        """Whether it still does: addresses of storages are taken anew."""
+        """Return True if the storage is still the same. Addresses of dead storages are reused."""
         if len(self.members) > 2 * self.kept + 8:
             self.members = [member for member in self.members if member() is not None]
             self.kept = len(self.members)
@@ -114,7 +148,7 @@ class _Shared:
 
 
 def dressed(made: Any, tensor: Any) -> Any:
-    """Give a plain tensor the class of another one, its ``requires_grad`` and its being a leaf or none."""
+    """Give a plain tensor the class, the ``requires_grad`` and the leaf status of another one."""
     if type(tensor) is not mt.Tensor:
         made = mt.Tensor._make_subclass(type(tensor), made)
     if tensor.requires_grad:

@@ -1,8 +1,11 @@
 """Record how tensors are made, and give them their data later.
 
-Inside `deferred_init` tensors name the device they would be on and hold no data. Each call of a kernel is recorded with its
-arguments and, where it draws random numbers, its ticket. `materialize` runs the steps that a tensor needs, once; the result
-equals bit for bit what an ordinary run gives. Bytes belong to storages: ties, views and buffers stay what they are.
+Inside `deferred_init`, tensors name their future device and hold no data. Each kernel call is recorded with its
+arguments and, if it draws random numbers, its position in the random stream. `materialize` runs the steps that a tensor
+needs, once. The result equals that of an ordinary run bit for bit. Data belongs to storages, so ties, views and buffers
+are preserved.
+
+A `Ghost` is the record of such a storage, and its recipe is the list of steps that write to it.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "mate
 
 _NUMBER = attrgetter("number")
 
-# Kernels that do not read what they write over.
+# Kernels that do not read the tensor that they overwrite.
 OVERWRITES = frozenset((
     "zero", "fill", "copy", "copy_", "uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_",
     "random_.to", "random_.from", "bernoulli_",
@@ -43,9 +46,19 @@ OVERWRITES = frozenset((
 
 
 class deferred_init:
-    """A context manager, and a decorator: inside, tensors are made without data and remember how.
+    """Context manager and decorator inside which tensors are created without data and remember how.
 
-    Meta tensors are made as ever. What is made of tensors with data alone is computed, as outside.
+    Meta tensors are created as usual. Operators whose inputs all have data are computed as usual.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.deferred_init():
+    ...     weight = mt.full((2, 3), 0.5, device="cpu")
+    >>> mt.is_deferred(weight)
+    True
+    >>> mt.materialize(weight).tolist()
+    [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]
     """
 
     def __init__(self) -> None:
@@ -65,33 +78,47 @@ class deferred_init:
 
 
 def is_deferred(tensor: Any) -> bool:
-    """Whether a tensor, or a storage, holds no data and remembers how it came about."""
+    """Return True if a tensor or storage holds no data but remembers how it was made.
+
+    Parameters
+    ----------
+    tensor : Tensor or UntypedStorage
+        What to test.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.deferred_init():
+    ...     x = mt.zeros(2, device="cpu")
+    >>> mt.is_deferred(x), mt.is_deferred(mt.zeros(2, device="meta"))
+    (True, False)
+    """
     storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
     ghost = recipe_of(storage)
     return storage.data is None and ghost is not None and not ghost.constant
 
 
 def has_values(tensor: Any) -> bool:
-    """Whether a tensor holds data, or values that can be computed when they are asked for."""
+    """Return True if a tensor holds data, or values that can be computed on demand."""
     storage = tensor.untyped_storage()
     return storage.data is not None or recipe_of(storage) is not None
 
 
-# What is needed ---------------------------------------------------------------------------------
+# Required steps ---------------------------------------------------------------------------------
 
 
 def steps_for(ghosts: Iterable[Ghost]) -> list[Step]:
-    """The steps that make what these ghosts are in the end, in order."""
+    """Return the steps that compute the final contents of these recorded storages, in order."""
     return sorted((step for _, steps in groups_of(ghosts) for step in steps), key=_NUMBER)
 
 
 def written(step: Step) -> tuple[Ref, ...]:
-    """What a step fills in; not the arguments that it changes."""
+    """Return the outputs that a step fills in, without the arguments that it modifies."""
     return () if step.result is None else step.result if isinstance(step.result, tuple) else (step.result,)
 
 
 def overwrites(step: Step, ghost: Ghost) -> bool:
-    """Whether nothing that was in the ghost before the step is left."""
+    """Return True if a step replaces the whole contents of a recorded storage without reading them."""
     if not any(ref.ghost is ghost and ref.covers() for ref in written(step)):
         return False
     sources = step.args[1:] if step.name in OVERWRITES else step.args
@@ -99,14 +126,14 @@ def overwrites(step: Step, ghost: Ghost) -> bool:
 
 
 def read(step: Step) -> set[Ghost]:
-    """The ghosts whose content a step reads; those that it writes to in part among them."""
+    """Return the recorded storages whose contents a step reads. Partial writes count as reads."""
     args = step.args[1:] if step.name in OVERWRITES else step.args
     found = {ref.ghost for ref in refs_of(args)}
     return found | {ref.ghost for ref in written(step) if not ref.covers()}
 
 
 def refs_of(value: Any) -> Iterator[Ref]:
-    """The tensors of a recipe among arguments, or results."""
+    """Yield the recorded tensors among arguments or results."""
     if isinstance(value, Ref):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -115,7 +142,7 @@ def refs_of(value: Any) -> Iterator[Ref]:
 
 
 def groups_of(ghosts: Iterable[Ghost]) -> list[tuple[list[Ghost], list[Step]]]:
-    """These ghosts, in groups that share no step, each with the steps that make it in order."""
+    """Partition recorded storages into groups that share no step. Return each group with its steps in order."""
     walk = _Walk()
     wanted = list(dict.fromkeys(ghosts))
     for number, ghost in enumerate(wanted):
@@ -131,15 +158,18 @@ def groups_of(ghosts: Iterable[Ghost]) -> list[tuple[list[Ghost], list[Step]]]:
 
 
 class _Walk:
-    """Steps from the last back to the first that matters. Each is looked at once for each ghost that it writes to."""
+    """Collects steps backwards from the last one needed.
+
+    Each step is visited once per recorded storage that it writes to.
+    """
 
     def __init__(self) -> None:
-        self.needed: dict[Step, int] = {}  # each with the group that met it first
+        self.needed: dict[Step, int] = {}  # step -> the group that reached it first
         self.walked: dict[Ghost, dict[Step, int]] = {}
-        self.merged: dict[int, int] = {}  # groups to the groups that they are part of
+        self.merged: dict[int, int] = {}  # group -> the group that it was merged into
 
     def group(self, number: int) -> int:
-        """The group that one is part of in the end."""
+        """Return the group that a group has been merged into."""
         while number in self.merged:
             above = self.merged[number]
             self.merged[number] = self.merged.get(above, above)
@@ -152,7 +182,7 @@ class _Walk:
             self.merged[two] = one
 
     def back(self, ghost: Ghost, number: int) -> None:
-        """Collect what makes a ghost, for a group."""
+        """Collect the steps that compute a recorded storage, for a group."""
         queue: list[tuple[Ghost, int | None]] = [(ghost, None)]
         while queue:
             ghost, before = queue.pop()
@@ -175,7 +205,10 @@ class _Walk:
 
 
 def run(ghosts: Iterable[Ghost], device: Any = None) -> dict[Ghost, Any]:
-    """Storages with what these ghosts are in the end, all on one device or (None) each where it says."""
+    """Compute the final contents of recorded storages, all on ``device`` or each on its own device.
+
+    Return new storages.
+    """
     place = _placing(device)
     filled: dict[Ghost, Any] = {}
     with _undisturbed():
@@ -185,7 +218,7 @@ def run(ghosts: Iterable[Ghost], device: Any = None) -> dict[Ghost, Any]:
 
 
 def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], Any]) -> dict[Ghost, Any]:
-    """Carry out steps in order; what no later one needs is let go."""
+    """Run steps in order, freeing each storage after its last use."""
     last: dict[Ghost, int] = {}
     for step in steps:
         for ref in refs_of([step.args, step.result]):
@@ -200,7 +233,7 @@ def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], A
         ending = ends.get(step.number, ())
         pair = _same_bytes(step)
         if pair is not None and pair[1] in ending:
-            storages[pair[0]] = storages[pair[1]]  # no need for both
+            storages[pair[0]] = storages[pair[1]]  # reuse the source instead of copying it
         else:
             _replay_noted(step, storages, place)
         for ghost in ending:
@@ -209,7 +242,7 @@ def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], A
 
 
 def _replay_noted(step: Step, storages: dict[Ghost, Any], place: Callable[[Any], Any]) -> None:
-    """`replay`, where errors say which tensor is meant."""
+    """Run `replay`. Add the place where the tensor was made to any error."""
     try:
         replay(step, storages, place)
     except Exception as error:
@@ -220,7 +253,7 @@ def _replay_noted(step: Step, storages: dict[Ghost, Any], place: Callable[[Any],
 
 
 def _same_bytes(step: Step) -> tuple[Ghost, Ghost] | None:
-    """For a copy of the whole of a storage to another like it: the two."""
+    """If a step copies a whole storage to another with the same layout, return both; else None."""
     if step.name not in ("copy", "clone"):
         return None
     made, source = step.result, step.args[1 if step.op is None else 0]
@@ -234,7 +267,7 @@ def _same_bytes(step: Step) -> tuple[Ghost, Ghost] | None:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Inside, nothing is recorded, and modes (autocast among them) see nothing."""
+    """Disable recording and all modes, including autocast, inside the block."""
     level = _disable_modes()
     try:
         with suspended(), mt.no_grad():
@@ -244,7 +277,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _placing(device: Any) -> Callable[[Any], Any]:
-    """Where devices, and tensors with data, of a recipe go."""
+    """Return a function that maps a recipe's devices and tensors to ``device``."""
     if device is None:
         return lambda value: value
     target = place_of(device)
@@ -257,15 +290,18 @@ def _placing(device: Any) -> Callable[[Any], Any]:
     return place
 
 
-forbidden = threading.local()  # `now`: whether this thread runs an operator that `assert_no_materialization` looks at
+forbidden = threading.local()  # `now`: whether this thread runs an operator inside `assert_no_materialization`
 _KEPT_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 16
-_FREE_BYTES = 512  # of constants, whose values may be asked for even inside assert_no_materialization
-_latest: tuple[Any, ...] = (None, 0, None)  # reference to a ghost, number of its last step, storage: for loops over elements
+_FREE_BYTES = 512  # constants up to this size may be computed even inside assert_no_materialization
+_latest: tuple[Any, ...] = (None, 0, None)  # (weak reference to a Ghost, its last step, its storage)
 
 
 def value_of(tensor: Any) -> Any:
-    """A tensor with the values that a deferred one will have; that one stays as it is. Not to be written to."""
+    """Return a tensor with the values that a deferred one will have, for reading only.
+
+    The deferred tensor is unchanged.
+    """
     global _latest
     ghost = recipe_of(tensor.untyped_storage())
     known, number, made = _latest
@@ -277,9 +313,9 @@ def value_of(tensor: Any) -> Any:
 
 
 def bytes_of(tensor: Any) -> Any:
-    """The elements that a deferred tensor will have, in C order, as a bytes-like object.
+    """Return the elements that a deferred tensor will have, in C order, as a bytes-like object.
 
-    Where no device can compute them, a small constant's are computed with Python's numbers.
+    If no device can compute them, small constants are computed with Python's numbers. Otherwise raise RuntimeError.
     """
     ghost = recipe_of(tensor.untyped_storage())
     device = "cpu" if ghost.constant else ghost.device.type
@@ -291,14 +327,17 @@ def bytes_of(tensor: Any) -> Any:
         data = bytes_on_host(ghost, steps_for([ghost])) if ghost.nbytes <= _SMALL_BYTES and not tensor.is_conj() else None
         if data is None or tensor.is_neg():
             what = f"a tensor of shape {list(tensor.shape)} on {tensor.device}"
-            raise RuntimeError(f"the values of {what} are computed on {device}, for which there is no device here "
-                               f"(metatensor-{device} may be what to install): {error}") from error  # fmt: skip
+            raise RuntimeError(f"the values of {what} are computed on {device}, but no such device is installed "
+                               f"(the package may be metatensor-{device}): {error}") from error  # fmt: skip
         return elements(data, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
     return backend.to_host(value_of(tensor))
 
 
 def filled(storage: Any) -> Any:
-    """A storage with the data that a deferred one will have; on cpu for a constant of a fake device."""
+    """Return a storage with the data that a deferred one will have.
+
+    A fake device's constants are computed on the cpu.
+    """
     ghost = recipe_of(storage)
     if any(ref.ghost.nbytes > _FREE_BYTES for step in _if_forbidden(ghost) for ref in refs_of([step.args, step.result])):
         _check_allowed()
@@ -306,25 +345,25 @@ def filled(storage: Any) -> Any:
 
 
 def _if_forbidden(ghost: Ghost) -> list[Step]:
-    """The steps that make a ghost, where a mode may forbid them."""
+    """Return the steps of a recorded storage if materialization is forbidden now, else nothing."""
     return steps_for([ghost]) if _is_forbidden() else []
 
 
 def _over(storage: Any, tensor: Any) -> Any:
-    """A plain tensor like another one, over another storage."""
+    """Return a plain tensor with the layout of ``tensor`` over another storage."""
     made = tensor_from_storage(storage, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
     made = made.conj() if tensor.is_conj() else made
     return made._neg_view() if tensor.is_neg() else made
 
 
 def copy_of(tensor: Any) -> Any:
-    """A copy of a tensor with data, made without being recorded."""
+    """Return a copy of a tensor with data, without recording it."""
     with _undisturbed():
         return tensor.detach().clone()
 
 
 def checksum(tensor: Any) -> int | None:
-    """Tells whether memory that NumPy may write to, too, has changed; None for other memory."""
+    """Return a checksum of memory that NumPy could modify, or None for other memory."""
     if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
         return None
     with _undisturbed():
@@ -337,7 +376,10 @@ def checksum(tensor: Any) -> int | None:
 
 
 def tensors_of(obj: Any) -> list[Any]:
-    """The tensors of a module (parameters, buffers, plain attributes), of a nest of containers, or itself; and gradients."""
+    """Return the tensors in a module or nested container, and their gradients.
+
+    A module's plain attributes are included.
+    """
     found: dict[int, Any] = {}
     for place in places(obj):
         tensor = place.value
@@ -348,17 +390,41 @@ def tensors_of(obj: Any) -> list[Any]:
 
 
 def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: Any = None) -> Any:
-    """Give a deferred tensor, module or nest of containers its data, in place, and return it.
+    """Compute the data of deferred tensors in place.
 
-    All tensors go to ``device``, or where it is None to the one they name. ``dtype`` converts floating-point ones, each
-    when it is there. With ``executor``, a `concurrent.futures` one, what does not depend on each other is computed by its
-    workers. An iterator, such as ``model.parameters()``, becomes a list. A module's parameters and buffers that hold data
-    already are moved and converted as `Module.to` does; what is on meta, or fake, beside deferred tensors is left alone.
+    Parameters
+    ----------
+    obj : Tensor, nn.Module or container
+        What to materialize. An iterator, such as ``model.parameters()``, is turned into a list.
+    device : device or str, optional
+        Where to compute the data. By default each tensor's own device.
+    dtype : dtype, optional
+        Convert floating-point tensors to this floating-point or complex dtype.
+    executor : concurrent.futures.Executor, optional
+        Compute independent groups of tensors in the executor's workers.
 
-    Raises TypeError for what has no tensors and for a dtype of integers; RuntimeError for ``device="meta"``, for tensors on
-    meta among which none is deferred, for a recipe
-    that needs a tensor with data which was changed since, and inside `assert_no_materialization`. Then nothing has data
-    that had none.
+    Returns
+    -------
+    object
+        ``obj`` itself, or the list made from an iterator. A module's parameters and buffers that already held data are
+        moved and converted as `Module.to` does. Meta or fake tensors beside deferred ones are unchanged.
+
+    Raises
+    ------
+    TypeError
+        If ``obj`` is not a tensor, module or container, or if ``dtype`` is not floating-point or complex.
+    RuntimeError
+        If ``device`` is meta; if there are tensors on meta but no deferred ones; if a step needs a tensor with data
+        that has been modified since; or inside `assert_no_materialization`. In these cases no tensor receives data.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.deferred_init(), mt.device("cpu"):
+    ...     model = mt.nn.Linear(8, 4)
+    >>> model = mt.materialize(model, dtype=mt.float64)
+    >>> model.weight.dtype, mt.is_deferred(model.weight)
+    (metatensor.float64, False)
     """
     _check_allowed()
     obj, device, dtype = _checked("materialize", obj, device, dtype)
@@ -370,7 +436,7 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     storages = _deferred_storages(tensors)
     if not storages and any(tensor.is_meta for tensor in tensors):
         raise RuntimeError(
-            "materialize: these tensors are on meta and nothing says what their values are. Build the model inside "
+            "materialize: these tensors are on meta and have no recorded values. Build the model inside "
             "metatensor.deferred_init(), or give it memory and values: model.to_empty(device=...), metatensor.load_into(model, path)"
         )
     ghosts = [recipe_of(storage) for storage in storages]
@@ -381,7 +447,7 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
 
         filled = run_with(executor, ghosts, device)
     for storage, ghost in zip(storages, ghosts, strict=True):
-        if storage.data is None:  # else another thread was first, and may have gone on to write to it
+        if storage.data is None:  # otherwise another thread was first and may have written to it since
             install_data(storage, filled[ghost])
     if isinstance(obj, mt.nn.Module) and (device is not None or dtype is not None):
         _move_rest(obj, device, dtype)
@@ -389,7 +455,7 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
 
 
 def _checked(name: str, obj: Any, device: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """The arguments as they are used; TypeError or RuntimeError for what cannot be meant."""
+    """Return the arguments in normalised form. Raise TypeError or RuntimeError for invalid ones."""
     if isinstance(obj, Iterator):
         obj = list(obj)
     known = isinstance(obj, (mt.Tensor, mt.nn.Module, *CONTAINERS)) or (is_dataclass(obj) and not isinstance(obj, type))
@@ -408,17 +474,17 @@ def _checked(name: str, obj: Any, device: Any, dtype: Any) -> tuple[Any, Any, An
 
 
 def _is_forbidden() -> bool:
-    """Whether a mode like that of `assert_no_materialization` is entered, or is just running an operator."""
+    """Return True inside `assert_no_materialization`, or while an operator runs under it."""
     return getattr(forbidden, "now", False) or any(getattr(mode, "forbids_data", False) for mode in current_modes())
 
 
 def _check_allowed() -> None:
     if _is_forbidden():
-        raise RuntimeError("materialize: assert_no_materialization forbids it, and so the values of deferred tensors")
+        raise RuntimeError("materialize: assert_no_materialization forbids it, and also reading the values of deferred tensors")
 
 
 def _move_rest(module: Any, device: Any, dtype: Any) -> None:
-    """`Module.to` for what held data before, or got it elsewhere."""
+    """Apply `Module.to` to tensors that already hold data."""
     target = None if device is None else mt.device(device)
 
     def moved(tensor: Any) -> Any:
@@ -440,7 +506,7 @@ def _deferred_storages(tensors: list[Any]) -> list[Any]:
 
 
 def _convert(tensors: list[Any], dtype: Any) -> None:
-    """Write down a conversion of the floating-point tensors that are deferred; those that share a storage share it again."""
+    """Record a conversion of the deferred floating-point tensors. Tensors that share a storage still share one."""
     groups: dict[Any, list[Any]] = {}
     for tensor in tensors:
         if is_deferred(tensor) and tensor.dtype.is_floating_point:
@@ -457,11 +523,42 @@ def _convert(tensors: list[Any], dtype: Any) -> None:
 
 
 def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any = None) -> Any:
-    """A new tensor with a part of a deferred one, ``tensor[index]``, which itself stays deferred.
+    """Compute ``tensor[index]`` of a deferred tensor, which itself stays deferred.
 
-    The values are those that the whole would have there, in any process. Where each element comes about by itself (random
-    fills, constants, arithmetic with numbers), nothing but the part is computed; else the whole is in memory once meanwhile.
-    Raises RuntimeError for a tensor that is not deferred.
+    The values are those that the whole tensor would have there, in any process. If each element is computed
+    independently (random fills, constants, arithmetic with numbers), only the part is computed. Otherwise the whole
+    tensor is in memory temporarily.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        A deferred tensor.
+    index : index expression
+        The part to compute, as in ``tensor[index]``.
+    device : device or str, optional
+        Where to compute it. By default the tensor's own device.
+    dtype : dtype, optional
+        Dtype of the result. By default the tensor's.
+
+    Returns
+    -------
+    Tensor
+        A new tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If ``tensor`` is not deferred, if ``device`` is meta, or inside `assert_no_materialization`.
+    TypeError
+        If an argument has the wrong type.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.deferred_init():
+    ...     weight = mt.ones(1000, 64, device="cpu")
+    >>> mt.materialize_slice(weight, slice(0, 10)).shape, mt.is_deferred(weight)
+    (metatensor.Size([10, 64]), True)
     """
     if not isinstance(tensor, mt.Tensor):
         raise TypeError(f"materialize_slice: expected a tensor, got {type(tensor).__name__}")
@@ -481,14 +578,14 @@ def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any
             alone = part_alone(ghost, steps_for([ghost]), view, target, _placing(device))
             if alone is not None:
                 return alone if _own(alone, dtype) else mt.empty_like(alone, dtype=dtype).copy_(alone)
-        # The part's memory first: what the whole leaves behind is then free for the next whole.
+        # Allocate the part first, so that the memory of the whole can be reused for the next tensor.
         made = _empty_part(tensor, index, target, dtype)
         part = _over(run([ghost], device)[ghost], tensor)[index]
         return part.to(dtype or part.dtype, copy=True) if made is None else made.copy_(part)
 
 
 def _shown_part(tensor: Any, index: Any) -> Any:
-    """``tensor[index]`` on meta, or None where that is no view."""
+    """Return ``tensor[index]`` on meta, or None if it is not a view."""
     whole = _over(make_storage("meta", tensor.untyped_storage().nbytes()), tensor)
     try:
         part = whole[index]
@@ -498,12 +595,12 @@ def _shown_part(tensor: Any, index: Any) -> Any:
 
 
 def _own(part: Any, dtype: Any) -> bool:
-    """Whether a fresh tensor is all of its storage, and as it is wanted."""
+    """Return True if a new tensor fills its storage and already has the requested dtype."""
     return dtype in (None, part.dtype) and part.nbytes == part.untyped_storage().nbytes() and part.is_contiguous()
 
 
 def _empty_part(tensor: Any, index: Any, device: Any, dtype: Any) -> Any:
-    """A tensor for ``tensor[index]``, or None where values say how large that is."""
+    """Return an uninitialised tensor for ``tensor[index]``, or None if its size depends on values."""
     try:
         part = _over(make_storage("meta", tensor.untyped_storage().nbytes()), tensor)[index]
     except (mt.DataDependentError, RuntimeError):
@@ -512,9 +609,29 @@ def _empty_part(tensor: Any, index: Any, device: Any, dtype: Any) -> Any:
 
 
 def dematerialize(obj: Any) -> Any:
-    """Take the data of what was deferred away again, and return it: it can be materialised anew, as it was first.
+    """Remove the data of tensors that were deferred, and return ``obj``.
 
-    What was computed with or written to it in between is lost. Tensors without a recipe keep their data.
+    The tensors can be materialized again with their original values. Changes made to the data in the meantime are lost.
+    Tensors that never were deferred keep their data.
+
+    Parameters
+    ----------
+    obj : Tensor, nn.Module or container
+        The tensors to reset.
+
+    Raises
+    ------
+    TypeError
+        If ``obj`` is not a tensor, module or container.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.deferred_init():
+    ...     x = mt.ones(2, device="cpu")
+    >>> x = mt.materialize(x).fill_(7)
+    >>> mt.materialize(mt.dematerialize(x)).tolist()
+    [1.0, 1.0]
     """
     obj = _checked("dematerialize", obj, None, None)[0]
     for tensor in tensors_of(obj):

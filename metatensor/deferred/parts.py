@@ -1,4 +1,7 @@
-"""Parts of deferred tensors without the whole: where each element comes from its own number in the draw and from nothing else."""
+"""Compute a part of a deferred tensor without the whole.
+
+This works if each element depends on nothing but its own position in the random draw.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from metatensor._core.replaying import replay
 
 __all__ = ["part_alone"]
 
-# Kernels that give each element by itself, and with the same bits wherever it stands; random ones with their ticket's slot.
+# Kernels that compute each element independently, with the same bits at any position. For random ones, the index of the
+# argument that holds the position in the random stream.
 _DRAWS = {"rand": 1, "randn": 1, "uniform_": 3, "normal_": 3}
 _FIRST = frozenset((*_DRAWS, "zeros", "ones", "full", "zero", "fill", "empty"))
 _COPIES = frozenset(("copy", "clone"))
@@ -20,9 +24,10 @@ _NEXT = frozenset((*_COPIES, _CAST, "add", "sub", "mul", "div", "neg", "clamp", 
 
 
 def part_alone(ghost: Ghost, steps: list[Step], view: Any, device: Any, place: Any) -> Any:
-    """A tensor with the part of a ghost that ``view``, a meta tensor over the whole, shows; or None where it takes the whole.
+    """Return the part of a recorded storage that ``view`` shows, or None if it takes the whole tensor.
 
-    It is over what lies between the part's first and last element. ``steps`` are the ghost's.
+    ``view`` is a meta tensor over the whole storage, and ``steps`` are those that compute it. The result's storage
+    covers the elements from the part's first to its last.
     """
     if not view.numel() or not steps or not _by_elements(steps, ghost):
         return None
@@ -51,12 +56,13 @@ def part_alone(ghost: Ghost, steps: list[Step], view: Any, device: Any, place: A
 
 
 def _vector(device: Any, count: int, dtype: Any) -> Ref:
-    """A place for ``count`` elements that nothing has written to."""
+    """Return a recorded tensor of ``count`` elements that no step has written to."""
     return Ref(Ghost(device, count * dtype.itemsize), dtype, (count,), (1,), 0, 0)
 
 
 def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
-    """Whether each step fills all of one ghost, in the order of memory, from that of the step before and numbers alone."""
+    """Return True if each step fills a whole storage, in memory order, from that of the previous step and numbers only.
+    """
     dtype, last = None, None
     for step in steps:
         made = step.result
@@ -64,9 +70,9 @@ def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
             return False
         refs = [arg for arg in step.args if isinstance(arg, Ref)]
         if last is None:
-            last = made.ghost  # what it overwrites
+            last = made.ghost  # a first step only refers to what it overwrites
         elif step.op is None:
-            del refs[0]  # the same for a plain copy
+            del refs[0]  # a plain copy overwrites its first argument
         if step.op is not None:
             dtype = dtype or made.dtype
         elif not refs:
@@ -85,7 +91,7 @@ def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
 
 
 def _is_whole(ref: Ref) -> bool:
-    """Whether it is all of its ghost, in the order of memory."""
+    """Return True if the tensor covers its storage in memory order."""
     stride = 1
     for size, step in zip(reversed(ref.size), reversed(ref.stride), strict=True):
         if size != 1 and step != stride:

@@ -1,4 +1,4 @@
-"""Where tensors stand in modules and nests of containers."""
+"""Find the tensors in modules and nested containers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REGISTERED = frozenset(("_parameters", "_buffers", "_modules"))
 
 
 class Place(NamedTuple):
-    """A tensor, or what may have some in it."""
+    """A tensor, or an object that may contain tensors, with its name."""
 
     name: str
     """``"encoder.layers.3.weight"``, ``"tables['a'][0]"``."""
@@ -25,14 +25,14 @@ class Place(NamedTuple):
     """"parameter", "buffer", "buffer (not in the state dict)", "attribute" or "item"."""
     value: Any
     owner: Any
-    """The module that it is no registered part of, or None."""
+    """For a plain attribute, the module or tensor that has it; else None."""
 
 
 def places(obj: Any) -> Iterator[Place]:
-    """Each place where a tensor stands in a module, a nest of containers or dataclasses, or which is one.
+    """Yield each tensor in ``obj`` with its name. ``obj`` is a tensor, a module, or a nested container or dataclass.
 
-    A module's plain attributes are looked into, too, and so are those of tensors. A module that stands there hidden from
-    the one that has it is a part of that one, unless it is the other way round. Modules and containers are looked into once.
+    Plain attributes of modules and tensors are searched too. A module found in a plain attribute is treated as part of
+    its owner, unless it contains that owner. Each module and container is searched once.
     """
     stack = [Place("", "item", obj, None)]
     seen: set[int] = set()
@@ -73,7 +73,7 @@ def _of_module(name: str, module: Any) -> Iterator[Place]:
 
 
 def _hides_its_owner(place: Place) -> bool:
-    """Whether a hidden module is one that what has it is a part of."""
+    """Return True if a module in a plain attribute contains the module that has the attribute."""
     owner = place.owner
     if isinstance(owner, mt.Tensor):
         return True

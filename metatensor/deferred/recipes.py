@@ -1,4 +1,4 @@
-"""Recipes that leave the process: as plans that can be pickled, for pickled tensors and for the workers of an executor."""
+"""Send recipes to other processes: as plans that can be pickled, for pickled tensors and the workers of an executor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["Plan", "carry_out", "rebuild_deferred", "reduce_storage", "run_with"
 
 
 class Plan:
-    """Steps in order, with numbers for ghosts; ``targets`` are those whose bytes are wanted."""
+    """Steps in order, with numbers in place of recorded storages.
+
+    ``targets`` are the storages whose bytes are needed.
+    """
 
     def __init__(self, steps: list[Step], targets: list[Ghost], device: str | None) -> None:
         self.numbers: dict[Ghost, int] = {}
@@ -30,7 +33,7 @@ class Plan:
         del self.numbers
 
     def _writes(self, step: Step) -> list[int]:
-        """The ghosts among whose writers the step is."""
+        """Return the recorded storages that list the step as a writer."""
         found = dict.fromkeys(ref.ghost for ref in refs_of([step.args, step.result]))
         return [self._number(ghost) for ghost in found if any(writer is step for writer in ghost.writers)]
 
@@ -53,7 +56,7 @@ class Plan:
         return value
 
     def decoded(self) -> tuple[list[Step], list[Ghost]]:
-        """The steps, on ghosts of their own, and the targets."""
+        """Return the steps, over new recorded storages, and the targets."""
         ghosts = [Ghost(*facts) for facts in self.ghosts]
 
         def decode(value: Any) -> Any:
@@ -82,7 +85,7 @@ class _Place:
 
 
 class _Value:
-    """A tensor with data among arguments."""
+    """A tensor with data among the arguments."""
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
@@ -100,13 +103,13 @@ def _overload(op: str | None, qualname: str) -> Any:
 
 
 def reduce_storage(storage: Any) -> tuple[Any, ...]:
-    """What pickle keeps of a storage without data that has a recipe."""
+    """Return the pickle reduction of a deferred storage."""
     ghost = recipe_of(storage)
     return rebuild_deferred, (str(storage.device), storage.nbytes(), Plan(steps_for([ghost]), [ghost], None))
 
 
 def rebuild_deferred(device: str, nbytes: int, plan: Plan) -> Any:
-    """The storage from its pickle."""
+    """Rebuild a deferred storage from its pickle."""
     storage = make_fake_storage(device, nbytes)
     give_recipe(storage, plan.decoded()[1][0])
     return storage
@@ -116,14 +119,17 @@ def rebuild_deferred(device: str, nbytes: int, plan: Plan) -> Any:
 
 
 def carry_out(plan: Plan) -> list[bytes]:
-    """The bytes of the targets; what a worker does."""
+    """Return the bytes of the targets. Workers run this."""
     targets = plan.decoded()[1]
     filled = run(targets, plan.device)
     return [storage_bytes(filled[target]) for target in targets]
 
 
 def run_with(executor: Any, ghosts: list[Ghost], device: Any) -> dict[Ghost, Any]:
-    """Storages with what these ghosts are in the end, computed by the workers of a `concurrent.futures` executor."""
+    """Compute the final contents of recorded storages in the workers of a `concurrent.futures` executor.
+
+    Return new storages.
+    """
     where = None if device is None else str(mt.device(device))
     jobs = [(members, executor.submit(carry_out, Plan(steps, members, where))) for members, steps in groups_of(ghosts)]
     filled = {}

@@ -1,4 +1,4 @@
-"""What of a model has no data, where it came from, and how to give it some."""
+"""List the tensors of a model that have no data, where they were made, and how to give them data."""
 
 from __future__ import annotations
 
@@ -18,27 +18,36 @@ class Unresolved(NamedTuple):
     """A tensor without data."""
 
     name: str
-    """Its place in the module: ``"encoder.layers.3.weight"``."""
+    """Its name in the module: ``"encoder.layers.3.weight"``."""
     kind: str
-    """"parameter", "buffer", "buffer (not in the state dict)" or "attribute", which may be one in a container."""
+    """"parameter", "buffer", "buffer (not in the state dict)" or "attribute" (also inside a container)."""
     tensor: Any
     made_at: str | None
-    """File and line of the code that made it, where it is known: for deferred tensors."""
+    """File and line of the code that made a deferred tensor; None for other tensors."""
 
     @property
     def deferred(self) -> bool:
-        """Whether it remembers how it came about."""
+        """True if the tensor remembers how it was made."""
         return is_deferred(self.tensor)
 
     def __str__(self) -> str:
         if is_lazy(self.tensor):
-            return f"{self.name}: {self.kind}, of no shape yet"
+            return f"{self.name}: {self.kind}, no shape yet"
         shape = f"{self.tensor.dtype} {list(self.tensor.shape)} on {self.tensor.device}"
         return f"{self.name}: {self.kind}, {shape}" + (f", made at {self.made_at}" if self.made_at else "")
 
 
 def unresolved(module: Any) -> list[Unresolved]:
-    """Every parameter, buffer and other tensor of a module, in attributes and their containers, that holds no data."""
+    """Return the tensors of a module that hold no data.
+
+    They are parameters, buffers, and tensors in attributes and their containers.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> [item.name for item in mt.nn.Linear(2, 2, device="meta").unresolved()]
+    ['weight', 'bias']
+    """
     found = []
     for name, kind, tensor, _ in places(module):
         if is_lazy(tensor):
@@ -54,28 +63,44 @@ def _made_at(tensor: Any) -> str | None:
 
 
 def assert_materialized(module: Any) -> None:
-    """RuntimeError, with the list of them, where tensors of a module hold no data."""
+    """Raise RuntimeError if a module has tensors without data.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The module to check.
+
+    Raises
+    ------
+    RuntimeError
+        Lists up to 20 of these tensors, and the ways to give them data.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.assert_materialized(mt.nn.Linear(2, 2, device="cpu"))
+    """
     found = unresolved(module)
     if not found:
         return
     shapeless = [item for item in found if is_lazy(item.tensor)]
     deferred = [item for item in found if item.deferred]
     lines = [f"  {item}" for item in found[:20]] + ([f"  and {len(found) - 20} more"] if len(found) > 20 else [])
-    ways = ["mt.materialize(model) gives the deferred ones the values they would have had"] if deferred else []
+    ways = ["mt.materialize(model) computes the deferred ones"] if deferred else []
     if shapeless:
-        ways.append("calling the module gives those of no shape theirs")
+        ways.append("calling the module sets the missing shapes")
     if len(deferred) + len(shapeless) < len(found):
-        ways.append("load_state_dict(..., assign=True), or mt.load_into, gives the others those of a checkpoint")
+        ways.append("load_state_dict(..., assign=True) or mt.load_into loads the others from a checkpoint")
     raise RuntimeError(f"{type(module).__name__}: {len(found)} tensors hold no data:\n" + "\n".join(lines) + f"\n{'; '.join(ways)}.")
 
 
 class NoMaterialization(DispatchMode):
-    """What `assert_no_materialization` gives."""
+    """The mode that `assert_no_materialization` returns."""
 
     forbids_data = True
 
     def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Run an operator; RuntimeError where a result holds data."""
+        """Run an operator. Raise RuntimeError if a result holds data."""
         before = getattr(forbidden, "now", False)
         forbidden.now = True
         try:
@@ -90,5 +115,12 @@ class NoMaterialization(DispatchMode):
 
 
 def assert_no_materialization() -> NoMaterialization:
-    """A context manager: inside, an operator whose result holds data raises RuntimeError, naming it."""
+    """Return a context manager inside which an operator whose result holds data raises RuntimeError.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.assert_no_materialization():
+    ...     x = mt.zeros(2, 3, device="meta") + 1
+    """
     return NoMaterialization()

@@ -1,1 +1,1 @@
-"""Take tensors from other libraries and give them away: DLPack, array and buffer protocols, storages, pickles."""
+"""Exchange tensors with other libraries: DLPack, array and buffer protocols, storages, pickles."""

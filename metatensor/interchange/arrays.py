@@ -1,4 +1,4 @@
-"""Tensors out of and into metatensor: NumPy and what describes memory as it does, copies of whole objects, pickles."""
+"""Convert between tensors and NumPy arrays or other arrays in memory; deep copies and pickles of tensors."""
 
 import warnings
 
@@ -16,7 +16,7 @@ from metatensor.interchange.dlpack import from_dlpack, taker
 
 def _need_data(tensor, what):
     if is_deferred(tensor):
-        materialize(tensor)  # in place: what is made of it shares its memory
+        materialize(tensor)  # in place, because the result shares the tensor's memory
     if tensor.untyped_storage().data is None:
         raise NoDataError(
             f"Cannot copy out of meta tensor; no data! {what}(): this tensor of shape {list(tensor.shape)} on "
@@ -24,10 +24,37 @@ def _need_data(tensor, what):
 
 
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
-    """A vector over the memory of a buffer (bytes, bytearray, mmap, array): `count` elements from byte `offset` on.
+    """Return a 1-D cpu tensor over the memory of a buffer, such as bytes, bytearray, mmap or array.
 
-    Without a positive `count`, all that is left; ValueError where that is not a whole number of elements, and for
-    buffers that are too short or empty.
+    Parameters
+    ----------
+    buffer : buffer
+        An object with the buffer protocol. If it is read-only, a warning is issued.
+    dtype : dtype
+        Dtype of the elements.
+    count : int, default -1
+        Number of elements. A negative number means all that are left.
+    offset : int, default 0
+        Offset of the first element in bytes.
+    requires_grad : bool, default False
+        Whether the tensor requires grad.
+
+    Returns
+    -------
+    Tensor
+        Shape (count,).
+
+    Raises
+    ------
+    ValueError
+        If the buffer is empty or too short, or if ``count`` is 0, or if ``count`` is negative and the rest of the
+        buffer is not a whole number of elements.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.frombuffer(bytearray([5, 6, 7, 8]), dtype=mt.uint8, offset=1).tolist()
+    [6, 7, 8]
     """
     import numpy as np
 
@@ -38,12 +65,12 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     except ValueError:
         data = np.empty(0, np.uint8)
     if not data.size or count == 0:
-        raise ValueError(f"frombuffer(): no elements are asked for: {data.size} bytes, count={count}")
+        raise ValueError(f"frombuffer(): the result would be empty: {data.size} bytes, count={count}")
     if not 0 <= offset < data.size:
         raise ValueError(f"frombuffer(): offset {offset} is not within the {data.size} bytes")
     left = data.size - offset
     if count < 0 and left % dtype.itemsize:
-        raise ValueError(f"frombuffer(): {left} bytes after the offset are no whole number of {dtype.name}")
+        raise ValueError(f"frombuffer(): {left} bytes after the offset are not a whole number of {dtype.name} elements")
     n = left // dtype.itemsize if count < 0 else count
     if n * dtype.itemsize > left:
         raise ValueError(f"frombuffer(): {n} elements of {dtype.name} need more than the {left} bytes after the offset")
@@ -52,11 +79,23 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
 
 
 def to_numpy(tensor, force=False):
-    """A NumPy array over the memory of a cpu tensor.
+    """Return a NumPy array over the memory of a cpu tensor.
 
-    With `force`, tensors on other devices, with gradients or lazily conjugated
-    are copied. Raises TypeError for another device, RuntimeError for a tensor that
-    requires grad or, with `force`, NotImplementedError for one without data.
+    Parameters
+    ----------
+    tensor : Tensor
+        A cpu tensor; a deferred one is materialized in place.
+    force : bool, default False
+        Copy a tensor that is on another device, requires grad, or is lazily conjugated or negated.
+
+    Raises
+    ------
+    TypeError
+        If the tensor is on another device or holds no data, or has a dtype that NumPy lacks.
+    RuntimeError
+        If the tensor requires grad, or is lazily conjugated or negated.
+    NotImplementedError
+        If ``force`` is true and the tensor holds no data.
     """
     if force:
         _need_data(tensor, "numpy")
@@ -79,7 +118,7 @@ def to_numpy(tensor, force=False):
 
 
 def to_array(tensor, dtype=None, copy=None):
-    """What ``numpy.asarray(tensor)`` calls."""
+    """Return the array for ``numpy.asarray(tensor)``."""
     array = to_numpy(tensor)
     if dtype is not None and array.dtype != dtype:
         if copy is False:
@@ -89,23 +128,44 @@ def to_array(tensor, dtype=None, copy=None):
 
 
 def array_wrap(tensor, array):
-    """What NumPy's functions of a tensor give: a tensor, over their result."""
+    """Return a NumPy function's result for a tensor argument as a tensor."""
     import numpy
 
     return from_numpy(numpy.asarray(array))
 
 
 def operand(value, tensor):
-    """What an array or a scalar of NumPy is beside `tensor`: a cpu tensor where that has values too, or a number; else None."""
+    """Return the operand for a NumPy array or scalar beside ``tensor``: a number for a scalar, else a cpu tensor.
+
+    Return None for an array if ``tensor`` has no values.
+    """
     if not value.shape:
         return value.item()
     return None if tensor.untyped_storage().data is None and not is_deferred(tensor) else from_numpy(value)
 
 
 def from_numpy(array):
-    """A cpu tensor over the memory of a NumPy array, writable or not.
+    """Return a cpu tensor over the memory of a NumPy array. If the array is read-only, a warning is issued.
 
-    Raises TypeError for what is no array or has a dtype that no tensor has.
+    Parameters
+    ----------
+    array : numpy.ndarray
+        An array with a dtype that metatensor has.
+
+    Raises
+    ------
+    TypeError
+        If ``array`` is not a NumPy array or has an unsupported dtype.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> import numpy as np
+    >>> array = np.zeros(3, dtype=np.float32)
+    >>> tensor = mt.from_numpy(array)
+    >>> array[1] = 5
+    >>> tensor.tolist()
+    [0.0, 5.0, 0.0]
     """
     import numpy
 
@@ -115,29 +175,29 @@ def from_numpy(array):
 
 
 def _adopt(array, what):
-    """A cpu tensor over the memory of an array, with a warning if that is read-only."""
+    """Return a cpu tensor over the memory of an array. Warn if the memory is read-only."""
     if not array.flags.writeable:
-        warnings.warn(f"{what}(): the memory is read-only, but tensors can be written to; what writing does is undefined. "
-                      "Copy it first, or do not write", stacklevel=3)
+        warnings.warn(f"{what}(): the memory is read-only, so the tensor cannot be written to. "
+                      "Copy it first if you need to write", stacklevel=3)
     return backend_for("cpu").adopt(array)
 
 
 def array_interface(tensor):
-    """What ``__array_interface__`` gives; AttributeError where NumPy cannot see the values in the memory as they are."""
+    """Return ``__array_interface__``. Raise AttributeError if NumPy cannot read the values directly from the memory."""
     array = None
-    if _plain(tensor) and type(tensor).__array__ is Tensor.__array__:  # a class with an __array__ of its own has it called
+    if _plain(tensor) and type(tensor).__array__ is Tensor.__array__:  # otherwise the class's own __array__ is used
         try:
             array = backend_for(tensor.device).numpy(tensor)
         except TypeError:
             pass
     if array is None or array.dtype.isbuiltin != 1:
-        raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} that has none; "
+        raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} does not have it; "
                              "numpy() says why")
     return array.__array_interface__
 
 
 def buffer_of(tensor):
-    """The array that answers to the buffer protocol in the tensor's place. BufferError where there is none."""
+    """Return the array that implements the buffer protocol for the tensor. Raise BufferError if there is none."""
     try:
         if not _plain(tensor) or type(tensor).__array__ is not Tensor.__array__:
             raise TypeError("it has no data of its own, requires grad, or is lazily conjugated or negated")
@@ -150,13 +210,16 @@ def buffer_of(tensor):
 
 
 def _plain(tensor):
-    """Whether the memory holds the values as they are, for anybody to change."""
+    """Return True if the memory holds the values themselves, and others may change them."""
     storage = tensor.untyped_storage()
     return not (storage.data is None or tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
 
 
 def cuda_array_interface(tensor):
-    """What ``__cuda_array_interface__`` gives: AttributeError unless the memory is CUDA's, RuntimeError where it requires grad."""
+    """Return ``__cuda_array_interface__``.
+
+    Raise AttributeError if the memory is not CUDA's, RuntimeError if the tensor requires grad.
+    """
     if is_deferred(tensor):
         materialize(tensor)
     if tensor.untyped_storage().data is None:
@@ -170,7 +233,7 @@ def cuda_array_interface(tensor):
 
 
 def from_array(data):
-    """A tensor over the memory of an array of another library that is no NumPy array, by the protocol that it has; else None."""
+    """Return a tensor over another library's array, using the first protocol that it supports, or None."""
     if hasattr(data, "__array_interface__"):
         import numpy
 
@@ -185,7 +248,7 @@ def from_array(data):
 
 
 def array_namespace(version=None):
-    """`metatensor.array_api`. ValueError for a version of the standard that it does not follow."""
+    """Return `metatensor.array_api`. Raise ValueError for an unsupported version of the standard."""
     array_api = later("array_api")
 
     known = ("2021.12", "2022.12", "2023.12", array_api.__array_api_version__)
@@ -195,7 +258,7 @@ def array_namespace(version=None):
 
 
 def deep_copy(tensor, memo):
-    """`copy.deepcopy`: storages are copied once each, so what shared memory shares it afterwards."""
+    """Implement `copy.deepcopy`. Each storage is copied once, so tensors that share memory still share it."""
     import copy
 
     if id(tensor) in memo:
@@ -221,10 +284,10 @@ def _over_copied_storage(tensor, memo):
 
 
 def deep_copy_storage(storage, memo):
-    """`copy.deepcopy` of a storage: one copy for all who refer to it, tensors and storages of elements."""
+    """Implement `copy.deepcopy` of a storage. All tensors and typed storages over it get the same copy."""
     if id(storage) not in memo:
         memo[id(storage)] = copy_storage(storage)
-        memo.setdefault(id(memo), []).append(storage)  # as `copy` does: an id stays taken while the memo lives
+        memo.setdefault(id(memo), []).append(storage)  # as `copy` does, to keep ids from being reused
     return memo[id(storage)]
 
 
@@ -238,7 +301,7 @@ def _restore(storage, dtype, sizes, strides, offset, conj=False, neg=False):
 
 
 def rebuild_tensor(cls, storage, dtype, sizes, strides, offset, requires_grad, conj, neg, state):
-    """A tensor from its pickle."""
+    """Rebuild a tensor from its pickle."""
     made = _restore(storage, dtype, sizes, strides, offset, conj, neg)
     if cls is not Tensor:
         made = Tensor._make_subclass(cls, made)
@@ -249,7 +312,7 @@ def rebuild_tensor(cls, storage, dtype, sizes, strides, offset, requires_grad, c
 
 
 def reduce_tensor(tensor):
-    """What pickle keeps: the storage (once for all that share it), the layout and the attributes."""
+    """Return the pickle reduction of a tensor: its storage (pickled once if shared), layout and attributes."""
     return (rebuild_tensor, (type(tensor), tensor.untyped_storage(), tensor.dtype, tuple(tensor.shape),
                              tensor.stride(), tensor.storage_offset(), tensor.requires_grad,
                              tensor.is_conj(), tensor.is_neg(), dict(tensor.__dict__)))

@@ -1,4 +1,4 @@
-"""Tensors to and from DLPack: which device, which copies. What a capsule holds is the backends' business."""
+"""Exchange tensors through DLPack: choose devices and make copies. The backends create and read capsules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["dlpack_device", "from_dlpack", "taker", "to_dlpack"]
 
 
 def _candidates(kind: int) -> Iterator[str]:
-    """Types of devices to ask, the namesake first: others are loaded only where it is not the one."""
+    """Yield the device types to try, first the one named like ``kind``.
+
+    The others are loaded only if it does not match.
+    """
     name = DLDeviceType(kind).name[3:].lower() if kind in DLDeviceType._value2member_map_ else None
     if name is not None:
         yield name
@@ -21,7 +24,7 @@ def _candidates(kind: int) -> Iterator[str]:
 
 
 def taker(kind: int) -> Any:
-    """The backend for memory in a place of DLPack's. RuntimeError where no device, or none that works, takes it."""
+    """Return the backend that accepts memory of a DLPack device type. Raise RuntimeError if there is no working one."""
     broken = None
     for type in _candidates(kind):
         try:
@@ -38,11 +41,34 @@ def taker(kind: int) -> Any:
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
-    """A tensor over the memory of an object with ``__dlpack__``, or of a DLPack capsule; on `device` where one is given.
+    """Return a tensor over the memory of an object with ``__dlpack__``, or of a DLPack capsule.
 
-    With `copy` true never over the same memory, with `copy` false always: ValueError where `device` is another one.
-    Raises TypeError for other objects, BufferError for what its producer or this device cannot exchange, RuntimeError
-    for memory that no device takes.
+    Parameters
+    ----------
+    ext_tensor : object
+        An object with ``__dlpack__`` and ``__dlpack_device__``, or a capsule.
+    device : device or str, optional
+        Device of the result. By default the device of the memory.
+    copy : bool, optional
+        True: always copy. False: never copy. By default copy only if necessary.
+
+    Raises
+    ------
+    TypeError
+        If ``ext_tensor`` is neither such an object nor a capsule.
+    ValueError
+        If ``copy`` is False and ``device`` is another device than the memory's.
+    BufferError
+        If the producer or the device cannot exchange the tensor.
+    RuntimeError
+        If no device accepts the memory.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> import numpy as np
+    >>> mt.from_dlpack(np.arange(3)).tolist()
+    [0, 1, 2]
     """
     if type(ext_tensor).__name__ == "PyCapsule":
         ext_tensor = Capsule(ext_tensor)
@@ -59,7 +85,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 
 def _with_data(tensor: Any) -> None:
-    """Give a deferred tensor its data: what is made of it shares its memory."""
+    """Materialize a deferred tensor in place, because the result shares its memory."""
     from metatensor.deferred import is_deferred, materialize
 
     if is_deferred(tensor):
@@ -77,11 +103,12 @@ def _exportable(tensor: Any, what: str) -> None:
 
 
 def to_dlpack(tensor: Any, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
-    """The capsule for ``__dlpack__``.
+    """Return the capsule for ``__dlpack__``.
 
-    Of version 1 where `max_version` allows it, and the array library has it: only those tell that memory is read-only.
-    On `dl_device`, which is the tensor's own or the host. BufferError where that takes a copy but `copy` is false, and
-    for tensors that cannot be exported: without data, requiring grad, lazily conjugated, of a dtype that DLPack lacks.
+    The capsule has version 1 if ``max_version`` and the array library support it; only this version can describe
+    read-only memory. ``dl_device`` is the tensor's own device or the host. Raise BufferError if ``copy`` is False but a
+    copy is needed, and for tensors that cannot be exported: those without data, that require grad, that are lazily
+    conjugated or negated, or whose dtype DLPack lacks.
     """
     _exportable(tensor, "__dlpack__")
     source = tensor
@@ -102,7 +129,7 @@ def to_dlpack(tensor: Any, stream: Any, max_version: Any, dl_device: Any, copy: 
 
 
 def dlpack_device(tensor: Any) -> tuple[int, int]:
-    """The (type, index) pair of DLPack. ValueError for a tensor without data."""
+    """Return DLPack's (device type, index) of a tensor. Raise ValueError if it has no data."""
     _with_data(tensor)
     if tensor.untyped_storage().data is None:
         raise ValueError(f"__dlpack_device__: a tensor on {tensor.device} without data has no place in DLPack")

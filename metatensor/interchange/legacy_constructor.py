@@ -11,9 +11,9 @@ __all__ = ["legacy_tensor"]
 
 
 def _with_values():
-    """The default device; cpu where that is meta, for the values are given, and code that gives them here reads them.
+    """Return the default device, or cpu if that is meta, because values are given and are likely to be read.
 
-    PyTorch's constructor does not heed the default device at all.
+    PyTorch's constructor ignores the default device.
     """
     default = get_default_device()
     if default.type == "meta" and "cpu" in plugins.device_types():
@@ -22,10 +22,11 @@ def _with_values():
 
 
 def legacy_tensor(*args, device=None):
-    """What ``Tensor(*args, device=device)`` shows, always of the default dtype unless made from a tensor.
+    """Implement ``Tensor(*args, device=device)``.
 
-    No argument gives an empty tensor, ints or a Size one of these sizes with arbitrary values, a sequence a tensor
-    of its values, a tensor an alias of it. Raises TypeError for anything else.
+    Without arguments the result is an empty tensor. Integers or a `Size` give an uninitialised tensor of these sizes,
+    and a sequence a tensor of its values, all of the default dtype. A tensor gives an alias of it, on ``device`` if
+    that is given. Raise TypeError for other arguments.
     """
     empty, make = op_by_name("empty"), op_by_name("tensor")
     dtype = get_default_dtype()

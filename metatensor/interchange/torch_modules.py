@@ -1,13 +1,13 @@
-"""Which module of this package answers to which of PyTorch's: for ``import torch``, and for the names in PyTorch's files."""
+"""Map PyTorch's module names to this package's: for ``import torch``, and for names in PyTorch's files."""
 
 from __future__ import annotations
 
 __all__ = ["ALIAS", "SHARED", "TREE", "name_of", "target_of"]
 
 ALIAS = "metatensor.torch_api"
-"""The package that makes ``import torch`` find this one."""
+"""The package that makes ``import torch`` import metatensor."""
 TREE = f"{ALIAS}.torch"
-"""Where the modules are that exist only because PyTorch has them."""
+"""The package of modules that exist only for compatibility with PyTorch."""
 
 SHARED = {
     f"torch.{name}": f"metatensor.{name}"
@@ -18,11 +18,11 @@ SHARED = {
     "torch.fx": "metatensor.program.fx",
     "torch.utils.data": "metatensor.data",
 }
-"""Modules of PyTorch, with all below them, that are modules of metatensor itself."""
+"""Modules of PyTorch, including their submodules, that map to public modules of metatensor."""
 
 
 def target_of(name: str) -> str:
-    """Return the name of the module that answers to ``name``: "metatensor.nn.init" for "torch.nn.init"."""
+    """Return the module that stands for PyTorch's module ``name``: "metatensor.nn.init" for "torch.nn.init"."""
     parts = name.split(".")
     for count in range(len(parts), 1, -1):
         head = ".".join(parts[:count])
@@ -32,7 +32,7 @@ def target_of(name: str) -> str:
 
 
 def name_of(target: str) -> str | None:
-    """Return the name that a module of ours answers to: ``"metatensor.nn.init"`` gives ``"torch.nn.init"``; None where it has none."""
+    """Return PyTorch's name for a module of this package, or None: "torch.nn.init" for "metatensor.nn.init"."""
     if target == TREE or target.startswith(TREE + "."):
         return "torch" + target[len(TREE) :]
     for theirs, ours in SHARED.items():

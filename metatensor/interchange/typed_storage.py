@@ -1,4 +1,4 @@
-"""A storage as a sequence of elements of a dtype: what `Tensor.storage` gives."""
+"""A storage as a sequence of elements of a dtype: the result of `Tensor.storage`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ import metatensor as mt
 __all__ = ["TypedStorage"]
 
 class TypedStorage:
-    """A storage as a sequence of elements of a dtype (deprecated in PyTorch)."""
+    """A storage as a sequence of elements of a dtype (deprecated in PyTorch).
+
+    Parameters
+    ----------
+    *args : int or sequence, optional
+        The number of elements, or their values. Default: 0.
+    wrap_storage : UntypedStorage, optional
+        The storage to wrap. By default a new one is created.
+    dtype : dtype, optional
+        Dtype of the elements. By default the default dtype.
+    device : device or str, optional
+        Device of a new storage.
+    """
 
     is_sparse = False
 
@@ -34,35 +46,35 @@ class TypedStorage:
 
     @property
     def device(self) -> Any:
-        """Where it is."""
+        """Device of the storage."""
         return self._untyped_storage.device
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is on a CUDA device."""
+        """True if the storage is on a CUDA device."""
         return bool(self.device.type == "cuda")
 
     def untyped(self) -> Any:
-        """The untyped storage."""
+        """Return the underlying untyped storage."""
         return self._untyped_storage
 
     def __len__(self) -> int:
         return int(self._untyped_storage.nbytes()) // int(self.dtype.itemsize)
 
     def size(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return len(self)
 
     def nbytes(self) -> int:
-        """The number of bytes."""
+        """Return the size in bytes."""
         return int(self._untyped_storage.nbytes())
 
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Return the size of an element in bytes."""
         return int(self.dtype.itemsize)
 
     def data_ptr(self) -> int:
-        """The address; 0 without data."""
+        """Return the memory address; 0 without data."""
         return int(self._untyped_storage.data_ptr())
 
     @property
@@ -80,24 +92,24 @@ class TypedStorage:
         return iter(self.tolist())
 
     def tolist(self) -> list:
-        """The elements."""
+        """Return the elements as a list."""
         return list(self._tensor().tolist())
 
     def fill_(self, value: Any) -> TypedStorage:
-        """Set all elements."""
+        """Set all elements to ``value``."""
         self._tensor().fill_(value)
         return self
 
     def clone(self) -> TypedStorage:
-        """A copy."""
+        """Return a copy."""
         return TypedStorage(wrap_storage=self._tensor().clone().untyped_storage(), dtype=self.dtype)
 
     def cpu(self) -> TypedStorage:
-        """On the cpu."""
+        """Return the storage on the cpu, copied if necessary."""
         return TypedStorage(wrap_storage=self._tensor().cpu().untyped_storage(), dtype=self.dtype)
 
     def resize_(self, size: int) -> TypedStorage:
-        """Change the number of elements."""
+        """Change the number of elements in place."""
         self._untyped_storage.resize_(size * self.dtype.itemsize)
         return self
 

@@ -52,7 +52,7 @@ def test_runs_cover_blocks_of_any_shape():
         ({(0, 0): WHOLE[:2]}, "12 elements"),
         ({(0, 0): WHOLE[:3], (2, 0): WHOLE[3:]}, "overlap"),
         ({(1, 0): WHOLE}, "not within"),
-        ({(0,): WHOLE}, "no sound place"),
+        ({(0,): WHOLE}, "invalid location"),
     ],
 )
 def test_chunks_that_do_not_cover(tmp_path, records, chunks, words):
@@ -85,7 +85,7 @@ def test_a_chunk_that_is_something_else(tmp_path, records):
 
     write(tmp_path, records, {"w": ((4, 6), {(0, 0): WHOLE})}, longer)
     assert load(tmp_path, "meta")["w"].shape == (4, 5)
-    with pytest.raises(CheckpointError, match="not what the metadata say"):
+    with pytest.raises(CheckpointError, match="does not match the metadata"):
         load(tmp_path, "cpu")
 
 

@@ -65,7 +65,7 @@ def test_errors_carry_file_and_reason():
     ("model.pt", b"\n<!doctype html><html>404</html>", "HTML"),
     ("model.pt.gz", b"\x1f\x8b\x08" + bytes(60), "gzip"),
     ("model.h5", b"\x89HDF\r\n\x1a\n" + bytes(60), "HDF5"),
-    ("model.pt", b"\x80\x04}\x94.", "a pickle by itself"),
+    ("model.pt", b"\x80\x04}\x94.", "a pickle without tensor data"),
 ])  # fmt: skip
 def test_what_is_taken_for_a_checkpoint(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
@@ -84,5 +84,5 @@ def test_files_that_are_not_open_as_they_should_be(tmp_path):
     with os.fdopen(out, "rb") as file, pytest.raises(io.UnsupportedOperation, match="cannot seek.*BytesIO"):
         mt.load(file)
     for thing in (None, 5, [path], object()):
-        with pytest.raises(TypeError, match="given by its path, or by a file"):
+        with pytest.raises(TypeError, match="expected a path, or a file"):
             mt.load(thing)

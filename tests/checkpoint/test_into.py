@@ -315,7 +315,7 @@ def test_progress_in_a_log_is_lines(capsys):
 def test_arguments_that_cannot_be(path):
     for words, model, where, more in (
         ("must be a Module", 3, path, {}),
-        ("given by its path", on("meta"), io.BytesIO(), {}),
+        ("expected the path", on("meta"), io.BytesIO(), {}),
         ("floating-point dtype", on("meta"), path, {"dtype": "bfloat16"}),
         ("floating-point dtype", on("meta"), path, {"dtype": mt.int32}),
     ):

@@ -48,7 +48,7 @@ def test_a_callable_is_given_a_storage_and_the_location(ask, expected):
 def test_what_is_none_of_these():
     with pytest.raises(TypeError, match="map_location must be a device"):
         Places(3.5)
-    with pytest.raises(RuntimeError, match="no device here; map_location"):
+    with pytest.raises(RuntimeError, match="not available here; pass map_location"):
         Places()("nowhere:at:all")
 
 

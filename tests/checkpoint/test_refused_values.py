@@ -35,7 +35,7 @@ def test_values_of_device_tensors():
         refused(P2 + device_tensor(array(code, data, b"K" + bytes([size]) + b"\x85"), "float32", "numpy") + b".", "array of numbers")
     refused(P2 + device_tensor(META) + b".", "on meta has none")
     assert load(io.BytesIO(packed(P2 + device_tensor(META) + b".")), "meta").shape == (4,)
-    refused(P2 + device_tensor(tensor(), "qint8") + b".", "cannot be made of the values")
+    refused(P2 + device_tensor(tensor(), "qint8") + b".", "cannot be filled with its stored values")
 
 
 def test_bytes_that_are_none():
@@ -67,7 +67,7 @@ def test_chunks_that_make_up_a_tensor_and_chunks_that_do_not(tmp_path):
     data = part(1, dims=2)
     good = [((i, j), (1, 1), 0, len(data)) for i in range(3) for j in range(3)]
     overlap = [*good[:-1], ((0, 0), (1, 1), 0, len(data))]
-    for parts, words in ((overlap[:-1] + [((0, 1), (1, 1), 0, len(data))], "two places|overlap"), (good[:-1], "hold 8 elements")):
+    for parts, words in ((overlap[:-1] + [((0, 1), (1, 1), 0, len(data))], "two locations|overlap"), (good[:-1], "hold 8 elements")):
         for file, content in distributed({"t": ((3, 3), parts)}, data).items():
             (tmp_path / file).write_bytes(content)
         with pytest.raises(CheckpointError, match=words):
@@ -106,7 +106,7 @@ def test_a_device_that_is_not_here(location):
 
 
 def test_files_do_not_make_up_devices():
-    with pytest.raises(CheckpointError, match="no device that is known"):
+    with pytest.raises(CheckpointError, match="not a known device"):
         load(io.BytesIO(packed(P2 + name("torch", "device") + text("nobodys") + b"\x85R.")))
     assert load(io.BytesIO(packed(P2 + name("torch", "device") + text("cuda") + b"K\1\x86R."))) == mt.device("cuda:1")
 

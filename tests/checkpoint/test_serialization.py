@@ -108,7 +108,7 @@ def test_functions_and_other_names():
 def test_only_what_the_pickle_names_is_called():
     # A class that is allowed, but comes as a value of a dict of the result of another call.
     with serialization.safe_globals([Config]):
-        with pytest.raises(CheckpointError, match="nothing to call"):
+        with pytest.raises(CheckpointError, match="not callable"):
             mt.load(io.BytesIO(zipped(P2 + text("x") + b")R.")), "meta")
 
 

@@ -52,7 +52,7 @@ def test_what_does_not_fit_together(tmp_path):
     twice = {"a.safetensors": {"w": 3}, "b.safetensors": {"w": 4}}
     refuse(samples.sharded(tmp_path, twice, {"weight_map": {"w": "a.safetensors", "v": "b.safetensors"}}), "two shards")
     refuse(samples.sharded(tmp_path, SHARDS, {"weight_map": {}}), "no tensors")
-    refuse(samples.sharded(tmp_path, SHARDS, {"weight_map": {"w": 3}}), "no file's name")
+    refuse(samples.sharded(tmp_path, SHARDS, {"weight_map": {"w": 3}}), "not a file name")
     refuse(samples.sharded(tmp_path, SHARDS, {"weight_map": {"w": "model.safetensors.index.json"}}), "cannot be an index")
     path = samples.sharded(tmp_path, SHARDS)
     for content in ('{"metadata": {}}', '{"weight_map": [1]}', '{"weight_map": {"a": "b", "a": "c"}}', '{"weight_map": NaN}',

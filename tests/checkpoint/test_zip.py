@@ -115,7 +115,7 @@ CHANGES = [
     (10, "<H", 12, "method 12"), (20, "<I", 6, "stored"), (24, "<I", 6, "stored"), (24, "<I", 2**31, "stored"), (20, "<I", 2**31, "does not fit"),
     (20, "<II", 2**31, 2**31, "does not fit"), (20, "<II", 50, 50, "reaches into"), (42, "<I", 5, "reaches into"), (42, "<I", 2**31, "does not fit"), (42, "<I", 36, ""),
     (28, "<H", 60000, "beyond the zip directory"), (30, "<H", 60000, "beyond the zip directory"), (32, "<H", 60000, "beyond the zip directory"),
-    (28, "<H", 2, ""), (0, "<I", 0, "is none"), (16, "<I", 12345, "checksum"), (42, "<I", 0xFFFFFFFF, "does not fit"), (20, "<II", 0xFFFFFFFF, 0xFFFFFFFF, "does not fit"),
+    (28, "<H", 2, ""), (0, "<I", 0, "is invalid"), (16, "<I", 12345, "checksum"), (42, "<I", 0xFFFFFFFF, "does not fit"), (20, "<II", 0xFFFFFFFF, 0xFFFFFFFF, "does not fit"),
 ]  # fmt: skip
 
 

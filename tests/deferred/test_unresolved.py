@@ -190,7 +190,7 @@ class TestWhatIsHidden:
         assert [str(item) for item in model.unresolved()] == [
             "0.weight: parameter, of no shape yet", "0.bias: parameter, of no shape yet",
         ]  # fmt: skip
-        with pytest.raises(RuntimeError, match="calling the module gives those of no shape theirs"):
+        with pytest.raises(RuntimeError, match="calling the module sets the missing shapes"):
             mt.assert_materialized(model)
 
     def test_constants_of_fake_tensors_are_not_deferred(self):

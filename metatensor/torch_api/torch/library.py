@@ -337,7 +337,7 @@ class FakeContext:
     """The context of a fake function."""
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
-        """DataDependentError: a size that depends on values is not known without them."""
+        """Raise DataDependentError: a size that depends on values is unknown without data."""
         error = mt.DataDependentError("torch.library.get_ctx().new_dynamic_size: a size that depends on values is unknown without data")
         error.declared = True
         raise error
