@@ -285,62 +285,62 @@ class _return_triangular_solve(NamedTuple):
 def _block_diag(tensors: Sequence[Tensor]) -> Tensor: ...
 def _clone_strided(input: Tensor) -> Tensor: ...
 def _conj(input: Tensor) -> Tensor:
-    """A view that reads conjugated."""
+    """View that conjugates elements when they are read."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
-    """Transforms of complex numbers; normalization 1 divides by the root of their number, 2 by their number."""
+    """Complex Fourier transform over `dim`. `normalization` 0 does not scale, 1 divides by the square root of the number of points, 2 divides by the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
-    """Inverse transforms, whose real results have size `last_dim_size` in the last dimension, of the half that tells the other."""
+    """Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, and the result has size `last_dim_size` in the last of `dim`. `normalization` is as in `_fft_c2c`."""
 def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool, *, out: Tensor | None = None) -> Tensor:
-    """Transforms of real numbers: all results, or in the last dimension just the half that tells the other."""
+    """Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + 1` of n points in the last of `dim`; the others follow by symmetry. `normalization` is as in `_fft_c2c`."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
-    """A tensor of bytes that are on the host."""
+    """Return a tensor with the given layout and the values of host bytes in C order."""
 def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
-    """Products of groups of rows, columns or both, that end at `offs`, with a matrix each."""
+    """Grouped matrix product, as `nn.functional.grouped_mm`."""
 @overload
 def _histogramdd_bin_edges(input: Tensor, bins: Sequence[_int], *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]:
-    """The edges of bins of equal width for each column of points."""
+    """Edges of bins of equal width for each coordinate of the points `input` (..., D): D vectors."""
 @overload
 def _histogramdd_bin_edges(input: Tensor, *bins: _int, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]: ...
 @overload
 def _histogramdd_from_bin_cts(input: Tensor, bins: Sequence[_int], *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> Tensor:
-    """How many points, or how much weight, lies in each of some bins of equal width."""
+    """Number of points, or sum of their `weight`, in each bin of equal width: one dimension for each coordinate."""
 @overload
 def _histogramdd_from_bin_cts(input: Tensor, *bins: _int, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> Tensor: ...
 def _histogramdd_from_bin_tensors(input: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: _bool = False) -> Tensor:
-    """How many points, or how much weight, lies between given edges."""
+    """Number of points, or sum of their `weight`, in each bin between the given edges: one dimension for each coordinate."""
 @overload
 def _index(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int]) -> Tensor:
-    """Elements at the positions that index tensors name along dimensions: x[i, :, j]."""
+    """Elements at the positions given by the index tensors `indices` for the dimensions `dims`: `input[i, :, j]`."""
 @overload
 def _index(input: Tensor, indices: Sequence[Tensor], *dims: _int) -> Tensor: ...
 def _index_put_(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor) -> Tensor:
-    """Write values to the positions that index tensors name."""
+    """Write `values` in place at the positions given by index tensors or masks for the dimensions `dims`."""
 def _index_put_accumulate_(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor) -> Tensor:
-    """Add values to the positions that index tensors name."""
+    """Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`."""
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Product of two int8 matrices in int32."""
+    """Product of two int8 matrices in int32; the first may be uint8."""
 def _linalg_lstsq(input: Tensor, b: Tensor, rcond: _float | None, driver: _str) -> _return__linalg_lstsq:
-    """linalg.lstsq, with the residuals also of matrices that lack full rank."""
+    """As `linalg.lstsq`, but with residuals even for matrices that lack full rank."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`native_batch_norm` with running statistics, or without them."""
+    """`native_batch_norm` with required running statistics. The overload `no_stats` takes none."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
 def _neg_view(input: Tensor) -> Tensor:
-    """A view that reads negated."""
+    """View that negates elements when they are read."""
 def _overlap_add(input: Tensor, step: _int) -> Tensor:
-    """Frames written over each other at distances of `step`, their values added up."""
+    """Add up overlapping frames at distances of `step`: (n, frames, size) to (n, size + step * (frames - 1))."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
 def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
-    """Draw from the Dirichlet distribution whose concentrations lie along the last dimension."""
+    """Sample from Dirichlet distributions whose concentration parameters lie along the last dimension."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Product of two 8-bit floating-point matrices, each times its scale."""
+    """Product of two 8-bit floating-point matrices, (n, k) and (k, m) to (n, m). Each is first multiplied by its scale, which is float32 and has one element or one per row of `input` (per column of `mat2`)."""
 def _standard_gamma(input: Tensor, generator: _Generator | None = None) -> Tensor:
-    """Draw from the gamma distribution of rate 1, with the shape parameter in each element."""
+    """Sample from gamma distributions of rate 1, one value for the shape parameter in each element."""
 @overload
 def _to_copy(input: Tensor, dtype: _dtype, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
-    """A copy with another dtype, device or memory format."""
+    """Copy with another dtype, device or memory format."""
 @overload
 def _to_copy(input: Tensor, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor: ...
 @overload
@@ -348,13 +348,13 @@ def _unravel_index(indices: Tensor, shape: Sequence[_int]) -> Tensor: ...
 @overload
 def _unravel_index(indices: Tensor, *shape: _int) -> Tensor: ...
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The magnitude of each element."""
+    """The magnitude of each element. The result of complex tensors is real."""
 def abs_(input: Tensor) -> Tensor:
-    """The magnitude of each element."""
+    """The magnitude of each element. The result of complex tensors is real."""
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The magnitude of each element."""
+    """The magnitude of each element. The result of complex tensors is real."""
 def absolute_(input: Tensor) -> Tensor:
-    """The magnitude of each element."""
+    """The magnitude of each element. The result of complex tensors is real."""
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse cosine."""
 def acos_(input: Tensor) -> Tensor:
@@ -364,66 +364,66 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def acosh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic cosine."""
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Averages over as many windows as output_size asks for."""
+    """Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size."""
 def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
-    """Maxima over as many windows as output_size asks for, and where they stand."""
+    """Max pooling with windows chosen so that the output length is `output_size`. Returns (values, int64 indices)."""
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """input + alpha * other."""
+    """`input + alpha * other`."""
 def add_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """input + alpha * other."""
+    """`input + alpha * other`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * the sum of all batch1[i] @ batch2[i]."""
+    """beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m)."""
 def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * the sum of all batch1[i] @ batch2[i]."""
+    """beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m)."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """input + value * tensor1 / tensor2; two integer tensors are an error."""
+    """input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors."""
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
-    """input + value * tensor1 / tensor2; two integer tensors are an error."""
+    """input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
     """input + value * tensor1 * tensor2."""
 def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product."""
 def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product."""
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product."""
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2)."""
+    """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product."""
 def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2)."""
+    """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product."""
 def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged, and conjugated."""
+    """Conjugate transpose of each matrix in the last two dimensions, as a view."""
 def affine_grid_generator(theta: Tensor, size: Any, align_corners: _bool) -> Tensor:
-    """affine_grid under its older name."""
+    """Older name of `affine_grid`."""
 def alias(input: Tensor) -> Tensor:
-    """A view of everything."""
+    """Return a view of the whole tensor."""
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy of alias()."""
+    """Like `alias`, as a contiguous copy."""
 def all(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Whether all elements along `dim` are true: bool (uint8 for uint8)."""
+    """Test whether all elements over `dim` (default: all dimensions) are true. The result is bool, or uint8 for uint8."""
 def allclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
-    """Whether |input - other| <= atol + rtol * |other| everywhere: a bool."""
+    """Return whether |input - other| <= atol + rtol * |other| for all elements, as a bool."""
 def alpha_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Dropout that keeps mean and variance of SELU activations (Klambauer et al., 2017)."""
+    """Alpha dropout, which keeps the mean and variance of SELU activations (Klambauer et al., 2017)."""
 def alpha_dropout_(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Dropout that keeps mean and variance of SELU activations (Klambauer et al., 2017)."""
+    """Alpha dropout, which keeps the mean and variance of SELU activations (Klambauer et al., 2017)."""
 def amax(input: Tensor, dim: _int | Sequence[_int] | None = (), keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Largest element over `dim` (all dimensions unless given)."""
+    """Largest element over `dim` (default: all dimensions)."""
 def amin(input: Tensor, dim: _int | Sequence[_int] | None = (), keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Smallest element over `dim` (all dimensions unless given)."""
+    """Smallest element over `dim` (default: all dimensions)."""
 def aminmax(input: Tensor, *, dim: _int | None = None, keepdim: _bool = False, out: Sequence[Tensor] | None = None) -> _return_aminmax:
-    """Smallest and largest element over one dimension, or over all."""
+    """Smallest and largest element over dimension `dim` (default: all dimensions), as (min, max)."""
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The argument of each element, in radians."""
+    """The angle of each element in the complex plane, in radians. The result is real."""
 def any(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Whether any element along `dim` is true: bool (uint8 for uint8)."""
+    """Test whether any element over `dim` (default: all dimensions) is true. The result is bool, or uint8 for uint8."""
 @overload
 def arange(end: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """start, start + step, ... up to but not including end."""
+    """Return a vector of start, start + step, ... up to but excluding `end`; `start` is 0 unless given. The dtype is int64, or the default floating-point dtype if an argument is a float."""
 @overload
 def arange(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -445,9 +445,9 @@ def arcsinh_(input: Tensor) -> Tensor:
 def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse tangent."""
 def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle of the point (other, input), in radians."""
+    """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
 def arctan2_(input: Tensor, other: Tensor) -> Tensor:
-    """The angle of the point (other, input), in radians."""
+    """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
 def arctan_(input: Tensor) -> Tensor:
     """The inverse tangent."""
 def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -455,28 +455,28 @@ def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def arctanh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic tangent."""
 def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Index of the largest element along `dim`, or in the flattened input: int64."""
+    """Index of the largest element along `dim`, or in the flattened input without `dim`, as int64."""
 def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Index of the smallest element along `dim`, or in the flattened input: int64."""
+    """Index of the smallest element along `dim`, or in the flattened input without `dim`, as int64."""
 @overload
 def argsort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Indices that sort along `dim`: int64."""
+    """Return the int64 indices that sort along `dim`."""
 @overload
 def argsort(input: Tensor, *, stable: _bool, dim: _int = -1, descending: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def argwhere(input: Tensor) -> Tensor:
-    """nonzero()."""
+    """Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim)."""
 def as_strided(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-    """The storage seen with other sizes, strides and offset, all in elements."""
+    """Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of `input` unless given. Raise RuntimeError if the view exceeds the storage."""
 def as_strided_(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-    """The storage seen with other sizes, strides and offset, all in elements."""
+    """Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of `input` unless given. Raise RuntimeError if the view exceeds the storage."""
 def as_strided_copy(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """A copy of as_strided()."""
+    """Like `as_strided`, as a contiguous copy."""
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """A copy in which what as_strided() shows is replaced by `src`."""
+    """Copy `input` and replace the elements that `as_strided` selects by `src`."""
 def as_tensor(data: Any | None, dtype: _dtype | None = None, device: _device | _str | _int | None = None) -> Tensor:
-    """`data` as a tensor, without a copy where that is possible."""
+    """Return `data` as a tensor, without a copy if it is a tensor or array of the requested dtype and device."""
 def asarray(obj: Any | None, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, copy: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """as_tensor() with a choice whether to copy."""
+    """Like `as_tensor`. copy=True always copies; copy=False raises ValueError if the memory cannot be shared."""
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse sine."""
 def asin_(input: Tensor) -> Tensor:
@@ -488,9 +488,9 @@ def asinh_(input: Tensor) -> Tensor:
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse tangent."""
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle of the point (other, input), in radians."""
+    """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
 def atan2_(input: Tensor, other: Tensor) -> Tensor:
-    """The angle of the point (other, input), in radians."""
+    """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
 def atan_(input: Tensor) -> Tensor:
     """The inverse tangent."""
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -499,192 +499,192 @@ def atanh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic tangent."""
 @overload
 def atleast_1d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Views with at least 1 dimension; of one tensor or of several."""
+    """View of each tensor with at least 1 dimension. One tensor gives one view, a list of tensors gives a tuple."""
 @overload
 def atleast_1d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_2d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Views with at least 2 dimensions; of one tensor or of several."""
+    """View of each tensor with at least 2 dimensions. One tensor gives one view, a list of tensors gives a tuple."""
 @overload
 def atleast_2d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Views with at least 3 dimensions; of one tensor or of several."""
+    """View of each tensor with at least 3 dimensions. One tensor gives one view, a list of tensors gives a tuple."""
 @overload
 def atleast_3d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
-    """The average of each window of (N, C, L)."""
+    """Average of each window of (N, C, L)."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), batched."""
+    """beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m)."""
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), batched."""
+    """beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m)."""
 @overload
 def bartlett_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """A triangle from 0 to 1 to 0."""
+    """Bartlett window: a triangle from 0 to 1 to 0."""
 @overload
 def bartlett_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, cudnn_enabled: _bool) -> Tensor:
-    """As nn.functional.batch_norm, with PyTorch's native order of arguments."""
+    """As `nn.functional.batch_norm`, with the argument order of PyTorch's native function."""
 @overload
 def bernoulli(input: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """1 with the probability in each element, else 0; or with probability p."""
+    """Return 1 with the probability given by each element of `input`, or with probability `p` if given, else 0."""
 @overload
 def bernoulli(input: Tensor, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """As nn.functional.bilinear, with PyTorch's native order of arguments."""
+    """As `nn.functional.bilinear`, with the argument order of PyTorch's native function."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 1) -> Tensor:
-    """As nn.functional.binary_cross_entropy_with_logits, with PyTorch's native order of arguments."""
+    """As `nn.functional.binary_cross_entropy_with_logits`, with the argument order of PyTorch's native function."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
-    """How often, or with how much weight, each integer from 0 up occurs."""
+    """Number of occurrences, or sum of `weights`, of each integer from 0 to the largest value in a vector of non-negative integers. The result has at least `minlength` elements."""
 def binomial(count: Tensor, prob: Tensor, generator: _Generator | None = None) -> Tensor:
-    """Successes in `count` trials of probability `prob`."""
+    """Sample from binomial distributions: the number of successes in `count` trials of probability `prob`. Both broadcast and must have the same floating-point dtype."""
 def bitwise_and(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input & other."""
+    """`input & other`, for integers and bools."""
 def bitwise_and_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input & other."""
+    """`input & other`, for integers and bools."""
 def bitwise_left_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input << other: input * 2**other, with the bits that fall out lost."""
+    """`input << other`, for integers: `input * 2**other`, discarding the bits that overflow."""
 def bitwise_left_shift_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input << other: input * 2**other, with the bits that fall out lost."""
+    """`input << other`, for integers: `input * 2**other`, discarding the bits that overflow."""
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Each bit inverted; of bool the logical not."""
+    """Invert each bit of integers. For bool this is the logical not."""
 def bitwise_not_(input: Tensor) -> Tensor:
-    """Each bit inverted; of bool the logical not."""
+    """Invert each bit of integers. For bool this is the logical not."""
 def bitwise_or(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input | other."""
+    """`input | other`, for integers and bools."""
 def bitwise_or_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input | other."""
+    """`input | other`, for integers and bools."""
 def bitwise_right_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input >> other: the floor of input / 2**other."""
+    """`input >> other`, for integers: `floor(input / 2**other)`."""
 def bitwise_right_shift_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input >> other: the floor of input / 2**other."""
+    """`input >> other`, for integers: `floor(input / 2**other)`."""
 def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input ^ other."""
+    """`input ^ other`, for integers and bools."""
 def bitwise_xor_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input ^ other."""
+    """`input ^ other`, for integers and bools."""
 @overload
 def blackman_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """A sum of three cosines."""
+    """Blackman window: 0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)."""
 @overload
 def blackman_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
-    """Matrices along the diagonal of one."""
+    """Block-diagonal matrix of matrices. Vectors count as rows and 0-d tensors as 1 x 1 matrices."""
 @overload
 def block_diag(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Products of two batches of matrices."""
+    """Batched matrix product: (b, n, k) and (b, k, m) to (b, n, m)."""
 @overload
 def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Views of the tensors, each expanded to the shape they broadcast to."""
+    """Views of the tensors, each expanded to their broadcast shape."""
 @overload
 def broadcast_tensors(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
-    """expand() as a function."""
+    """Like `expand`, also as a function."""
 @overload
 def broadcast_to(input: Tensor, *size: _int) -> Tensor: ...
 def bucketize(input: Tensor | _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Which interval between sorted boundaries a value falls in."""
+    """Index of the interval between sorted `boundaries` (a vector) that contains each element: int64, or int32 with `out_int32`. A boundary belongs to the interval below it, or above it with `right`."""
 @overload
 def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
-    """All combinations of one value of each vector, as rows."""
+    """Cartesian product of N vectors: a matrix whose rows, of N elements, are all combinations of one element of each. A single vector is returned unchanged."""
 @overload
 def cartesian_prod(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> Tensor: ...
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors one after another along a dimension."""
+    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
 def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: Any | None = 'use_mm_for_euclid_dist_if_necessary') -> Tensor:
-    """Distance of each row of `x1` to each row of `x2`: [..., n, k] and [..., m, k] to [..., n, m]."""
+    """The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) to (..., n, m)."""
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The least integer not below each element."""
+    """Round each element up to an integer, in the input's dtype."""
 def ceil_(input: Tensor) -> Tensor:
-    """The least integer not below each element."""
+    """Round each element up to an integer, in the input's dtype."""
 def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """Continuously differentiable ELU: `max(input, 0) + min(0, alpha * (exp(input / alpha) - 1))`."""
 def celu_(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """Continuously differentiable ELU: `max(input, 0) + min(0, alpha * (exp(input / alpha) - 1))`."""
 @overload
 def chain_matmul(matrices: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Product of a chain of matrices, in the cheapest order."""
+    """Product of one or more matrices, multiplied in the cheapest order."""
 @overload
 def chain_matmul(matrix1: Tensor, matrix2: Tensor | None = None, matrix3: Tensor | None = None, matrix4: Tensor | None = None, matrix5: Tensor | None = None, matrix6: Tensor | None = None, matrix7: Tensor | None = None, matrix8: Tensor | None = None, matrix9: Tensor | None = None, matrix10: Tensor | None = None, matrix11: Tensor | None = None, matrix12: Tensor | None = None, matrix13: Tensor | None = None, matrix14: Tensor | None = None, matrix15: Tensor | None = None, matrix16: Tensor | None = None, matrix17: Tensor | None = None, matrix18: Tensor | None = None, matrix19: Tensor | None = None, matrix20: Tensor | None = None, matrix21: Tensor | None = None, matrix22: Tensor | None = None, matrix23: Tensor | None = None, matrix24: Tensor | None = None, matrix25: Tensor | None = None, matrix26: Tensor | None = None, matrix27: Tensor | None = None, matrix28: Tensor | None = None, matrix29: Tensor | None = None, matrix30: Tensor | None = None, matrix31: Tensor | None = None, matrix32: Tensor | None = None, *, out: Tensor | None = None) -> Tensor: ...
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
-    """Channels of (N, C, ...) dealt out from `groups` groups in turn."""
+    """Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten."""
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Cholesky factors of positive definite matrices, as linalg.cholesky."""
+    """Cholesky factors of positive definite matrices, as `linalg.cholesky`."""
 def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Inverses of matrices, given as their Cholesky factors."""
+    """Inverses of positive definite matrices, given their Cholesky factors: lower ones, or upper ones if `upper`."""
 def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Solutions of A X = input from the Cholesky factors of A, `input2`."""
+    """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if `upper`."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of one size, the last one perhaps smaller."""
+    """Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Each element brought into [min, max]; NaN stays."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
 def clamp_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Each element brought into [min, max]; NaN stays."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
 def clamp_max(input: Tensor, max: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Each element, or max if less."""
+    """The smaller of each element and `max`."""
 def clamp_max_(input: Tensor, max: Tensor | _Number) -> Tensor:
-    """Each element, or max if less."""
+    """The smaller of each element and `max`."""
 def clamp_min(input: Tensor, min: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Each element, or min if greater."""
+    """The larger of each element and `min`."""
 def clamp_min_(input: Tensor, min: Tensor | _Number) -> Tensor:
-    """Each element, or min if greater."""
+    """The larger of each element and `min`."""
 def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Each element brought into [min, max]; NaN stays."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
 def clip_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Each element brought into [min, max]; NaN stays."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
 def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
-    """A copy, in the same order of dimensions unless told."""
+    """Copy of a tensor. By default the copy is dense, with the dimensions in the same order in memory."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Vectors as columns, and matrices, side by side."""
+    """Concatenate tensors along dimension 1, after turning vectors into columns."""
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor:
-    """All combinations of r values of a vector, as rows."""
+    """Return all combinations of `r` elements of a vector as the rows of a matrix."""
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """real + i * imag, of two float tensors of one dtype."""
+    """`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype."""
 def concat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors one after another along a dimension."""
+    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
 def concatenate(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors one after another along a dimension."""
+    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
 def conj(input: Tensor) -> Tensor:
-    """Complex conjugate, as a view; real tensors as they are."""
+    """Complex conjugate, as a view. A real tensor is returned unchanged."""
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The conjugate, written out; of a real tensor the tensor itself."""
+    """The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """The conjugate, written out; of a real tensor the tensor itself."""
+    """The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself."""
 def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> Tensor:
-    """Extend dimensions (the last one first) by (before, after) elements of one value."""
+    """Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first; negative values crop."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """Convolution of (N, C, L) with weight (out, C / groups, kernel)."""
+    """1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is L)."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 @overload
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """Convolution of (N, C, H, W) with weight (out, C / groups, kernel, kernel)."""
+    """2-d convolution of `input` (N, C, H, W) with `weight` (C_out, C / groups, KH, KW) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is H x W)."""
 @overload
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 @overload
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """Convolution of (N, C, D, H, W) with weight (out, C / groups, kernel, kernel, kernel)."""
+    """3-d convolution of `input` (N, C, D, H, W) with `weight` (C_out, C / groups, KD, KH, KW) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is D x H x W)."""
 @overload
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
-    """Convolution over time of (T, B, C) with weight (kernel, C, out)."""
+    """Convolution over time of `input` (T, B, C) with `weight` (K, C, C_out) and `bias` (C_out,). `pad` zeros are added at both ends of the time dimension."""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """Transposed convolution, the map of conv1d's gradient: weight (C, out / groups, kernel)."""
+    """1-d transposed convolution, the adjoint of conv1d, of `input` (N, C, L) with `weight` (C, C_out / groups, K) and `bias` (C_out,). `output_padding` is added to the output size, at one side."""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """Transposed convolution, the map of conv2d's gradient: weight (C, out / groups, kernel, kernel)."""
+    """2-d transposed convolution, the adjoint of conv2d, of `input` (N, C, H, W) with `weight` (C, C_out / groups, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side."""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """Transposed convolution, the map of conv3d's gradient."""
+    """3-d transposed convolution, the adjoint of conv3d, of `input` (N, C, D, H, W) with `weight` (C, C_out / groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], transposed: _bool, output_padding: Sequence[_int], groups: _int) -> Tensor:
-    """Convolution, or its transpose, with as many spatial dimensions as the weight has."""
+    """Convolution, or transposed convolution if `transposed`, over as many spatial dimensions (1 to 3) as `weight` has."""
 def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The magnitude of input with the sign of other."""
+    """Magnitude of `input` with the sign of `other`."""
 def copysign_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """The magnitude of input with the sign of other."""
+    """Magnitude of `input` with the sign of `other`."""
 def corrcoef(input: Tensor) -> Tensor:
-    """Correlation of variables (rows) over observations (columns), from -1 to 1."""
+    """Correlation coefficients of V variables (rows) over N observations (columns): (V, N) to (V, V), in [-1, 1]."""
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The cosine."""
 def cos_(input: Tensor) -> Tensor:
@@ -694,83 +694,83 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 1) -> Tensor:
-    """As nn.functional.cosine_embedding_loss, with PyTorch's native order of arguments."""
+    """As `nn.functional.cosine_embedding_loss`, with the argument order of PyTorch's native function."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
-    """The cosine of the angle between vectors along dim."""
+    """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which broadcast. The result lacks `dim`. `eps` bounds the norms from below."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Number of elements along `dim` that are not zero: int64."""
+    """Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Covariance of variables (rows) over observations (columns), counted or weighted."""
+    """Covariance matrix of V variables (rows) over N observations (columns): (V, N) to (V, V), squeezed. A vector is one variable. `fweights` repeats and `aweights` weights each observation; the divisor is N - `correction`, or its weighted equivalent."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size."""
+    """Cross products of the vectors along `dim`, which must have size 3; by default the first dimension of size 3. The other dimensions broadcast."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
-    """As nn.functional.ctc_loss, with PyTorch's native order of arguments."""
+    """As `nn.functional.ctc_loss`, with the argument order of PyTorch's native function."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor: ...
 def cummax(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummax:
-    """Largest element so far along `dim`, and where it was last."""
+    """Cumulative maximum along `dim`, and the int64 index where it last occurred, as (values, indices)."""
 def cummin(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummin:
-    """Smallest element so far along `dim`, and where it was last."""
+    """Cumulative minimum along `dim`, and the int64 index where it last occurred, as (values, indices)."""
 def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Products of the elements up to each one along `dim`; integers multiply to int64."""
+    """Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given."""
 def cumprod_(input: Tensor, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
-    """Products of the elements up to each one along `dim`; integers multiply to int64."""
+    """Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given."""
 def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Sums of the elements up to each one along `dim`; integers sum to int64."""
+    """Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given."""
 def cumsum_(input: Tensor, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
-    """Sums of the elements up to each one along `dim`; integers sum to int64."""
+    """Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int = -1) -> Tensor:
-    """Integrals of samples `y` up to each one along `dim`."""
+    """Cumulative integral of the samples `y` along `dim` by the trapezoidal rule; `dim` shrinks by 1. The sample points are `x`, or `dx` apart."""
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Degrees to radians."""
+    """Convert degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
-    """Degrees to radians."""
+    """Convert degrees to radians."""
 def det(input: Tensor) -> Tensor:
-    """Determinants."""
+    """Determinants of square matrices (..., N, N)."""
 def detach(input: Tensor) -> Tensor:
-    """The same elements, without a gradient."""
+    """View of the same elements that does not require gradients."""
 def detach_(input: Tensor) -> Tensor:
-    """Forget the gradient of this tensor."""
+    """Remove the tensor from the autograd graph and make it not require gradients. Raises for a view inside the graph."""
 def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy of detach()."""
+    """Like `detach`, as a contiguous copy."""
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector."""
+    """Return a matrix with a vector on diagonal `diagonal` and zeros elsewhere, or a copy of that diagonal of a matrix."""
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
-    """Vectors as diagonals of matrices."""
+    """Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) to (..., m, m) with m = n + |offset|. `dim1` and `dim2` are the result's dimensions of rows and columns."""
 def diagflat(input: Tensor, offset: _int = 0) -> Tensor:
-    """All elements as the diagonal of a matrix."""
+    """Return a matrix with all elements, flattened, on diagonal `offset` and zeros elsewhere."""
 def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
-    """A diagonal of the matrices in dim1 and dim2, as the last dimension."""
+    """Return a view of a diagonal of the matrices in dimensions `dim1` and `dim2`, as a new last dimension. A positive `offset` is above the main diagonal, a negative one below."""
 def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """A copy of diagonal()."""
+    """Like `diagonal`, as a contiguous copy."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """A copy in which what diagonal() shows is replaced by `src`."""
+    """Copy `input` and replace the elements that `diagonal` selects by `src`."""
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Differences of neighbours along `dim`, taken `n` times."""
+    """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. Bools are combined by exclusive or. Each time reduces the size of `dim` by 1."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithmic derivative of gamma."""
+    """The logarithmic derivative of the gamma function."""
 def digamma_(input: Tensor) -> Tensor:
-    """The logarithmic derivative of gamma."""
+    """The logarithmic derivative of the gamma function."""
 def dist(input: Tensor, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
-    """The `p`-norm of input - other."""
+    """The `p`-norm of input - other, as a 0-d tensor."""
 def div(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
-    """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+    """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def div_(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
-    """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+    """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def divide(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
-    """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+    """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def divide_(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
-    """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+    """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Dot product of two vectors."""
+    """Dot product of two vectors of equal length, as a 0-d tensor."""
 def dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Zero elements with probability p and scale the rest by 1 / (1 - p)."""
+    """If `train`, set each element to 0 with probability `p` and scale the others by 1 / (1 - p)."""
 def dropout_(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Zero elements with probability p and scale the rest by 1 / (1 - p)."""
+    """If `train`, set each element to 0 with probability `p` and scale the others by 1 / (1 - p)."""
 @overload
 def dsplit(input: Tensor, indices_or_sections: _int) -> tuple[Tensor, ...]:
-    """Equal sections, or the pieces between indices, along the depth."""
+    """Split along dimension 2 into a number of equal views, or at the given indices. Returns a tuple."""
 @overload
 def dsplit(input: Tensor, indices_or_sections: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
@@ -782,49 +782,49 @@ def dsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
 def dsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """cat() along the third dimension."""
+    """Concatenate tensors along dimension 2, after expanding them to at least 3 dimensions as `atleast_3d`."""
 @overload
 def einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
-    """Sum of products of operands by an equation such as 'bij,bjk->bik'; '...' stands for further dimensions."""
+    """Sum of products of operands by an equation such as 'bij,bjk->bik'. Subscripts missing from the output are summed; '...' stands for any further dimensions, which broadcast. Without '->' the output has the ellipsis, then the subscripts that appear once, sorted. The subscripts may also be lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
 @overload
 def einsum(equation: _str, operand1: Tensor, operand2: Tensor | None = None, operand3: Tensor | None = None, operand4: Tensor | None = None, operand5: Tensor | None = None, operand6: Tensor | None = None, operand7: Tensor | None = None, operand8: Tensor | None = None, operand9: Tensor | None = None, operand10: Tensor | None = None, operand11: Tensor | None = None, operand12: Tensor | None = None, operand13: Tensor | None = None, operand14: Tensor | None = None, operand15: Tensor | None = None, operand16: Tensor | None = None, operand17: Tensor | None = None, operand18: Tensor | None = None, operand19: Tensor | None = None, operand20: Tensor | None = None, operand21: Tensor | None = None, operand22: Tensor | None = None, operand23: Tensor | None = None, operand24: Tensor | None = None, operand25: Tensor | None = None, operand26: Tensor | None = None, operand27: Tensor | None = None, operand28: Tensor | None = None, operand29: Tensor | None = None, operand30: Tensor | None = None, operand31: Tensor | None = None) -> Tensor: ...
 @overload
 def einsum(operand: Tensor, sublist1: Any, sublist2: Any | None = None, sublist3: Any | None = None, sublist4: Any | None = None, sublist5: Any | None = None, sublist6: Any | None = None, sublist7: Any | None = None, sublist8: Any | None = None, sublist9: Any | None = None, sublist10: Any | None = None, sublist11: Any | None = None, sublist12: Any | None = None, sublist13: Any | None = None, sublist14: Any | None = None, sublist15: Any | None = None, sublist16: Any | None = None, sublist17: Any | None = None, sublist18: Any | None = None, sublist19: Any | None = None, sublist20: Any | None = None, sublist21: Any | None = None, sublist22: Any | None = None, sublist23: Any | None = None, sublist24: Any | None = None, sublist25: Any | None = None, sublist26: Any | None = None, sublist27: Any | None = None, sublist28: Any | None = None, sublist29: Any | None = None, sublist30: Any | None = None, sublist31: Any | None = None) -> Tensor: ...
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
-    """Rows of weight (rows, width) at the indices: shape (*indices, width)."""
+    """Rows of `weight` (V, D) at the int64 or int32 `indices`: shape (*indices.shape, D)."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
-    """Shrink the rows at the indices to a norm of at most max_norm, in place."""
+    """Scale the rows of `input` at the indices to a `norm_type`-norm of at most `max_norm`, in place."""
 @overload
 def empty(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None, out: Tensor | None = None) -> Tensor:
-    """A tensor with arbitrary values."""
+    """Tensor of shape `size` with uninitialized elements. The dtype is the default floating-point dtype unless given."""
 @overload
 def empty(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None, out: Tensor | None = None) -> Tensor: ...
 def empty_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
-    """A tensor of the shape, dtype, device and strides of another, with arbitrary values."""
+    """Tensor with the shape, dtype, device and dimension order of `input`, with uninitialized elements."""
 @overload
 def empty_permuted(size: Sequence[_int], physical_layout: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Arbitrary values, dense, with the dimensions in memory in a given order."""
+    """Dense tensor of shape `size` with uninitialized elements. `physical_layout` is the order of the dimensions in memory, outermost first."""
 @overload
 def empty_permuted(size: Sequence[_int], *physical_layout: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def empty_strided(size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Arbitrary values, with given strides."""
+    """Tensor of shape `size` with uninitialized elements and the strides `stride`, in elements."""
 @overload
 def empty_strided(size: Sequence[_int], *stride: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def eq(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input == other."""
+    """`input == other`."""
 def eq_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input == other."""
+    """`input == other`."""
 def equal(input: Tensor, other: Tensor) -> _bool:
-    """Whether two tensors have the same shape and the same elements: a bool."""
+    """Return whether two tensors have the same shape and equal elements, as a bool."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function."""
 def erf_(input: Tensor) -> Tensor:
     """The error function."""
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """1 - erf(x), exact where erf is near 1."""
+    """1 - erf(x), accurate where erf(x) is near 1."""
 def erfc_(input: Tensor) -> Tensor:
-    """1 - erf(x), exact where erf is near 1."""
+    """1 - erf(x), accurate where erf(x) is near 1."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of erf."""
 def erfinv_(input: Tensor) -> Tensor:
@@ -839,123 +839,123 @@ def exp_(input: Tensor) -> Tensor:
     """e**x."""
 @overload
 def expand_copy(input: Tensor, size: Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
-    """A copy of expand()."""
+    """Like `expand`, as a contiguous copy."""
 @overload
 def expand_copy(input: Tensor, *size: _int, implicit: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp(x) - 1, exact near 0."""
+    """exp(x) - 1, accurate for x near 0."""
 def expm1_(input: Tensor) -> Tensor:
-    """exp(x) - 1, exact near 0."""
+    """exp(x) - 1, accurate for x near 0."""
 @overload
 def eye(n: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """An identity matrix, of n rows and m columns."""
+    """Return an (n, m) matrix with ones on the diagonal and zeros elsewhere; `m` is `n` unless given."""
 @overload
 def eye(n: _int, m: _int | None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def feature_alpha_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Alpha dropout of whole channels."""
+    """Alpha dropout of whole channels, the slices of dimensions 0 and 1."""
 def feature_alpha_dropout_(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Alpha dropout of whole channels."""
+    """Alpha dropout of whole channels, the slices of dimensions 0 and 1."""
 def feature_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Dropout of whole channels."""
+    """Dropout of whole channels, the slices of dimensions 0 and 1."""
 def feature_dropout_(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Dropout of whole channels."""
+    """Dropout of whole channels, the slices of dimensions 0 and 1."""
 def fill(input: Tensor, value: Tensor | _Number) -> Tensor:
-    """All elements set to a number or a 0-d tensor."""
+    """Set all elements to a number or to the value of a 0-d tensor."""
 def fill_(input: Tensor, value: Tensor | _Number) -> Tensor:
-    """All elements set to a number or a 0-d tensor."""
+    """Set all elements to a number or to the value of a 0-d tensor."""
 def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Each element with its fraction cut off."""
+    """Round each element towards zero to an integer, in the input's dtype."""
 def fix_(input: Tensor) -> Tensor:
-    """Each element with its fraction cut off."""
+    """Round each element towards zero to an integer, in the input's dtype."""
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
-    """The dimensions from start_dim to end_dim as one."""
+    """Combine the dimensions `start_dim` to `end_dim` into one. A view if the strides allow it, else a copy."""
 @overload
 def flip(input: Tensor, dims: Sequence[_int]) -> Tensor:
-    """The order along dimensions reversed."""
+    """Reverse the order of elements along `dims`."""
 @overload
 def flip(input: Tensor, *dims: _int) -> Tensor: ...
 def fliplr(input: Tensor) -> Tensor:
-    """Columns in reverse order."""
+    """Reverse the order along dimension 1."""
 def flipud(input: Tensor) -> Tensor:
-    """Rows in reverse order."""
+    """Reverse the order along dimension 0."""
 def float_power(input: Tensor | _Number, exponent: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input ** exponent in float64, or complex128."""
+    """`input ** exponent` computed in float64, or in complex128 if an operand is complex."""
 def float_power_(input: Tensor | _Number, exponent: Tensor | _Number) -> Tensor:
-    """input ** exponent in float64, or complex128."""
+    """`input ** exponent` computed in float64, or in complex128 if an operand is complex."""
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The greatest integer not above each element."""
+    """Round each element down to an integer, in the input's dtype."""
 def floor_(input: Tensor) -> Tensor:
-    """The greatest integer not above each element."""
+    """Round each element down to an integer, in the input's dtype."""
 def floor_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The floor of input / other."""
+    """Quotient rounded down: `floor(input / other)`."""
 def floor_divide_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """The floor of input / other."""
+    """Quotient rounded down: `floor(input / other)`."""
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The greater of two elements; of a number and NaN the number."""
+    """Greater of two elements. If one is NaN, the other is returned."""
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The lesser of two elements; of a number and NaN the number."""
+    """Lesser of two elements. If one is NaN, the other is returned."""
 def fmod(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """What division towards zero leaves: of the dividend's sign, as in C."""
+    """Remainder of division rounded towards zero, with the sign of `input`, as in C."""
 def fmod_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """What division towards zero leaves: of the dividend's sign, as in C."""
+    """Remainder of division rounded towards zero, with the sign of `input`, as in C."""
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """x - trunc(x)."""
 def frac_(input: Tensor) -> Tensor:
     """x - trunc(x)."""
 def frexp(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_frexp:
-    """Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e."""
+    """Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns (mantissa, exponent)."""
 def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Filled with a number, whose dtype the tensor has unless told."""
+    """Tensor of shape `size` filled with `fill_value`. Without `dtype`, a bool gives bool, an int int64, a float the default floating-point dtype, and a complex number the default complex dtype."""
 def full_like(input: Tensor, fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
-    """A tensor like another, filled with a number."""
+    """Tensor with the shape, dtype, device and dimension order of `input`, filled with `fill_value`."""
 def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """At each place of the index, the element that it names along a dimension."""
+    """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes."""
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The greatest common divisor."""
+    """Greatest common divisor, which is not negative."""
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisor."""
+    """Greatest common divisor, which is not negative."""
 def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """input >= other."""
 def ge_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """input >= other."""
 def geqrf(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_geqrf:
-    """QR factors as LAPACK has them: R over Householder vectors, and the vectors' factors."""
+    """QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the Householder vectors below it, `tau` (..., min(M, N)) their scalar factors."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Outer product of two vectors."""
+    """Outer product of two vectors: (n) and (m) to (n, m)."""
 def get_device(input: Tensor) -> _int:
-    """The index of the device, or -1."""
+    """Return the index of the tensor's device, or -1."""
 def gradient(input: Tensor, *, spacing: Any | None = 1, dim: Any | None = None, edge_order: _int = 1) -> tuple[Tensor, ...]:
-    """Slopes of samples along each of `dim`, `spacing` apart or at points given for each."""
+    """Derivatives of the samples along each dimension in `dim` (all by default), by second-order central differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector of sample points. `edge_order` 1 or 2 is the order of accuracy at the ends. Returns one tensor of the shape of `input` for each dimension."""
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input > other."""
+    """`input > other`. Complex operands raise."""
 def greater_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input > other."""
+    """`input > other`. Complex operands raise."""
 def greater_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """input >= other."""
 def greater_equal_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """input >= other."""
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
-    """grid_sample with modes by number."""
+    """`grid_sample` with modes given by number."""
 def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
-    """grid_sample of (N, C, H, W) with modes by number."""
+    """`grid_sample` of (N, C, H, W) with modes given by number."""
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
-    """grid_sample of (N, C, D, H, W) with modes by number."""
+    """`grid_sample` of (N, C, D, H, W) with modes given by number."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
-    """As nn.functional.group_norm, with PyTorch's native order of arguments."""
+    """As `nn.functional.group_norm`, with the argument order of PyTorch's native function."""
 @overload
 def gru(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Layers of gated recurrent units (Cho et al., 2014) along a sequence."""
+    """Apply layers of gated recurrent units (Cho et al., 2014) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states."""
 @overload
 def gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
-    """One step of `gru`: the next hidden state."""
+    """Compute one step of `gru` for an input (batch, features). Returns the next hidden state, (batch, hidden)."""
 def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input > other."""
+    """`input > other`. Complex operands raise."""
 def gt_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input > other."""
+    """`input > other`. Complex operands raise."""
 @overload
 def hamming_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """alpha - beta * cos(x), which does not quite reach 0."""
+    """Hamming window: alpha - beta * cos(x), with alpha 0.54 and beta 0.46 unless given."""
 @overload
 def hamming_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
@@ -964,34 +964,34 @@ def hamming_window(window_length: _int, periodic: _bool, alpha: _float, *, dtype
 def hamming_window(window_length: _int, periodic: _bool, alpha: _float, beta: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def hann_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """One period of a raised cosine."""
+    """Hann window: 0.5 - 0.5 * cos(x)."""
 @overload
 def hann_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def hardshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """x, and 0 where |x| <= lambd."""
+    """Set elements with `abs(input) <= lambd` to 0 and keep the others."""
 def hash_tensor(input: Tensor, dim: _int | Sequence[_int] | None = (), *, keepdim: _bool = False, mode: _int = 0, out: Tensor | None = None) -> Tensor:
-    """Exclusive or of the 64-bit patterns of the elements over `dim`: uint64."""
+    """Hash of the elements over `dim` (default: all dimensions): the exclusive or of their 64-bit patterns, as uint64. `mode` must be 0."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """0 below zero, 1 above, and `values` at zero."""
+    """Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0."""
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
-    """0 below zero, 1 above, and `values` at zero."""
+    """Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, reduction: _int = 1) -> Tensor:
-    """As nn.functional.hinge_embedding_loss, with PyTorch's native order of arguments."""
+    """As `nn.functional.hinge_embedding_loss`, with the argument order of PyTorch's native function."""
 def histc(input: Tensor, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
-    """How many elements lie in each of some bins of equal width from `min` to `max`, or over all where these are equal."""
+    """Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If these are equal, the range is that of the data."""
 @overload
 def histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram:
-    """How many elements, or how much weight, lies between given edges or in some bins of equal width; and the edges."""
+    """Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or a number of bins of equal width in `range` (by default that of the data). `density` divides by the total and the bin widths."""
 @overload
 def histogram(input: Tensor, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram_bin_ct: ...
 @overload
 def histogramdd(input: Tensor, bins: _int | Sequence[_int], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd:
-    """How many points (the last dimension) lie in each bin, with as many dimensions as points have; and the edges."""
+    """Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in each bin, and the D vectors of bin edges. `bins` gives the edges or the number of bins for each coordinate, or one number for all. `range` gives the lowest and highest edge of each coordinate in turn."""
 @overload
 def histogramdd(input: Tensor, bins: Sequence[Tensor], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd_edges: ...
 @overload
 def hsplit(input: Tensor, indices_or_sections: _int) -> tuple[Tensor, ...]:
-    """Equal sections, or the pieces between indices, along the columns."""
+    """Split along dimension 1 (0 of a vector) into a number of equal views, or at the given indices. Returns a tuple."""
 @overload
 def hsplit(input: Tensor, indices_or_sections: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
@@ -1003,137 +1003,137 @@ def hsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
 def hsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """cat() along the columns."""
+    """Concatenate tensors along dimension 1, or along dimension 0 if the first has at most 1 dimension."""
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sqrt(input**2 + other**2), without overflow on the way."""
+    """`sqrt(input**2 + other**2)`, computed without intermediate overflow."""
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
-    """sqrt(input**2 + other**2), without overflow on the way."""
+    """`sqrt(input**2 + other**2)`, computed without intermediate overflow."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of the first kind of order 0."""
 def i0_(input: Tensor) -> Tensor:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of the first kind of order 0."""
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The regularised lower incomplete gamma function P(input, other)."""
+    """Regularized lower incomplete gamma function P(input, other)."""
 def igamma_(input: Tensor, other: Tensor) -> Tensor:
-    """The regularised lower incomplete gamma function P(input, other)."""
+    """Regularized lower incomplete gamma function P(input, other)."""
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The regularised upper incomplete gamma function Q(input, other)."""
+    """Regularized upper incomplete gamma function Q(input, other)."""
 def igammac_(input: Tensor, other: Tensor) -> Tensor:
-    """The regularised upper incomplete gamma function Q(input, other)."""
+    """Regularized upper incomplete gamma function Q(input, other)."""
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part, as a view."""
+    """Imaginary part of a complex tensor, as a view. Real tensors raise."""
 def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """Slices of the source added to those of a dimension that a vector names."""
+    """Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector `index`."""
 def index_add_(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
-    """Slices of the source added to those of a dimension that a vector names."""
+    """Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector `index`."""
 def index_copy(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Slices of the source written to those of a dimension that a vector names."""
+    """Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`."""
 def index_copy_(input: Tensor, dim: _int, index: Tensor, source: Tensor) -> Tensor:
-    """Slices of the source written to those of a dimension that a vector names."""
+    """Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`."""
 def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
-    """Slices of a dimension that a vector names, filled with a number."""
+    """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
 def index_fill_(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
-    """Slices of a dimension that a vector names, filled with a number."""
+    """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """A copy with values written to the positions that a tuple of index tensors names."""
+    """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
 def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """Write values to the positions that a tuple of index tensors names."""
+    """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
 def index_reduce(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """Slices of the source reduced into those that a vector names: prod, mean, amax or amin."""
+    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
 def index_reduce_(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-    """Slices of the source reduced into those that a vector names: prod, mean, amax or amin."""
+    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The indices of a dimension that a vector names."""
+    """Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the length of `index`."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Sum of products over the last dimensions."""
+    """Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the product."""
 def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, use_input_stats: _bool, momentum: _float, eps: _float, cudnn_enabled: _bool) -> Tensor:
-    """As nn.functional.instance_norm, with PyTorch's native order of arguments."""
+    """As `nn.functional.instance_norm`, with the argument order of PyTorch's native function."""
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Inverses. LinAlgError for singular matrices."""
+    """Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular."""
 def is_complex(input: Tensor) -> _bool:
-    """Whether the dtype is complex."""
+    """Return whether the dtype is complex."""
 def is_conj(input: Tensor) -> _bool:
-    """Whether the elements read conjugated."""
+    """Return whether the tensor is a lazily conjugated view: its elements are conjugated when they are read."""
 def is_floating_point(input: Tensor) -> _bool:
-    """Whether the dtype is a real float."""
+    """Return whether the dtype is a real floating-point dtype."""
 def is_inference(input: Tensor) -> _bool:
-    """Whether made in inference mode."""
+    """Return whether the tensor was made in inference mode."""
 def is_neg(input: Tensor) -> _bool:
-    """Whether the elements read negated."""
+    """Return whether the tensor is a lazily negated view: its elements are negated when they are read."""
 def is_nonzero(input: Tensor) -> _bool:
-    """Whether the only element of a tensor is true: a bool."""
+    """Return whether the only element of a tensor is not zero, as a bool."""
 def is_same_size(input: Tensor, other: Tensor) -> _bool:
-    """Whether two shapes are equal."""
+    """Return whether two tensors have the same shape."""
 def is_signed(input: Tensor) -> _bool:
-    """Whether the dtype has negative values."""
+    """Return whether the dtype can hold negative values."""
 def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
-    """|input - other| <= atol + rtol * |other|."""
+    """Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close; `equal_nan` makes two NaNs close. Both tensors must have the same dtype."""
 def isfinite(input: Tensor) -> Tensor:
-    """Whether each element is finite."""
+    """Test whether each element is finite. The result is bool."""
 @overload
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Whether each element is among others, or with `invert` is not."""
+    """Whether each element of `elements` is in `test_elements`, or is not if `invert` is true. Bool and complex values raise."""
 @overload
 def isin(elements: Tensor, test_element: _Number, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
 def isin(element: _Number, test_elements: Tensor, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def isinf(input: Tensor) -> Tensor:
-    """Whether each element is infinite."""
+    """Test whether each element is infinite. The result is bool."""
 def isnan(input: Tensor) -> Tensor:
-    """Whether each element is NaN."""
+    """Test whether each element is NaN. The result is bool."""
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether each element is -inf."""
+    """Test whether each element is -inf. The result is bool."""
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether each element is +inf."""
+    """Test whether each element is +inf. The result is bool."""
 def isreal(input: Tensor) -> Tensor:
-    """Whether each imaginary part is 0."""
+    """Test whether the imaginary part of each element is 0. The result is bool."""
 def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
-    """The signal of which stft() gives the input, as near as can be: [..., frequencies, frames] to [..., points]."""
+    """Inverse short-time Fourier transform: the least-squares signal (..., points) for a spectrum (..., frequencies, frames) as `stft` returns it. The arguments must be those of `stft`. `length` pads or cuts the result."""
 @overload
 def kaiser_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """A ratio of Bessel functions; the larger `beta`, the narrower."""
+    """Kaiser window, a ratio of Bessel functions I0. A larger `beta` (default 12) makes it narrower."""
 @overload
 def kaiser_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def kaiser_window(window_length: _int, periodic: _bool, beta: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def kl_div(input: Tensor, target: Tensor, reduction: _int = 1, *, log_target: _bool = False) -> Tensor:
-    """As nn.functional.kl_div, with PyTorch's native order of arguments."""
+    """As `nn.functional.kl_div`, with the argument order of PyTorch's native function."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Kronecker product: blocks of `other` times each element of `input`."""
+    """Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size 1."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_kthvalue:
-    """The `k`-th smallest element along `dim`, counted from 1, and where it is."""
+    """The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices)."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enable: _bool = True) -> Tensor:
-    """As nn.functional.layer_norm, with PyTorch's native order of arguments."""
+    """As `nn.functional.layer_norm`, with the argument order of PyTorch's native function."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The least common multiple."""
+    """Least common multiple, which is not negative."""
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiple."""
+    """Least common multiple, which is not negative."""
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """input * 2**other."""
+    """`input * 2**other`."""
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
-    """input * 2**other."""
+    """`input * 2**other`."""
 def le(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input <= other."""
+    """`input <= other`. Complex operands raise."""
 def le_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input <= other."""
+    """`input <= other`. Complex operands raise."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input + weight * (end - input); the tensors have one dtype."""
+    """Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may differ."""
 def lerp_(input: Tensor, end: Tensor, weight: Tensor | _Number) -> Tensor:
-    """input + weight * (end - input); the tensors have one dtype."""
+    """Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may differ."""
 def less(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input < other."""
+    """`input < other`. Complex operands raise."""
 def less_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input < other."""
+    """`input < other`. Complex operands raise."""
 def less_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input <= other."""
+    """`input <= other`. Complex operands raise."""
 def less_equal_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input <= other."""
+    """`input <= other`. Complex operands raise."""
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log |gamma(x)|."""
+    """The logarithm of the absolute value of the gamma function."""
 def lgamma_(input: Tensor) -> Tensor:
-    """log |gamma(x)|."""
+    """The logarithm of the absolute value of the gamma function."""
 def linspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """`steps` numbers at even distances from start to end, both included."""
+    """Return a vector of `steps` evenly spaced numbers from `start` to `end`, both included. The bounds are numbers or 0-d tensors."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The natural logarithm."""
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1141,9 +1141,9 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def log10_(input: Tensor) -> Tensor:
     """The logarithm to base 10."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), accurate for x near 0."""
 def log1p_(input: Tensor) -> Tensor:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), accurate for x near 0."""
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 2."""
 def log2_(input: Tensor) -> Tensor:
@@ -1153,172 +1153,172 @@ def log_(input: Tensor) -> Tensor:
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of `softmax`, computed without overflow."""
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(exp(input) + exp(other)), without overflow on the way."""
+    """`log(exp(input) + exp(other))`, computed without intermediate overflow."""
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log2(2**input + 2**other), without overflow on the way."""
+    """`log2(2**input + 2**other)`, computed without intermediate overflow."""
 def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the cumulative sum of exponentials along `dim`."""
 def logdet(input: Tensor) -> Tensor:
-    """Logarithms of determinants; NaN where negative."""
+    """Logarithms of determinants; NaN if a determinant is negative."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both elements are nonzero."""
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
     """Whether both elements are nonzero."""
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether each element is zero."""
+    """Test whether each element is zero. The result is bool."""
 def logical_not_(input: Tensor) -> Tensor:
-    """Whether each element is zero."""
+    """Test whether each element is zero. The result is bool."""
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether an element is nonzero."""
+    """Whether at least one of the elements is nonzero."""
 def logical_or_(input: Tensor, other: Tensor) -> Tensor:
-    """Whether an element is nonzero."""
+    """Whether at least one of the elements is nonzero."""
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether just one element is nonzero."""
+    """Whether exactly one of the elements is nonzero."""
 def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
-    """Whether just one element is nonzero."""
+    """Whether exactly one of the elements is nonzero."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given."""
+    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
-    """log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given."""
+    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """base to the powers of linspace(start, end, steps)."""
+    """Return `base` to the power of each element of linspace(start, end, steps)."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Logarithm of the sum of exponentials over `dim`, computed without overflow."""
+    """Logarithm of the sum of exponentials over `dim`, computed without overflow. Integers give the default float dtype."""
 @overload
 def lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Layers of long short-term memory (Hochreiter and Schmidhuber, 1997) along a sequence."""
+    """Apply layers of long short-term memory (Hochreiter and Schmidhuber, 1997) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer, the final hidden states and the final cell states."""
 @overload
 def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
 def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """One step of `lstm`: the next hidden state and cell."""
+    """Compute one step of `lstm` for an input (batch, features). Returns the next hidden and cell states, (batch, hidden)."""
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input < other."""
+    """`input < other`. Complex operands raise."""
 def lt_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input < other."""
+    """`input < other`. Complex operands raise."""
 def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """LU factors in one matrix, and the rows exchanged; with `get_infos` the first zero pivots too."""
+    """LU factorization of matrices, as `linalg.lu_factor_ex`; `info` is returned only if `get_infos`. Singular matrices do not raise."""
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Solutions of A X = input from what lu_factor gives of A."""
+    """Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_lu_unpack:
-    """P, L and U of what lu_factor gives."""
+    """Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. Without `unpack_data`, L and U are empty; without `unpack_pivots`, P is."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 1) -> Tensor:
-    """As nn.functional.margin_ranking_loss, with PyTorch's native order of arguments."""
+    """As `nn.functional.margin_ranking_loss`, with the argument order of PyTorch's native function."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
-    """`value` where the bool mask holds, the input elsewhere; the two broadcast."""
+    """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` broadcast."""
 def masked_fill_(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
-    """`value` where the bool mask holds, the input elsewhere; the two broadcast."""
+    """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` broadcast."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The elements of the source, in order, written where a mask is true."""
+    """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` broadcast."""
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The elements of the source, in order, written where a mask is true."""
+    """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` broadcast."""
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements where a mask is true, in a row."""
+    """Elements where `mask` is true, as a vector. `input` and the bool `mask` broadcast."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns on the right."""
+    """Matrix product over the last two dimensions: (..., n, k) and (..., k, m) to (..., n, m). The other dimensions broadcast. A vector is a row on the left and a column on the right."""
 def matrix_exp(input: Tensor) -> Tensor:
-    """Exponentials of square matrices."""
+    """Matrix exponentials of square matrices (..., N, N)."""
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
-    """Matrices to an integer power; of their inverses for n < 0."""
+    """Square matrices (..., N, N) raised to an integer power. Negative powers are powers of the inverse."""
 @overload
 def max(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The largest element; with `dim` the largest along it and where it is; with `other` element by element."""
+    """Largest element. With `dim`: the largest along that dimension and its int64 index, as (values, indices). With `other`: the larger of the two tensors element by element, like `maximum`."""
 @overload
 def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def max(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_max_dim: ...
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
-    """The largest value of each window of (N, C, L), and where it stands if return_indices."""
+    """Maximum of each window of (N, C, L). With `return_indices` also returns the int64 indices of the maxima."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """max_pool1d with indices into each row."""
+    """`max_pool1d` with the int64 indices of the maxima along L. Returns (values, indices)."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
-    """The largest value of each window of (N, C, H, W), and where it stands if return_indices."""
+    """Maximum of each window of (N, C, H, W). With `return_indices` also returns the int64 indices of the maxima."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
-    """The largest value of each window of (N, C, D, H, W), and where it stands if return_indices."""
+    """Maximum of each window of (N, C, D, H, W). With `return_indices` also returns the int64 indices of the maxima."""
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The greater of two elements; NaN where either is."""
+    """Greater of two elements; NaN if either is NaN."""
 def mean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Mean over `dim` (all dimensions unless given); floating-point and complex only."""
+    """Mean over `dim` (default: all dimensions). The dtype must be floating-point or complex."""
 @overload
 def median(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The median, the lower one of two; with `dim` along it, and where it is."""
+    """Median of all elements: the lower of the two middle ones if their number is even. With `dim` the median along it and its int64 index, as (values, indices)."""
 @overload
 def median(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_median_dim: ...
 @overload
 def meshgrid(tensors: Sequence[Tensor], *, indexing: _str | None = None) -> tuple[Tensor, ...]:
-    """Grids of the vectors' values, as views."""
+    """Coordinate grids of N vectors, as N views of the same N-dimensional shape. With `indexing` 'ij', dimension i belongs to vector i; 'xy' exchanges the first two dimensions. Without it, a warning is issued and 'ij' is used."""
 @overload
 def meshgrid(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None, *, indexing: _str | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smallest element; with `dim` the smallest along it and where it is; with `other` element by element."""
+    """Smallest element. With `dim`: the smallest along that dimension and its int64 index, as (values, indices). With `other`: the smaller of the two tensors element by element, like `minimum`."""
 @overload
 def min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_min_dim: ...
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The lesser of two elements; NaN where either is."""
+    """Lesser of two elements; NaN if either is NaN."""
 def mm(input: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Product of two matrices."""
+    """Product of two matrices: (n, k) and (k, m) to (n, m)."""
 def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_mode:
-    """The most frequent value along `dim`, the smallest of several, and where it is last."""
+    """Most frequent value along `dim` (the smallest of several) and the int64 index where it last occurs, as (values, indices)."""
 def moveaxis(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """Dimensions moved from the places `source` to `destination`; the others keep their order."""
+    """View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order."""
 def movedim(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """Dimensions moved from the places `source` to `destination`; the others keep their order."""
+    """View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order."""
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Elements in order along the first dimension."""
+    """Sort along the first dimension, ascending."""
 def mul(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input * other."""
+    """`input * other`."""
 def mul_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input * other."""
+    """`input * other`."""
 def multinomial(input: Tensor, num_samples: _int, replacement: _bool = False, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """Indices drawn from each row of (unnormalised) probabilities."""
+    """Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1: (N, K) to (N, num_samples), or (K) to (num_samples)."""
 def multiply(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input * other."""
+    """`input * other`."""
 def multiply_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input * other."""
+    """`input * other`."""
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Product of a matrix and a vector."""
+    """Product of a matrix and a vector: (n, k) and (k) to (n)."""
 def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
 def mvlgamma_(input: Tensor, p: _int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
 def nan_to_num(input: Tensor, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given."""
+    """Replace NaN by `nan` (default 0), and infinity and -infinity by `posinf` and `neginf` (default: the largest and lowest finite numbers of the dtype)."""
 def nan_to_num_(input: Tensor, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
-    """NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given."""
+    """Replace NaN by `nan` (default 0), and infinity and -infinity by `posinf` and `neginf` (default: the largest and lowest finite numbers of the dtype)."""
 def nanmean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Mean over `dim` of the elements that are not NaN."""
+    """Mean over `dim` (default: all dimensions) of the elements that are not NaN. The dtype must be floating-point."""
 @overload
 def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The median of the elements that are not NaN."""
+    """Like `median`, of the elements that are not NaN."""
 @overload
 def nanmedian(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_nanmedian_dim: ...
 def nanquantile(input: Tensor, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """Quantiles of the elements that are not NaN."""
+    """Like `quantile`, of the elements that are not NaN."""
 def nansum(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Sum over `dim` with NaN counted as zero."""
+    """Sum over `dim` (default: all dimensions) with NaN counted as zero."""
 @overload
-def narrow(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor:
-    """`length` elements of a dimension from `start` on."""
+def narrow(input: Tensor, dim: _int, start: Tensor, length: _int) -> Tensor:
+    """Return a view of `length` elements of dimension `dim` from `start` on. `start` is an int or a 0-d integer tensor."""
 @overload
-def narrow(input: Tensor, dim: _int, start: Tensor, length: _int) -> Tensor: ...
+def narrow(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor: ...
 def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
-    """A copy of narrow()."""
+    """Like `narrow`, as a contiguous copy."""
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`batch_norm`, with the mean and the reciprocal of the standard deviation of the batch."""
+    """`batch_norm` that also returns the mean and reciprocal standard deviation of the batch. Outside training on a CPU, these two are empty."""
 def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor:
-    """Channels of (N, C, ...) dealt out from `groups` groups in turn."""
+    """Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten."""
 def native_dropout(input: Tensor, p: _float, train: _bool | None, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Dropout and the mask of the elements that were kept."""
+    """Dropout that also returns the bool mask of the elements that were kept. `train=None` means true."""
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`group_norm`, with the mean and the reciprocal of the standard deviation of each group."""
+    """`group_norm`. Also returns the mean and the reciprocal standard deviation of each group, both of shape (N, group)."""
 def native_layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`layer_norm`, with the mean and the reciprocal of the standard deviation that it used."""
+    """`layer_norm`. Also returns the mean and the reciprocal of the standard deviation that were used, with size 1 in the normalized dimensions."""
 def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input != other."""
+    """`input != other`."""
 def ne_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input != other."""
+    """`input != other`."""
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x."""
 def neg_(input: Tensor) -> Tensor:
@@ -1328,20 +1328,20 @@ def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def negative_(input: Tensor) -> Tensor:
     """-x."""
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The next float after input in the direction of other."""
+    """Representable number next to `input` in the direction of `other`."""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
-    """The next float after input in the direction of other."""
+    """Representable number next to `input` in the direction of `other`."""
 def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Any:
-    """The positions of the elements that are not 0, as rows, or as a tuple of columns."""
+    """Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim), or if `as_tuple`, as a tuple of one vector for each dimension."""
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
-    """nonzero() cut or filled up to `size` rows."""
+    """`nonzero`, truncated to `size` rows or padded to them with `fill_value`."""
 def norm(input: Tensor, p: Any | None = 'fro', dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms."""
+    """Vector norm of order `p` over `dim`, or over all elements without `dim`. 'nuc' is a matrix norm over two dimensions."""
 def norm_except_dim(v: Tensor, pow: _int = 2, dim: _int = 0) -> Tensor:
-    """The norm over all dimensions but one, which are kept; over all for dim=-1."""
+    """The `pow`-norm over all dimensions except `dim`; the reduced dimensions are kept with size 1. For `dim=-1`, the norm over all dimensions, as a 0-d tensor."""
 @overload
 def normal(mean: Tensor, std: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """Normal, with a mean and a standard deviation for each element."""
+    """Sample from normal distributions. `mean` and `std` are tensors that broadcast together, or one or both numbers; with two numbers `size` gives the shape."""
 @overload
 def normal(mean: Tensor, std: _float = 1.0, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1351,196 +1351,196 @@ def normal(mean: _float, std: _float, size: Sequence[_int], *, generator: _Gener
 @overload
 def normal(mean: _float, std: _float, *size: _int, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def not_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input != other."""
+    """`input != other`."""
 def not_equal_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input != other."""
+    """`input != other`."""
 def numel(input: Tensor) -> _int:
-    """The number of elements."""
+    """Return the number of elements."""
 @overload
 def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Filled with 1."""
+    """Tensor of shape `size` filled with 1. The dtype is the default floating-point dtype unless given."""
 @overload
 def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def ones_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
-    """A tensor of the shape, dtype, device and strides of another, filled with 1."""
+    """Tensor with the shape, dtype, device and dimension order of `input`, filled with 1."""
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """linalg.householder_product."""
+    """As `linalg.householder_product`."""
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Q @ input3, or input3 @ Q, for the Q of geqrf; with `transpose` its adjoint."""
+    """Multiply `input3` by Q, given as results `input` and `input2` of `geqrf`: `Q @ input3` if `left`, else `input3 @ Q`. `transpose` uses the conjugate transpose of Q."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Outer product of two vectors."""
+    """Outer product of two vectors: (n) and (m) to (n, m)."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps over the last dimension."""
+    """The p-norm of `x1 - x2 + eps` over the last dimension."""
 def pca_lowrank(A: Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """Principal components of rows: svd_lowrank of A with its columns centred."""
+    """Principal component analysis of the rows of A (..., M, N): `svd_lowrank` of A, with the mean of each column subtracted if `center`. `q` defaults to min(6, M, N)."""
 def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
-    """The p-norm distances of all pairs of rows, as in the upper triangle read row by row."""
+    """The p-norm distances between all pairs of rows of `input` (N, M): a vector of N * (N - 1) / 2 elements, in the row-major order of the strict upper triangle of the distance matrix."""
 @overload
 def permute(input: Tensor, dims: Sequence[_int]) -> Tensor:
-    """The dimensions in the order `dims`."""
+    """View with the dimensions in the order `dims`."""
 @overload
 def permute(input: Tensor, *dims: _int) -> Tensor: ...
 @overload
 def permute_copy(input: Tensor, dims: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
-    """A copy of permute()."""
+    """Like `permute`, as a contiguous copy."""
 @overload
 def permute_copy(input: Tensor, *dims: _int, out: Tensor | None = None) -> Tensor: ...
 def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
-    """Pseudoinverses; singular values up to rcond * the largest are taken for 0."""
+    """Moore-Penrose pseudoinverses. Singular values up to `rcond * largest` count as 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
-    """(..., C * r * r, H, W) to (..., C, H * r, W * r)."""
+    """Move channels to space: (..., C * r * r, H, W) to (..., C, H * r, W * r), where r is `upscale_factor`."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
-    """(..., C, H * r, W * r) to (..., C * r * r, H, W)."""
+    """Move space to channels: (..., C, H * r, W * r) to (..., C * r * r, H, W), where r is `downscale_factor`."""
 def poisson(input: Tensor, generator: _Generator | None = None) -> Tensor:
-    """Poisson, with the rate in each element."""
+    """Sample from Poisson distributions, one value for the rate in each element."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool, full: _bool, eps: _float, reduction: _int) -> Tensor:
-    """As nn.functional.poisson_nll_loss, with PyTorch's native order of arguments."""
+    """As `nn.functional.poisson_nll_loss`, with the argument order of PyTorch's native function."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """abs * exp(i * angle), of two float tensors of one dtype."""
+    """`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype."""
 @overload
 def polygamma(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
-    """The n-th derivative of digamma; as a function also polygamma(n, input)."""
+    """The n-th derivative of the digamma function. The function may also be called as polygamma(n, input)."""
 @overload
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def polygamma_(input: Tensor, n: _int) -> Tensor:
-    """The n-th derivative of digamma; as a function also polygamma(n, input)."""
+    """The n-th derivative of the digamma function. The function may also be called as polygamma(n, input)."""
 @overload
 def polygamma_(n: _int, input: Tensor) -> Tensor: ...
 def positive(input: Tensor) -> Tensor:
-    """The tensor itself; bool is an error."""
+    """Return the tensor itself. Raise RuntimeError for bool tensors."""
 def pow(input: Tensor | _Number, exponent: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input ** exponent; integers to a negative number are an error."""
+    """`input ** exponent`. An integer tensor to the power of a negative integer number raises."""
 def pow_(input: Tensor | _Number, exponent: Tensor | _Number) -> Tensor:
-    """input ** exponent; integers to a negative number are an error."""
+    """`input ** exponent`. An integer tensor to the power of a negative integer number raises."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """x, times weight below 0: one weight, or one for each channel."""
+    """Parametric ReLU: `input` where it is positive, else `weight * input`. `weight` holds one value, or one for each channel (dimension 1)."""
 def prod(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Product over one dimension, or over all; integers multiply to int64."""
+    """Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given."""
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-    """Elements of the source written to positions in a row of all."""
+    """Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-    """Elements of the source written to positions in a row of all."""
+    """Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`."""
 def qr(input: Tensor, some: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_qr:
-    """QR factors, as linalg.qr: reduced with `some`, else complete."""
+    """QR factorization, as `linalg.qr`: reduced if `some`, else complete."""
 def quantile(input: Tensor, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """Quantiles along `dim`, or over all; those of several `q` come first."""
+    """Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input is float32 or float64; `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'."""
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Radians to degrees."""
+    """Convert radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
-    """Radians to degrees."""
+    """Convert radians to degrees."""
 @overload
 def rand(size: Sequence[_int], *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """Uniform in [0, 1)."""
+    """Return a tensor of shape `size` with values from the uniform distribution on [0, 1)."""
 @overload
 def rand(*size: _int, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def rand_like(input: Tensor, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, memory_format: _memory_format | None = None) -> Tensor:
-    """Uniform in [0, 1), in the shape of input."""
+    """Return a tensor of the shape of `input` with values from the uniform distribution on [0, 1)."""
 @overload
 def randint(high: _int, size: Any, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """Integers, uniform from low (0) up to but without high."""
+    """Return a tensor of shape `size` with uniform integers in [low, high). `low` is 0 and the dtype int64 unless given."""
 @overload
 def randint(low: _int, high: _int, size: Any, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 @overload
 def randint_like(input: Tensor, high: _int, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, memory_format: _memory_format | None = None) -> Tensor:
-    """Integers, uniform from low (0) up to but without high, in the shape of input."""
+    """Return a tensor of the shape of `input` with uniform integers in [low, high), in the dtype of `input` unless `dtype` is given. `low` is 0 unless given."""
 @overload
 def randint_like(input: Tensor, low: _int, high: _int, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, memory_format: _memory_format | None = None) -> Tensor: ...
 @overload
 def randn(size: Sequence[_int], *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """Standard normal."""
+    """Return a tensor of shape `size` with values from the standard normal distribution."""
 @overload
 def randn(*size: _int, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def randn_like(input: Tensor, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, memory_format: _memory_format | None = None) -> Tensor:
-    """Standard normal, in the shape of input."""
+    """Return a tensor of the shape of `input` with values from the standard normal distribution."""
 def randperm(n: _int, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """A random permutation of 0 to n - 1."""
+    """Return a random permutation of the integers 0 to n - 1 as a vector, int64 unless `dtype` is given."""
 def range(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """start, start + step, ... up to and including end. `arange` stops before its end, as Python's range does."""
+    """Return a vector of start, start + step, ... up to and including `end`, in the default floating-point dtype unless `dtype` is given. Unlike this, `arange` excludes its end, as Python's `range` does."""
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension."""
+    """Return all elements as a vector: a view if the tensor is contiguous, else of a copy."""
 def real(input: Tensor) -> Tensor:
-    """The real part, as a view."""
+    """Real part, as a view. A real tensor is returned unchanged."""
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / x."""
 def reciprocal_(input: Tensor) -> Tensor:
     """1 / x."""
 def relu(input: Tensor) -> Tensor:
-    """max(x, 0)."""
+    """Rectified linear unit: `max(input, 0)`."""
 def relu_(input: Tensor) -> Tensor:
-    """max(x, 0)."""
+    """Rectified linear unit: `max(input, 0)`."""
 def remainder(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """What floor division leaves: of the divisor's sign, as in Python."""
+    """Remainder of floor division, with the sign of `other`, as in Python."""
 def remainder_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """What floor division leaves: of the divisor's sign, as in Python."""
+    """Remainder of floor division, with the sign of `other`, as in Python."""
 def renorm(input: Tensor, p: _Number, dim: _int, maxnorm: _Number, *, out: Tensor | None = None) -> Tensor:
-    """Scale down the slices along `dim` whose `p`-norm is above `maxnorm` to it."""
+    """Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm."""
 def renorm_(input: Tensor, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
-    """Scale down the slices along `dim` whose `p`-norm is above `maxnorm` to it."""
+    """Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm."""
 @overload
 def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
-    """Each element (or index of a dimension) several times in a row."""
+    """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int or an int tensor with one count per element or index. Called with `repeats` alone, it returns each index i repeated repeats[i] times. Without `output_size` the values of a `repeats` tensor must be known."""
 @overload
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def repeat_interleave(repeats: Tensor, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def reshape(input: Tensor, shape: Sequence[_int]) -> Tensor:
-    """The same elements in another shape: a view where strides allow it, else a copy."""
+    """Return the same elements in another shape: a view if the strides allow it, else of a copy. One size may be -1."""
 @overload
 def reshape(input: Tensor, *shape: _int) -> Tensor: ...
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
-    """resize_() to the sizes of another tensor."""
+    """Resize the tensor in place to the sizes of `the_template`, like `resize_`."""
 def resolve_conj(input: Tensor) -> Tensor:
-    """A conjugate view written out."""
+    """Copy that stores the conjugated values if `input` is a conjugate view, else `input` itself."""
 def resolve_neg(input: Tensor) -> Tensor:
-    """A negative view written out."""
+    """Copy that stores the negated values if `input` is a negative view, else `input` itself."""
 def result_type(tensor1: Tensor | _Number, tensor2: Tensor | _Number) -> _dtype:
-    """The dtype that arithmetic between two tensors or numbers has."""
+    """Return the dtype that two tensors or numbers promote to in arithmetic."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
-    """As nn.functional.rms_norm, with PyTorch's native order of arguments."""
+    """As `nn.functional.rms_norm`, with the argument order of PyTorch's native function."""
 @overload
 def rnn_relu(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Layers of h' = relu(w_ih x + w_hh h) along a sequence."""
+    """Apply layers of h' = relu(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states."""
 @overload
 def rnn_relu(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
-    """One step of `rnn_relu`: the next hidden state."""
+    """Compute one step of `rnn_relu` for an input (batch, features). Returns the next hidden state, (batch, hidden)."""
 @overload
 def rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Layers of h' = tanh(w_ih x + w_hh h) along a sequence."""
+    """Apply layers of h' = tanh(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states."""
 @overload
 def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
-    """One step of `rnn_tanh`: the next hidden state."""
+    """Compute one step of `rnn_tanh` for an input (batch, features). Returns the next hidden state, (batch, hidden)."""
 def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] | None = ()) -> Tensor:
-    """Elements shifted around along dimensions; without any, as if in a row."""
+    """Shift elements along `dims`, moving those beyond the end to the start. Without `dims` the input is flattened for the shift and keeps its shape."""
 @overload
 def rot90(input: Tensor, k: _int = 1, dims: Sequence[_int] = (0, 1)) -> Tensor:
-    """Rotated by k quarter turns in the plane of two dimensions."""
+    """Rotate by `k` quarter turns in the plane of the two dimensions `dims`, from the first towards the second."""
 @overload
 def rot90(input: Tensor, k: _int = 1, *dims: _int) -> Tensor: ...
 def round(input: Tensor, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
-    """Each element rounded to `decimals` places, ties to even."""
+    """Round each element to `decimals` decimal places; ties round to even."""
 def round_(input: Tensor, *, decimals: _int = 0) -> Tensor:
-    """Each element rounded to `decimals` places, ties to even."""
+    """Round each element to `decimals` decimal places; ties round to even."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """cat() along the rows; vectors are rows."""
+    """Concatenate tensors along dimension 0, after making vectors rows of matrices."""
 def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, inplace: _bool = False, *, generator: _Generator | None = None) -> Tensor:
-    """x, times a random slope from [lower, upper] below 0; outside training the middle of the two."""
+    """Randomized leaky ReLU: multiply negative elements by a slope drawn uniformly from [lower, upper]. Outside training the slope is (lower + upper) / 2."""
 def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, inplace: _bool = False, *, generator: _Generator | None = None) -> Tensor:
-    """x, times a random slope from [lower, upper] below 0; outside training the middle of the two."""
+    """Randomized leaky ReLU: multiply negative elements by a slope drawn uniformly from [lower, upper]. Outside training the slope is (lower + upper) / 2."""
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / sqrt(x)."""
 def rsqrt_(input: Tensor) -> Tensor:
     """1 / sqrt(x)."""
 def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """other - alpha * input; bool is an error."""
+    """`other - alpha * input`. Bool operands raise."""
 def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """A 0-d tensor of a number."""
+    """Return a 0-d tensor that holds `s`, in the default floating-point dtype unless `dtype` is given."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements of `src` written to the places that the index names along a dimension."""
+    """Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements instead."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1549,7 +1549,7 @@ def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, out: Ten
 def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-    """The elements of `src` written to the places that the index names along a dimension."""
+    """Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements instead."""
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
 @overload
@@ -1557,39 +1557,39 @@ def scatter_(input: Tensor, dim: _int, index: Tensor, value: _Number) -> Tensor:
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
 def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements of `src` added to the places that the index names along a dimension."""
+    """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
 def scatter_add_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-    """The elements of `src` added to the places that the index names along a dimension."""
+    """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
 def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """The elements of `src` reduced into the places that the index names: sum, prod, mean, amax or amin."""
+    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
 def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-    """The elements of `src` reduced into the places that the index names: sum, prod, mean, amax or amin."""
+    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | _Number, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Where values would be inserted in sorted sequences along the last dimension."""
+    """Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order: int64, or int32 with `out_int32`. The sequences lie along the last dimension; the leading dimensions of both must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last with right=True or side='right'."""
 def select(input: Tensor, dim: _int, index: _int) -> Tensor:
-    """One index of a dimension, without that dimension."""
+    """Return a view at one index of dimension `dim`, without that dimension."""
 def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
-    """A copy of select()."""
+    """Like `select`, as a contiguous copy."""
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
-    """A copy in which what select() shows is replaced by `src`."""
+    """Copy `input` and replace the elements that `select` selects by `src`."""
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:
-    """A scaled elu with the constants of self-normalising networks (Klambauer et al., 2017)."""
+    """Scaled exponential linear unit, with the constants of self-normalizing networks (Klambauer et al., 2017)."""
 def selu_(input: Tensor, inplace: _bool = False) -> Tensor:
-    """A scaled elu with the constants of self-normalising networks (Klambauer et al., 2017)."""
+    """Scaled exponential linear unit, with the constants of self-normalizing networks (Klambauer et al., 2017)."""
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """x / |x|, and 0 where x is 0."""
+    """x / |x|, and 0 where x is 0. For real tensors this is `sign`."""
 def sgn_(input: Tensor) -> Tensor:
-    """x / |x|, and 0 where x is 0."""
+    """x / |x|, and 0 where x is 0. For real tensors this is `sign`."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / (1 + exp(-x))."""
 def sigmoid_(input: Tensor) -> Tensor:
     """1 / (1 + exp(-x))."""
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-1, 0 or 1 by the sign of each element."""
+    """The sign of each element: -1, 0 or 1."""
 def sign_(input: Tensor) -> Tensor:
-    """-1, 0 or 1 by the sign of each element."""
+    """The sign of each element: -1, 0 or 1."""
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether the sign bit is set."""
+    """Test whether the sign bit of each element is set. The result is bool."""
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sine."""
 def sin_(input: Tensor) -> Tensor:
@@ -1603,21 +1603,21 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def sinh_(input: Tensor) -> Tensor:
     """The hyperbolic sine."""
 def slice_copy(input: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """A copy of slice()."""
+    """Like `slice`, as a contiguous copy."""
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """A copy in which what slice() shows is replaced by `src`."""
+    """Copy `input` and replace the elements that `slice` selects by `src`."""
 def slogdet(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_slogdet:
-    """Determinants as sign (of complex ones: phase) and logarithm of the magnitude."""
+    """Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Exponentials along `dim`, divided by their sum."""
+    """Exponentials along `dim`, divided by their sum. The dtype must be floating-point."""
 @overload
 def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_sort:
-    """Elements in order along `dim`, and where each was; the order of equal ones is kept."""
+    """Sort along `dim`, ascending unless `descending`. Returns (values, int64 indices). Equal elements keep their order."""
 @overload
 def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: Sequence[Tensor] | None = None) -> _return_sort_stable: ...
 @overload
 def split(input: Tensor, split_size_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """Pieces of a given size, or of the sizes in a list, along a dimension, as a tuple of views."""
+    """Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
 @overload
 def split(input: Tensor, split_size_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
@@ -1625,11 +1625,11 @@ def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
 @overload
 def split(input: Tensor, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def split_copy(input: Tensor, split_size: _int, dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Copies of split()."""
+    """Like `split`, as contiguous copies. With `out`, a list of tensors, write to them and return None."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-    """Pieces of the given sizes along a dimension."""
+    """Split along `dim` into views of the given sizes. Returns a tuple."""
 def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Copies of split_with_sizes()."""
+    """Like `split_with_sizes`, as contiguous copies. With `out`, a list of tensors, write to them and return None."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root."""
 def sqrt_(input: Tensor) -> Tensor:
@@ -1640,7 +1640,7 @@ def square_(input: Tensor) -> Tensor:
     """x * x."""
 @overload
 def squeeze(input: Tensor) -> Tensor:
-    """Without the dimensions of size 1."""
+    """Return a view without the dimensions of size 1: all of them, or only those in `dim`."""
 @overload
 def squeeze(input: Tensor, dim: _int) -> Tensor: ...
 @overload
@@ -1649,7 +1649,7 @@ def squeeze(input: Tensor, dim: Sequence[_int]) -> Tensor: ...
 def squeeze(input: Tensor, *dim: _int) -> Tensor: ...
 @overload
 def squeeze_(input: Tensor) -> Tensor:
-    """Without the dimensions of size 1."""
+    """Return a view without the dimensions of size 1: all of them, or only those in `dim`."""
 @overload
 def squeeze_(input: Tensor, dim: _int) -> Tensor: ...
 @overload
@@ -1658,7 +1658,7 @@ def squeeze_(input: Tensor, dim: Sequence[_int]) -> Tensor: ...
 def squeeze_(input: Tensor, *dim: _int) -> Tensor: ...
 @overload
 def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy of squeeze()."""
+    """Like `squeeze`, as a contiguous copy."""
 @overload
 def squeeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1666,55 +1666,55 @@ def squeeze_copy(input: Tensor, dim: Sequence[_int], *, out: Tensor | None = Non
 @overload
 def squeeze_copy(input: Tensor, *dim: _int, out: Tensor | None = None) -> Tensor: ...
 def stack(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors of one shape along a new dimension."""
+    """Stack tensors of the same shape along a new dimension `dim`. The dtypes are promoted."""
 @overload
 def std(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Standard deviation over `dim`: the root of `var`."""
+    """Standard deviation over `dim`: the square root of `var`."""
 @overload
 def std(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def std(input: Tensor, unbiased: _bool = True, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def std_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean over `dim`."""
+    """Standard deviation (see `std`) and mean over `dim`, as a tuple."""
 @overload
 def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 @overload
 def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ...
 def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
-    """Transforms of the frames of a signal [..., points]: [..., frequencies, frames]."""
+    """Short-time Fourier transform of a signal (points) or (N, points): the transforms of its windowed frames, complex with shape (..., frequencies, frames), or real with a last dimension of 2 if `return_complex` is false. `hop_length` is n_fft / 4 unless given."""
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """input - alpha * other; bool is an error."""
+    """`input - alpha * other`. Bool operands raise."""
 def sub_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """input - alpha * other; bool is an error."""
+    """`input - alpha * other`. Bool operands raise."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """input - alpha * other; bool is an error."""
+    """`input - alpha * other`. Bool operands raise."""
 def subtract_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """input - alpha * other; bool is an error."""
+    """`input - alpha * other`. Bool operands raise."""
 def sum(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Sum over `dim` (all dimensions unless given); integers sum to int64."""
+    """Sum over `dim` (default: all dimensions). Integers and bool sum to int64 unless `dtype` is given."""
 def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_svd:
-    """Matrices as U @ diag(S) @ V.mH; reduced with `some`."""
+    """Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. Without `compute_uv`, U and V are zeros."""
 def svd_lowrank(A: Tensor, q: _int | None = 6, niter: _int | None = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S and V of A (less M, where given) to about rank `q`, by random projections and `niter` iterations."""
+    """Randomized singular value decomposition of A (..., M, N), or of A - M if M is given: U (..., M, q), S (..., q) and V (..., N, q), by random projections and `niter` subspace iterations (Halko, Martinsson and Tropp, 2009)."""
 def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
-    """transpose() with NumPy's names."""
+    """`transpose` with NumPy's argument names."""
 def swapaxes_(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
-    """transpose() with NumPy's names."""
+    """`transpose` with NumPy's argument names."""
 def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
-    """Two dimensions exchanged."""
+    """View with dimensions `dim0` and `dim1` exchanged."""
 def swapdims_(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
-    """Two dimensions exchanged."""
+    """View with dimensions `dim0` and `dim1` exchanged."""
 def t(input: Tensor) -> Tensor:
-    """A matrix transposed; fewer dimensions stay as they are."""
+    """Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise."""
 def t_(input: Tensor) -> Tensor:
-    """A matrix transposed; fewer dimensions stay as they are."""
+    """Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise."""
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy of t()."""
+    """Like `t`, as a contiguous copy."""
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Elements by their position in a row of all."""
+    """Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`."""
 def take_along_dim(input: Tensor, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """gather() with broadcasting."""
+    """`gather` after broadcasting `input` and `indices` in all dimensions but `dim`. Without `dim`, gather from the flattened `input`."""
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The tangent."""
 def tan_(input: Tensor) -> Tensor:
@@ -1724,10 +1724,10 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def tanh_(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
 def tensor(data: Any | None, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
-    """A new tensor with the values of a number, nested sequences, an array or a tensor."""
+    """Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. Without `dtype` it is inferred from the data. The copy has no gradient history."""
 @overload
 def tensor_split(input: Tensor, indices_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """A number of pieces of nearly one size, or the pieces between indices."""
+    """Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns a tuple."""
 @overload
 def tensor_split(input: Tensor, indices_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
@@ -1735,119 +1735,119 @@ def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, 
 @overload
 def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
-    """Sum of products over the last `dims` dimensions of `a` and the first of `b`, or over pairs of dimensions."""
+    """Sum of products over the last `dims` dimensions of `a` and the first `dims` dimensions of `b`. `dims` may also be two lists of dimensions, of `a` and of `b`, that are paired in order. The result has the remaining dimensions of `a`, then those of `b`."""
 def threshold(input: Tensor, threshold: _float, value: _float, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """x where it is above the threshold, else `value`."""
+    """`input` where it is greater than `threshold`, else `value`."""
 def threshold_(input: Tensor, threshold: _float, value: _float, inplace: _bool = False) -> Tensor:
-    """x where it is above the threshold, else `value`."""
+    """`input` where it is greater than `threshold`, else `value`."""
 @overload
 def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:
-    """repeat(), for any number of repeats."""
+    """Like `repeat`, but `dims` may also be shorter than the number of dimensions: the leading ones are then not repeated."""
 @overload
 def tile(input: Tensor, *dims: _int) -> Tensor: ...
 def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_topk:
-    """The `k` largest (or smallest) elements along `dim`, in order, and where they are."""
+    """Return the `k` largest elements along `dim` (the smallest without `largest`), in order, as (values, int64 indices)."""
 def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Sum of the diagonal of a matrix."""
+    """Sum of the main diagonal of a matrix."""
 def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
-    """Two dimensions exchanged."""
+    """View with dimensions `dim0` and `dim1` exchanged."""
 def transpose_(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
-    """Two dimensions exchanged."""
+    """View with dimensions `dim0` and `dim1` exchanged."""
 def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | None = None) -> Tensor:
-    """A copy of transpose()."""
+    """Like `transpose`, as a contiguous copy."""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int = -1) -> Tensor:
-    """Integral of samples `y` along `dim`, at points `x` or `dx` apart."""
+    """Integral of the samples `y` along `dim` by the trapezoidal rule. The sample points are `x`, or `dx` apart."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int = -1) -> Tensor:
-    """The same as `trapezoid`."""
+    """Old name of `trapezoid`."""
 def triangular_solve(input: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_triangular_solve:
-    """Solutions of A X = input for triangular matrices A, and A itself."""
+    """Solutions X of `A @ X = input` for triangular matrices A, or of `A.mT @ X = input` if `transpose`, and a copy of A expanded to the batch of the solution."""
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """The elements of matrices on and below a diagonal, 0 elsewhere."""
+    """Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it."""
 def tril_(input: Tensor, diagonal: _int = 0) -> Tensor:
-    """The elements of matrices on and below a diagonal, 0 elsewhere."""
+    """Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it."""
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Row and column numbers, in two rows, of the elements on and below a diagonal."""
+    """Return the indices of the elements on and below diagonal `offset` of a (row, col) matrix. The result is (2, n): row indices, then column indices."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2.0, eps: _float = 1e-06, swap: _bool = False, reduction: _int = 1) -> Tensor:
-    """As nn.functional.triplet_margin_loss, with PyTorch's native order of arguments."""
+    """As `nn.functional.triplet_margin_loss`, with the argument order of PyTorch's native function."""
 def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """The elements of matrices on and above a diagonal, 0 elsewhere."""
+    """Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it."""
 def triu_(input: Tensor, diagonal: _int = 0) -> Tensor:
-    """The elements of matrices on and above a diagonal, 0 elsewhere."""
+    """Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it."""
 def triu_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Row and column numbers, in two rows, of the elements on and above a diagonal."""
+    """Return the indices of the elements on and above diagonal `offset` of a (row, col) matrix. The result is (2, n): row indices, then column indices."""
 def true_divide(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
-    """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+    """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def true_divide_(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
-    """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+    """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Each element with its fraction cut off."""
+    """Round each element towards zero to an integer, in the input's dtype."""
 def trunc_(input: Tensor) -> Tensor:
-    """Each element with its fraction cut off."""
+    """Round each element towards zero to an integer, in the input's dtype."""
 def unbind(input: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
-    """All indices of a dimension, as a tuple of views without it."""
+    """Return a tuple of views, one for each index of dimension `dim`, without that dimension."""
 def unbind_copy(input: Tensor, dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Copies of unbind()."""
+    """Like `unbind`, as contiguous copies. With `out`, a list of tensors, write to them and return None."""
 @overload
 def unflatten(input: Tensor, dim: _int, sizes: Sequence[_int]) -> Tensor:
-    """One dimension as several; one size may be -1."""
+    """Return a view with dimension `dim` split into several of the given sizes. One size may be -1."""
 @overload
 def unflatten(input: Tensor, dim: _int, *sizes: _int) -> Tensor: ...
 def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | None = None) -> Tensor:
-    """A copy of unfold()."""
+    """Like `unfold`, as a contiguous copy."""
 def unique(input: Tensor, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-    """The different values, or the different slices along `dim`."""
+    """Return the distinct elements, or the distinct slices along `dim`, sorted. `return_inverse` and `return_counts` add int64 tensors."""
 def unique_consecutive(input: Tensor, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-    """Values (or slices along `dim`) that differ from the one before."""
+    """Return the elements, or slices along `dim`, that differ from their predecessor. `return_inverse` and `return_counts` add int64 tensors."""
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Positions in a row as positions along the dimensions of a shape."""
+    """Convert flat indices into a tensor of shape `shape` to a tuple of index tensors, one for each dimension."""
 def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """chunk()."""
+    """Like `chunk`."""
 def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """split()."""
+    """Like `split`."""
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-    """split_with_sizes()."""
+    """Like `split_with_sizes`."""
 def unsqueeze(input: Tensor, dim: _int) -> Tensor:
-    """With a new dimension of size 1 at `dim`."""
+    """Return a view with a new dimension of size 1 at position `dim`."""
 def unsqueeze_(input: Tensor, dim: _int) -> Tensor:
-    """With a new dimension of size 1 at `dim`."""
+    """Return a view with a new dimension of size 1 at position `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
-    """A copy of unsqueeze()."""
+    """Like `unsqueeze`, as a contiguous copy."""
 def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
-    """Powers of a vector's values as columns, the highest first unless told."""
+    """Vandermonde matrix of a vector: (n) to (n, N). The columns are its powers N - 1 to 0, or 0 to N - 1 if `increasing`. `N` is n unless given."""
 @overload
 def var(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Variance over `dim`, divided by N - correction (1 unless given)."""
+    """Variance over `dim` (default: all dimensions): the sum of squared deviations divided by N - `correction`, which is 1 unless given."""
 @overload
 def var(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def var(input: Tensor, unbiased: _bool = True, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def var_mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]:
-    """Variance and mean over `dim`."""
+    """Variance (see `var`) and mean over `dim`, as a tuple."""
 @overload
 def var_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
 @overload
 def var_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ...
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Dot product of two vectors, the first conjugated."""
+    """Dot product of two vectors of equal length with the first one conjugated, as a 0-d tensor."""
 def view_as_complex(input: Tensor) -> Tensor:
-    """Pairs of real numbers as complex ones."""
+    """Complex view of a float16, float32 or float64 tensor whose last dimension has size 2 and stride 1 and holds the real and imaginary parts."""
 def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy of view_as_complex()."""
+    """Like `view_as_complex`, as a contiguous copy."""
 def view_as_real(input: Tensor) -> Tensor:
-    """A complex tensor as pairs of real numbers."""
+    """Real view of a complex tensor: shape (*input.shape, 2), with the real and imaginary parts in the last dimension."""
 def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy of view_as_real()."""
+    """Like `view_as_real`, as a contiguous copy."""
 @overload
 def view_copy(input: Tensor, size: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
-    """A copy of view()."""
+    """Like `view`, as a contiguous copy."""
 @overload
 def view_copy(input: Tensor, *size: _int, out: Tensor | None = None) -> Tensor: ...
 @overload
 def view_copy(input: Tensor, dtype: _dtype, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def vsplit(input: Tensor, indices_or_sections: _int) -> tuple[Tensor, ...]:
-    """Equal sections, or the pieces between indices, along the rows."""
+    """Split along dimension 0 into a number of equal views, or at the given indices. Returns a tuple."""
 @overload
 def vsplit(input: Tensor, indices_or_sections: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
@@ -1859,24 +1859,24 @@ def vsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
 def vsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """cat() along the rows; vectors are rows."""
+    """Concatenate tensors along dimension 0, after making vectors rows of matrices."""
 @overload
 def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input` where the condition holds, `other` elsewhere; with the condition alone its true indices."""
+    """Select `input` where the bool condition is true, else `other`; the three broadcast. With `condition` alone, return the indices of its true elements, as one vector per dimension."""
 @overload
 def where(condition: Tensor, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]: ...
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input * log(other), and 0 where input is 0."""
+    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input * log(other), and 0 where input is 0."""
+    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
 def zero(input: Tensor) -> Tensor:
-    """All elements set to 0."""
+    """Set all elements to 0."""
 def zero_(input: Tensor) -> Tensor:
-    """All elements set to 0."""
+    """Set all elements to 0."""
 @overload
 def zeros(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Filled with 0."""
+    """Tensor of shape `size` filled with 0. The dtype is the default floating-point dtype unless given."""
 @overload
 def zeros(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def zeros_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
-    """A tensor of the shape, dtype, device and strides of another, filled with 0."""
+    """Tensor with the shape, dtype, device and dimension order of `input`, filled with 0."""

@@ -11,46 +11,46 @@ from metatensor._core.random import Generator as _Generator
 from metatensor._core.tensor import Tensor, _Number
 
 def fft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The discrete Fourier transform."""
+    """One-dimensional discrete Fourier transform over `dim`."""
 def fft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The discrete Fourier transform, in two dimensions."""
+    """Two-dimensional discrete Fourier transform over `dim`."""
 def fftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The frequencies of fft() of `n` points at distances `d`."""
+    """Sample frequencies of `fft.fft` of `n` points that are `d` apart: a vector of `n` elements, with the negative frequencies last."""
 def fftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The discrete Fourier transform, in several dimensions."""
+    """Multi-dimensional discrete Fourier transform over `dim`. `dim` defaults to the last `len(s)` dimensions, or to all without `s`."""
 def fftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
-    """Frequencies reordered so that zero is in the middle."""
+    """Move the zero frequency to the center along `dim` (all dimensions by default), by rolling by half of the size."""
 def hfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The transform of a Hermitian-symmetric signal, given by half of it."""
+    """One-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
 def hfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The transform of a Hermitian-symmetric signal, given by half of it, in two dimensions."""
+    """Two-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
 def hfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The transform of a Hermitian-symmetric signal, given by half of it, in several dimensions."""
+    """Multi-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default. `dim` defaults to the last `len(s)` dimensions, or to all without `s`."""
 def ifft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse discrete Fourier transform."""
+    """One-dimensional inverse discrete Fourier transform over `dim`."""
 def ifft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse discrete Fourier transform, in two dimensions."""
+    """Two-dimensional inverse discrete Fourier transform over `dim`."""
 def ifftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse discrete Fourier transform, in several dimensions."""
+    """Multi-dimensional inverse discrete Fourier transform over `dim`. `dim` defaults to the last `len(s)` dimensions, or to all without `s`."""
 def ifftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
-    """fftshift() undone."""
+    """Inverse of `fft.fftshift`."""
 def ihfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the transform of a Hermitian-symmetric signal."""
+    """One-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension."""
 def ihfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the transform of a Hermitian-symmetric signal, in two dimensions."""
+    """Two-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension."""
 def ihfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the transform of a Hermitian-symmetric signal, in several dimensions."""
+    """Multi-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. `dim` defaults to the last `len(s)` dimensions, or to all without `s`."""
 def irfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the transform of real numbers."""
+    """One-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
 def irfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the transform of real numbers, in two dimensions."""
+    """Two-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
 def irfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the transform of real numbers, in several dimensions."""
+    """Multi-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed dimension, of size m, becomes `2 * (m - 1)` points by default. `dim` defaults to the last `len(s)` dimensions, or to all without `s`."""
 def rfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The transform of real numbers, without the half that follows by symmetry."""
+    """One-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension; the others follow by Hermitian symmetry."""
 def rfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The transform of real numbers, without the half that follows by symmetry, in two dimensions."""
+    """Two-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension; the others follow by Hermitian symmetry."""
 def rfftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The frequencies of rfft() of `n` points at distances `d`."""
+    """Sample frequencies of `fft.rfft` of `n` points that are `d` apart: a vector of `n // 2 + 1` elements."""
 def rfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The transform of real numbers, without the half that follows by symmetry, in several dimensions."""
+    """Multi-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension; the others follow by Hermitian symmetry. `dim` defaults to the last `len(s)` dimensions, or to all without `s`."""

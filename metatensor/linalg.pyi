@@ -75,58 +75,58 @@ class _return_linalg_svd(NamedTuple):
     Vh: Tensor
 
 def cholesky(input: Tensor, *, upper: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Cholesky factors of positive definite matrices: L @ L.mH, or U.mH @ U. LinAlgError for other matrices."""
+    """Cholesky factors of positive definite matrices (..., N, N): lower triangular L with `L @ L.mH = input`, or if `upper`, U with `U.mH @ U = input`. Raises LinAlgError for other matrices."""
 def cholesky_ex(input: Tensor, *, upper: _bool = False, check_errors: _bool = False, out: Sequence[Tensor] | None = None) -> _return_linalg_cholesky_ex:
-    """Cholesky factors and, for each matrix, 0 or the order of the first minor that is not positive."""
+    """Cholesky factors of positive definite matrices (..., N, N), as `linalg.cholesky`, and an int32 `info` (...): 0, or the order of the first leading minor that is not positive. With `check_errors`, such matrices raise LinAlgError."""
 def cond(input: Tensor, p: Any | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Condition numbers: the norm of order `p` (2 unless told) of a matrix times that of its inverse."""
+    """Condition number of each matrix: its norm of order `p` times that of its inverse. `p` is 2 (the default), -2, 1, -1, inf, -inf, 'fro' or 'nuc'. Orders other than 2 and -2 need square matrices."""
 def cross(input: Tensor, other: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
-    """Cross products of vectors of 3 elements along `dim`."""
+    """Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast."""
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Determinants."""
+    """Determinants of square matrices (..., N, N)."""
 def diagonal(A: Tensor, *, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
-    """diagonal() of the matrices in the last two dimensions."""
+    """Like `diagonal`, by default of the matrices in the last two dimensions."""
 def eig(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_linalg_eig:
-    """Complex eigenvalues in no order, and eigenvectors as columns."""
+    """Complex eigenvalues (..., N), in no particular order, and eigenvectors of square matrices (..., N, N). The eigenvectors are the columns of a complex matrix (..., N, N)."""
 def eigh(input: Tensor, UPLO: _str = 'L', *, out: Sequence[Tensor] | None = None) -> _return_linalg_eigh:
-    """Real eigenvalues in rising order and orthonormal eigenvectors of symmetric or hermitian matrices, of which one triangle is read."""
+    """Real eigenvalues (..., N) in ascending order, and orthonormal eigenvectors as columns, of symmetric or Hermitian matrices (..., N, N). Only the lower triangles are read, or for `UPLO='U'` the upper ones."""
 def eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex eigenvalues, in no order."""
+    """Complex eigenvalues (..., N) of square matrices (..., N, N), in no particular order."""
 def eigvalsh(input: Tensor, UPLO: _str = 'L', *, out: Tensor | None = None) -> Tensor:
-    """Real eigenvalues of symmetric or hermitian matrices, in rising order."""
+    """Real eigenvalues (..., N) of symmetric or Hermitian matrices (..., N, N), in ascending order. Only the lower triangles are read, or for `UPLO='U'` the upper ones."""
 def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first columns of products of Householder reflections: Q of geqrf."""
+    """First N columns of a product of Householder reflections, given by vectors below the diagonal of `input` (..., M, N) and scalar factors `tau` (..., K), with M >= N >= K. For results of `geqrf`, this is Q."""
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Inverses. LinAlgError for singular matrices."""
+    """Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular."""
 def inv_ex(A: Tensor, *, check_errors: _bool = False, out: Sequence[Tensor] | None = None) -> _return_linalg_inv_ex:
-    """Inverses and, for each matrix, 0 or its first zero pivot."""
+    """Inverses of square matrices (..., N, N), and an int32 `info` (...): 0 or the position of the first zero pivot, counted from 1. Singular matrices raise LinAlgError only with `check_errors`."""
 def ldl_factor(input: Tensor, *, hermitian: _bool = False, out: Sequence[Tensor] | None = None) -> _return_linalg_ldl_factor:
-    """LDL factors of symmetric (or hermitian) matrices, in LAPACK's compact form."""
+    """LDL factors of symmetric or Hermitian matrices, as `linalg.ldl_factor_ex` without `info`. Raises LinAlgError where D is singular."""
 def ldl_factor_ex(input: Tensor, *, hermitian: _bool = False, check_errors: _bool = False, out: Sequence[Tensor] | None = None) -> _return_linalg_ldl_factor_ex:
-    """LDL factors of symmetric (or hermitian) matrices, of which only the lower triangles are read, in LAPACK's compact form; info is positive where D is singular."""
+    """LDL factors of symmetric matrices (..., N, N), or Hermitian ones if `hermitian`, in LAPACK's compact form, with int32 pivots (..., N). Only the lower triangles are read. `info` is positive where D is singular."""
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Solutions of A X = B from what ldl_factor gives of A."""
+    """Solutions X of `A @ X = B`, given the result of `linalg.ldl_factor` for A."""
 def lstsq(input: Tensor, b: Tensor, rcond: _float | None = None, *, driver: _str | None = None, out: Sequence[Tensor] | None = None) -> _return_linalg_lstsq:
-    """X that makes the norms of the columns of A X - B smallest, by LAPACK's driver gels, gelsy, gelsd or gelss. What a driver does not give is empty."""
+    """Least-squares solutions X (..., N, K) that minimize the norm of each column of `input @ X - b`, for `input` (..., M, N) and `b` (..., M, K) or (..., M). `driver` is the LAPACK routine: 'gels', 'gelsy' (the default), 'gelsd' or 'gelss'. Singular values below `rcond` times the largest count as 0. Also returns the residuals, ranks and singular values; those that the driver does not compute are empty."""
 def lu(A: Tensor, *, pivot: _bool = True, out: Sequence[Tensor] | None = None) -> _return_linalg_lu:
-    """Matrices as P @ L @ U: a permutation, unit lower and upper triangular factors."""
+    """LU factorization `A = P @ L @ U` of matrices (..., M, N) into a permutation matrix, a unit lower triangular and an upper triangular factor. Without `pivot`, P is empty."""
 def lu_factor(A: Tensor, *, pivot: _bool = True, out: Sequence[Tensor] | None = None) -> _return_linalg_lu_factor:
-    """LU factors in one matrix, and the rows exchanged (int32, from 1). LinAlgError for singular matrices."""
+    """LU factorization of matrices, as `linalg.lu_factor_ex` without `info`. Raises LinAlgError for a zero pivot."""
 def lu_factor_ex(A: Tensor, *, pivot: _bool = True, check_errors: _bool = False, out: Sequence[Tensor] | None = None) -> _return_linalg_lu_factor_ex:
-    """LU factors in one matrix, the rows exchanged (int32, from 1) and, for each matrix, 0 or the first zero pivot."""
+    """LU factorization of matrices (..., M, N). `LU` holds both factors: U in the upper triangle, L below it without its unit diagonal. `pivots` (..., min(M, N)), int32, holds the row exchanges, counted from 1. `info` (...), int32, is 0 or the position of the first zero pivot, counted from 1."""
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: _bool = True, adjoint: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Solutions of A X = B from what lu_factor gives of A."""
+    """Solutions X of `A @ X = B`, given the result of `linalg.lu_factor` for A. If not `left`, solve `X @ A = B`; `adjoint` uses the conjugate transpose of A."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns on the right."""
+    """Matrix product over the last two dimensions: (..., n, k) and (..., k, m) to (..., n, m). The other dimensions broadcast. A vector is a row on the left and a column on the right."""
 def matrix_exp(input: Tensor) -> Tensor:
-    """Exponentials of square matrices."""
+    """Matrix exponentials of square matrices (..., N, N)."""
 def matrix_norm(input: Tensor, ord: Any = 'fro', dim: Sequence[_int] = (-2, -1), keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Norm of matrices in two dimensions: 'fro', 'nuc', inf, 1 or 2."""
+    """Norm of the matrices in the two dimensions `dim`. `ord` is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2."""
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
-    """Matrices to an integer power; of their inverses for n < 0."""
+    """Square matrices (..., N, N) raised to an integer power. Negative powers are powers of the inverse."""
 @overload
 def matrix_rank(input: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
-    """How many singular values are above max(atol, rtol * the largest)."""
+    """Rank of each matrix (..., M, N): the number of singular values above `max(atol, rtol * largest)`, as int64. `rtol` defaults to the machine epsilon times max(M, N), or to 0 if a positive `atol` is given."""
 @overload
 def matrix_rank(input: Tensor, *, atol: _float | None = None, rtol: _float | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -134,12 +134,12 @@ def matrix_rank(input: Tensor, tol: Tensor, hermitian: _bool = False, *, out: Te
 @overload
 def matrix_rank(input: Tensor, tol: _float, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Product of a chain of matrices, in the cheapest order."""
+    """Product of two or more matrices, multiplied in the cheapest order. The first and last may be vectors."""
 def norm(input: Tensor, ord: Any | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Vector or matrix norm, as the number of dimensions says."""
+    """Vector or matrix norm. With `ord` and two dimensions (named by `dim` or those of the input) it is `linalg.matrix_norm`, else `linalg.vector_norm`."""
 @overload
 def pinv(input: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Pseudoinverses; singular values up to max(atol, rtol * the largest) are taken for 0."""
+    """Moore-Penrose pseudoinverses (..., N, M) of matrices (..., M, N). Singular values up to `max(atol, rtol * largest)` count as 0. If `hermitian`, the matrices are Hermitian and their eigenvalues are used."""
 @overload
 def pinv(input: Tensor, *, atol: _float | None = None, rtol: _float | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -147,29 +147,29 @@ def pinv(input: Tensor, rcond: Tensor, hermitian: _bool = False, *, out: Tensor 
 @overload
 def pinv(input: Tensor, rcond: _float, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def qr(A: Tensor, mode: _str = 'reduced', *, out: Sequence[Tensor] | None = None) -> _return_linalg_qr:
-    """Matrices as Q @ R: orthonormal columns and an upper triangle. mode 'r' leaves Q out, 'complete' makes it square."""
+    """QR factorization `A = Q @ R` of matrices (..., M, N), with orthonormal columns in Q and upper triangular R. With K = min(M, N), `mode` 'reduced' gives Q (..., M, K) and R (..., K, N), 'complete' gives Q (..., M, M) and R (..., M, N), and 'r' gives an empty Q and R (..., K, N)."""
 def slogdet(A: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_linalg_slogdet:
-    """Determinants as sign (of complex ones: phase) and logarithm of the magnitude."""
+    """Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf."""
 def solve(A: Tensor, B: Tensor, *, left: _bool = True, out: Tensor | None = None) -> Tensor:
-    """Solutions of A X = B, or of X A = B. LinAlgError where A is singular."""
+    """Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for A (..., N, N) and B (..., N, K), or (..., N) for vectors. Batch dimensions broadcast. Raises LinAlgError if a matrix is singular."""
 def solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = False, out: Sequence[Tensor] | None = None) -> _return_linalg_solve_ex:
-    """Solutions of A X = B (or X A = B) and, for each matrix, 0 or its first zero pivot."""
+    """Solutions X of `A @ X = B`, as `linalg.solve`, and an int32 `info` (...): 0 or the position of the first zero pivot, counted from 1. Singular matrices raise LinAlgError only with `check_errors`."""
 def solve_triangular(input: Tensor, B: Tensor, *, upper: _bool, left: _bool = True, unitriangular: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Solutions of A X = B, or of X A = B, for triangular matrices A; the other triangle is not read."""
+    """Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for triangular matrices A = `input` (..., N, N), upper ones if `upper`. The other triangle is not read, nor the diagonal if `unitriangular`."""
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: Sequence[Tensor] | None = None) -> _return_linalg_svd:
-    """Matrices as U @ diag(S) @ Vh, the singular values in falling order."""
+    """Singular value decomposition `A = U @ diag(S) @ Vh` of matrices (..., M, N), with the singular values S in descending order. U is (..., M, M) and Vh (..., N, N), or if not `full_matrices`, (..., M, K) and (..., K, N) with K = min(M, N). `driver` is for CUDA only."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:
-    """Singular values, in falling order."""
+    """Singular values (..., min(M, N)) of matrices (..., M, N), in descending order."""
 def tensorinv(input: Tensor, ind: _int = 2, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of a tensor taken as a matrix of its first `ind` dimensions by the others."""
+    """Inverse of a tensor reshaped to a square matrix, whose rows are the first `ind` dimensions and whose columns are the others. The result has shape `input.shape[ind:] + input.shape[:ind]`."""
 @overload
 def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The tensor X whose contraction with `input` over all its dimensions is `other`."""
+    """Tensor X with `tensordot(input, X, X.ndim) = other`. The dimensions `dims` of `input` are moved to the end first. X has the shape of `input` without its first `other.ndim` dimensions."""
 @overload
 def tensorsolve(input: Tensor, other: Tensor, *dims: _int, out: Tensor | None = None) -> Tensor: ...
 def vander(x: Tensor, *, N: _int | None = None) -> Tensor:
-    """Powers 0 to N - 1 of values as rows of matrices."""
+    """Vandermonde matrices: for x (..., n) the result (..., n, N) holds the powers 0 to N - 1 of each value. N defaults to n. Integers give int64."""
 def vecdot(x: Tensor, y: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
-    """Dot products along `dim`, the first factor conjugated."""
+    """Sum of `conj(x) * y` along `dim` of the broadcast shape, which the result lacks."""
 def vector_norm(input: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Norm of the elements along `dim`, taken as vectors."""
+    """Vector norm of order `ord` over `dim`, or over all elements without `dim`."""

@@ -11,40 +11,40 @@ from metatensor._core.random import Generator as _Generator
 from metatensor._core.tensor import Tensor, _Number
 
 def amax(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Largest of the shown elements over `dim`."""
+    """Largest selected element over `dim`."""
 def amin(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Smallest of the shown elements over `dim`."""
+    """Smallest selected element over `dim`."""
 def argmax(input: Tensor, dim: _int | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Index of the largest of the shown elements along `dim`."""
+    """Index of the largest selected element along `dim`, in the dtype of `input` unless `dtype` is given."""
 def argmin(input: Tensor, dim: _int | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Index of the smallest of the shown elements along `dim`."""
+    """Index of the smallest selected element along `dim`, in the dtype of `input` unless `dtype` is given."""
 def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Products of the shown elements up to each one along `dim`, in the input's dtype."""
+    """Cumulative product of the selected elements along `dim`, in the dtype of `input` unless `dtype` is given."""
 def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Sums of the shown elements up to each one along `dim`, in the input's dtype."""
+    """Cumulative sum of the selected elements along `dim`, in the dtype of `input` unless `dtype` is given."""
 def log_softmax(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Logarithm of `masked.softmax`."""
+    """Logarithm of `masked.softmax`: -inf at the masked-out elements."""
 def logaddexp(input: Tensor, other: Tensor, *, dtype: _dtype | None = None, input_mask: Tensor | None = None, other_mask: Tensor | None = None) -> Tensor:
-    """log(exp(input) + exp(other)), each under a mask of its own."""
+    """log(exp(input) + exp(other)). Elements that `input_mask` or `other_mask` masks out count as -inf."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Logarithm of the sum of the exponentials of the shown elements over `dim`."""
+    """Logarithm of the sum of the exponentials of the selected elements over `dim`."""
 def mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Mean of the shown elements over `dim`; NaN of none."""
+    """Mean of the selected elements over `dim`, NaN where there are none. The dtype must be floating-point or complex."""
 def median(input: Tensor, dim: _int = -1, *, keepdim: _bool = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Median of the shown elements along `dim`, the lower one of two."""
+    """Median of the selected elements along `dim` that are not NaN: the lower of the two middle ones if their number is even."""
 def norm(input: Tensor, ord: _Number | None = 2.0, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Norm of order `ord` of the shown elements over `dim`."""
+    """Vector norm of order `ord` of the selected elements over `dim`."""
 def normalize(input: Tensor, ord: _Number, dim: _int | Sequence[_int] | None, *, eps: _float = 1e-12, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The shown elements, divided by their norm over `dim` (at least `eps`); 0 elsewhere."""
+    """The selected elements divided by their norm of order `ord` over `dim`, or by `eps` if that is larger; 0 at the masked-out elements."""
 def prod(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Product of the shown elements over `dim`; 1 of none."""
+    """Product of the selected elements over `dim`, 1 where there are none. Bool, signed and uint8 inputs give int64."""
 def softmax(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Softmax of the shown elements along `dim`; 0 elsewhere."""
+    """Softmax of the selected elements along `dim`, 0 at the others. Slices without a selected element are NaN."""
 def softmin(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Softmax of the negated shown elements along `dim`; 0 elsewhere."""
+    """Softmax of the negated selected elements along `dim`, 0 at the others. Slices without a selected element are NaN."""
 def std(input: Tensor, dim: _int | Sequence[_int] | None = None, unbiased: _bool | None = None, *, correction: _Number | None = None, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Standard deviation of the shown elements over `dim`: the root of `masked.var`."""
+    """Standard deviation of the selected elements over `dim`: the square root of `masked.var`."""
 def sum(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Sum of the shown elements over `dim`; 0 of none."""
+    """Sum of the selected elements over `dim`, 0 where there are none. Bool, signed and uint8 inputs sum to int64."""
 def var(input: Tensor, dim: _int | Sequence[_int] | None = None, unbiased: _bool | None = None, *, correction: _Number | None = None, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Variance of the shown elements over `dim`, divided by their number less `correction` (1 unless given)."""
+    """Variance of the selected elements over `dim`: the sum of squared deviations divided by N - `correction` (default 1), where N is the number of selected elements."""

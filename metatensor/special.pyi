@@ -29,19 +29,19 @@ def chebyshev_polynomial_v(input: Tensor | _Number, n: Tensor | _Number, *, out:
 def chebyshev_polynomial_w(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Chebyshev polynomial of the fourth kind of degree n."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithmic derivative of gamma."""
+    """The logarithmic derivative of the gamma function."""
 def digamma_(input: Tensor) -> Tensor:
-    """The logarithmic derivative of gamma."""
+    """The logarithmic derivative of the gamma function."""
 def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The entropy term -x * log(x); 0 at 0, -inf below."""
+    """The entropy term -x * log(x): 0 at 0, -inf for negative x."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function."""
 def erf_(input: Tensor) -> Tensor:
     """The error function."""
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """1 - erf(x), exact where erf is near 1."""
+    """1 - erf(x), accurate where erf(x) is near 1."""
 def erfc_(input: Tensor) -> Tensor:
-    """1 - erf(x), exact where erf is near 1."""
+    """1 - erf(x), accurate where erf(x) is near 1."""
 def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x**2) * erfc(x)."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -57,53 +57,53 @@ def expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def expit_(input: Tensor) -> Tensor:
     """1 / (1 + exp(-x))."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp(x) - 1, exact near 0."""
+    """exp(x) - 1, accurate for x near 0."""
 def expm1_(input: Tensor) -> Tensor:
-    """exp(x) - 1, exact near 0."""
+    """exp(x) - 1, accurate for x near 0."""
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The regularised lower incomplete gamma function P(input, other)."""
+    """Regularized lower incomplete gamma function P(input, other)."""
 def gammainc_(input: Tensor, other: Tensor) -> Tensor:
-    """The regularised lower incomplete gamma function P(input, other)."""
+    """Regularized lower incomplete gamma function P(input, other)."""
 def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The regularised upper incomplete gamma function Q(input, other)."""
+    """Regularized upper incomplete gamma function Q(input, other)."""
 def gammaincc_(input: Tensor, other: Tensor) -> Tensor:
-    """The regularised upper incomplete gamma function Q(input, other)."""
+    """Regularized upper incomplete gamma function Q(input, other)."""
 def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log |gamma(x)|."""
+    """The logarithm of the absolute value of the gamma function."""
 def gammaln_(input: Tensor) -> Tensor:
-    """log |gamma(x)|."""
+    """The logarithm of the absolute value of the gamma function."""
 def hermite_polynomial_h(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The physicists' Hermite polynomial of degree n."""
 def hermite_polynomial_he(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The probabilists' Hermite polynomial of degree n."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of the first kind of order 0."""
 def i0_(input: Tensor) -> Tensor:
-    """The modified Bessel function of order 0."""
+    """The modified Bessel function of the first kind of order 0."""
 def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp(-|x|) * i0(x)."""
+    """exp(-|x|) * i0(x), the exponentially scaled modified Bessel function I0."""
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function I1."""
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """exp(-|x|) * i1(x)."""
+    """exp(-|x|) * i1(x), the exponentially scaled modified Bessel function I1."""
 def laguerre_polynomial_l(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Laguerre polynomial of degree n."""
 def legendre_polynomial_p(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Legendre polynomial of degree n."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), accurate for x near 0."""
 def log1p_(input: Tensor) -> Tensor:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), accurate for x near 0."""
 def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of ndtr."""
+    """The logarithm of `special.ndtr`."""
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of `softmax`, computed without overflow."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given."""
+    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
-    """log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given."""
+    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Logarithm of the sum of exponentials over `dim`, computed without overflow."""
+    """Logarithm of the sum of exponentials over `dim`, computed without overflow. Integers give the default float dtype."""
 def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function I0."""
 def modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -117,52 +117,52 @@ def multigammaln(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor
 def multigammaln_(input: Tensor, p: _int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
 def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The distribution function of the standard normal distribution."""
+    """The cumulative distribution function of the standard normal distribution."""
 def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of ndtr."""
+    """The inverse of `special.ndtr`."""
 @overload
 def polygamma(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
-    """The n-th derivative of digamma; as a function also polygamma(n, input)."""
+    """The n-th derivative of the digamma function. The function may also be called as polygamma(n, input)."""
 @overload
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def polygamma_(input: Tensor, n: _int) -> Tensor:
-    """The n-th derivative of digamma; as a function also polygamma(n, input)."""
+    """The n-th derivative of the digamma function. The function may also be called as polygamma(n, input)."""
 @overload
 def polygamma_(n: _int, input: Tensor) -> Tensor: ...
 def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithmic derivative of gamma."""
+    """The logarithmic derivative of the gamma function."""
 def psi_(input: Tensor) -> Tensor:
-    """The logarithmic derivative of gamma."""
+    """The logarithmic derivative of the gamma function."""
 def round(input: Tensor, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
-    """Each element rounded to `decimals` places, ties to even."""
+    """Round each element to `decimals` decimal places; ties round to even."""
 def round_(input: Tensor, *, decimals: _int = 0) -> Tensor:
-    """Each element rounded to `decimals` places, ties to even."""
+    """Round each element to `decimals` decimal places; ties round to even."""
 def scaled_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x) * modified_bessel_k0(x)."""
 def scaled_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x) * modified_bessel_k1(x)."""
 def shifted_chebyshev_polynomial_t(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The Chebyshev polynomial of the first kind of degree n at 2x - 1."""
+    """The Chebyshev polynomial of the first kind of degree n at 2 * input - 1."""
 def shifted_chebyshev_polynomial_u(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The Chebyshev polynomial of the second kind of degree n at 2x - 1."""
+    """The Chebyshev polynomial of the second kind of degree n at 2 * input - 1."""
 def shifted_chebyshev_polynomial_v(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The Chebyshev polynomial of the third kind of degree n at 2x - 1."""
+    """The Chebyshev polynomial of the third kind of degree n at 2 * input - 1."""
 def shifted_chebyshev_polynomial_w(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The Chebyshev polynomial of the fourth kind of degree n at 2x - 1."""
+    """The Chebyshev polynomial of the fourth kind of degree n at 2 * input - 1."""
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0."""
 def sinc_(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Exponentials along `dim`, divided by their sum."""
+    """Exponentials along `dim`, divided by their sum. The dtype must be floating-point."""
 def spherical_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sin(x) / x, and 1 at 0."""
+    """The spherical Bessel function j0: sin(x) / x, and 1 at 0."""
 def xlog1py(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """input * log1p(other), and 0 where input is 0."""
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input * log(other), and 0 where input is 0."""
+    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """input * log(other), and 0 where input is 0."""
+    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Hurwitz zeta function: the sum of (k + other)**-input over k = 0, 1, ..."""

@@ -274,24 +274,24 @@ class Tensor:
     @property
     def T(self) -> Tensor: ...
     def _conj(self) -> Tensor:
-        """A view that reads conjugated."""
+        """View that conjugates elements when they are read."""
     def _neg_view(self) -> Tensor:
-        """A view that reads negated."""
+        """View that negates elements when they are read."""
     @overload
     def _to_copy(self, dtype: _dtype, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
-        """A copy with another dtype, device or memory format."""
+        """Copy with another dtype, device or memory format."""
     @overload
     def _to_copy(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor: ...
     def _where(self, condition: Tensor, other: Tensor | _Number) -> Tensor:
-        """The tensor where the condition holds, `other` elsewhere."""
+        """Select the tensor where the bool condition is true, else `other`."""
     def abs(self, *, out: Tensor | None = None) -> Tensor:
-        """The magnitude of each element."""
+        """The magnitude of each element. The result of complex tensors is real."""
     def abs_(self) -> Tensor:
-        """The magnitude of each element."""
+        """The magnitude of each element. The result of complex tensors is real."""
     def absolute(self, *, out: Tensor | None = None) -> Tensor:
-        """The magnitude of each element."""
+        """The magnitude of each element. The result of complex tensors is real."""
     def absolute_(self) -> Tensor:
-        """The magnitude of each element."""
+        """The magnitude of each element. The result of complex tensors is real."""
     def acos(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse cosine."""
     def acos_(self) -> Tensor:
@@ -301,51 +301,51 @@ class Tensor:
     def acosh_(self) -> Tensor:
         """The inverse hyperbolic cosine."""
     def add(self, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """input + alpha * other."""
+        """`input + alpha * other`."""
     def add_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-        """input + alpha * other."""
+        """`input + alpha * other`."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """beta * input + alpha * the sum of all batch1[i] @ batch2[i]."""
+        """beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m)."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-        """beta * input + alpha * the sum of all batch1[i] @ batch2[i]."""
+        """beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m)."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """input + value * tensor1 / tensor2; two integer tensors are an error."""
+        """input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors."""
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
-        """input + value * tensor1 / tensor2; two integer tensors are an error."""
+        """input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
         """input + value * tensor1 * tensor2."""
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
         """input + value * tensor1 * tensor2."""
     def addmm(self, mat1: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """beta * input + alpha * (mat1 @ mat2)."""
+        """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-        """beta * input + alpha * (mat1 @ mat2)."""
+        """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """beta * input + alpha * (mat @ vec)."""
+        """beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-        """beta * input + alpha * (mat @ vec)."""
+        """beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """beta * input + alpha * outer(vec1, vec2)."""
+        """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-        """beta * input + alpha * outer(vec1, vec2)."""
+        """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product."""
     def adjoint(self) -> Tensor:
-        """The last two dimensions exchanged, and conjugated."""
+        """Conjugate transpose of each matrix in the last two dimensions, as a view."""
     def all(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Whether all elements along `dim` are true: bool (uint8 for uint8)."""
+        """Test whether all elements over `dim` (default: all dimensions) are true. The result is bool, or uint8 for uint8."""
     def allclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
-        """Whether |input - other| <= atol + rtol * |other| everywhere: a bool."""
+        """Return whether |input - other| <= atol + rtol * |other| for all elements, as a bool."""
     def alpha_dropout_(self, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-        """Dropout that keeps mean and variance of SELU activations (Klambauer et al., 2017)."""
+        """Alpha dropout, which keeps the mean and variance of SELU activations (Klambauer et al., 2017)."""
     def amax(self, dim: _int | Sequence[_int] | None = (), keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Largest element over `dim` (all dimensions unless given)."""
+        """Largest element over `dim` (default: all dimensions)."""
     def amin(self, dim: _int | Sequence[_int] | None = (), keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Smallest element over `dim` (all dimensions unless given)."""
+        """Smallest element over `dim` (default: all dimensions)."""
     def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False, out: Sequence[Tensor] | None = None) -> _return_aminmax:
-        """Smallest and largest element over one dimension, or over all."""
+        """Smallest and largest element over dimension `dim` (default: all dimensions), as (min, max)."""
     def angle(self, *, out: Tensor | None = None) -> Tensor:
-        """The argument of each element, in radians."""
+        """The angle of each element in the complex plane, in radians. The result is real."""
     def any(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Whether any element along `dim` is true: bool (uint8 for uint8)."""
+        """Test whether any element over `dim` (default: all dimensions) is true. The result is bool, or uint8 for uint8."""
     def arccos(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse cosine."""
     def arccos_(self) -> Tensor:
@@ -365,9 +365,9 @@ class Tensor:
     def arctan(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse tangent."""
     def arctan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The angle of the point (other, input), in radians."""
+        """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
     def arctan2_(self, other: Tensor) -> Tensor:
-        """The angle of the point (other, input), in radians."""
+        """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
     def arctan_(self) -> Tensor:
         """The inverse tangent."""
     def arctanh(self, *, out: Tensor | None = None) -> Tensor:
@@ -375,22 +375,22 @@ class Tensor:
     def arctanh_(self) -> Tensor:
         """The inverse hyperbolic tangent."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Index of the largest element along `dim`, or in the flattened input: int64."""
+        """Index of the largest element along `dim`, or in the flattened input without `dim`, as int64."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Index of the smallest element along `dim`, or in the flattened input: int64."""
+        """Index of the smallest element along `dim`, or in the flattened input without `dim`, as int64."""
     @overload
     def argsort(self, dim: _int = -1, descending: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Indices that sort along `dim`: int64."""
+        """Return the int64 indices that sort along `dim`."""
     @overload
     def argsort(self, *, stable: _bool, dim: _int = -1, descending: _bool = False, out: Tensor | None = None) -> Tensor: ...
     def argwhere(self) -> Tensor:
-        """nonzero()."""
+        """Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim)."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """The storage seen with other sizes, strides and offset, all in elements."""
+        """Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of `input` unless given. Raise RuntimeError if the view exceeds the storage."""
     def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """The storage seen with other sizes, strides and offset, all in elements."""
+        """Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of `input` unless given. Raise RuntimeError if the view exceeds the storage."""
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-        """A copy in which what as_strided() shows is replaced by `src`."""
+        """Copy `input` and replace the elements that `as_strided` selects by `src`."""
     def asin(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse sine."""
     def asin_(self) -> Tensor:
@@ -402,9 +402,9 @@ class Tensor:
     def atan(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse tangent."""
     def atan2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The angle of the point (other, input), in radians."""
+        """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
     def atan2_(self, other: Tensor) -> Tensor:
-        """The angle of the point (other, input), in radians."""
+        """Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi]."""
     def atan_(self) -> Tensor:
         """The inverse tangent."""
     def atanh(self, *, out: Tensor | None = None) -> Tensor:
@@ -412,121 +412,121 @@ class Tensor:
     def atanh_(self) -> Tensor:
         """The inverse hyperbolic tangent."""
     def baddbmm(self, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """beta * input + alpha * (batch1 @ batch2), batched."""
+        """beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m)."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-        """beta * input + alpha * (batch1 @ batch2), batched."""
+        """beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m)."""
     @overload
     def bernoulli(self, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-        """1 with the probability in each element, else 0; or with probability p."""
+        """Return 1 with the probability given by each element of `input`, or with probability `p` if given, else 0."""
     @overload
     def bernoulli(self, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
     def bernoulli_(self, p: Tensor | _Number = 0.5, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with 1 with probability p, else 0."""
+        """Fill in place with 1 with probability `p`, else 0. `p` is a number, or a tensor that broadcasts to `input`."""
     def bfloat16(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(bfloat16)."""
+        """Convert to bfloat16, as `to(metatensor.bfloat16)`."""
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
-        """How often, or with how much weight, each integer from 0 up occurs."""
+        """Number of occurrences, or sum of `weights`, of each integer from 0 to the largest value in a vector of non-negative integers. The result has at least `minlength` elements."""
     def bitwise_and(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input & other."""
+        """`input & other`, for integers and bools."""
     def bitwise_and_(self, other: Tensor | _Number) -> Tensor:
-        """input & other."""
+        """`input & other`, for integers and bools."""
     def bitwise_left_shift(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input << other: input * 2**other, with the bits that fall out lost."""
+        """`input << other`, for integers: `input * 2**other`, discarding the bits that overflow."""
     def bitwise_left_shift_(self, other: Tensor | _Number) -> Tensor:
-        """input << other: input * 2**other, with the bits that fall out lost."""
+        """`input << other`, for integers: `input * 2**other`, discarding the bits that overflow."""
     def bitwise_not(self, *, out: Tensor | None = None) -> Tensor:
-        """Each bit inverted; of bool the logical not."""
+        """Invert each bit of integers. For bool this is the logical not."""
     def bitwise_not_(self) -> Tensor:
-        """Each bit inverted; of bool the logical not."""
+        """Invert each bit of integers. For bool this is the logical not."""
     def bitwise_or(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input | other."""
+        """`input | other`, for integers and bools."""
     def bitwise_or_(self, other: Tensor | _Number) -> Tensor:
-        """input | other."""
+        """`input | other`, for integers and bools."""
     def bitwise_right_shift(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input >> other: the floor of input / 2**other."""
+        """`input >> other`, for integers: `floor(input / 2**other)`."""
     def bitwise_right_shift_(self, other: Tensor | _Number) -> Tensor:
-        """input >> other: the floor of input / 2**other."""
+        """`input >> other`, for integers: `floor(input / 2**other)`."""
     def bitwise_xor(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input ^ other."""
+        """`input ^ other`, for integers and bools."""
     def bitwise_xor_(self, other: Tensor | _Number) -> Tensor:
-        """input ^ other."""
+        """`input ^ other`, for integers and bools."""
     def bmm(self, mat2: Tensor, out_dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Products of two batches of matrices."""
+        """Batched matrix product: (b, n, k) and (b, k, m) to (b, n, m)."""
     def bool(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(bool)."""
+        """Convert to bool, as `to(metatensor.bool)`."""
     @overload
     def broadcast_to(self, size: Sequence[_int]) -> Tensor:
-        """expand() as a function."""
+        """Like `expand`, also as a function."""
     @overload
     def broadcast_to(self, *size: _int) -> Tensor: ...
     def byte(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(uint8)."""
+        """Convert to uint8, as `to(metatensor.uint8)`."""
     def cauchy_(self, median: _float = 0.0, sigma: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with values of a Cauchy distribution."""
+        """Fill in place with values from the Cauchy distribution of median `median` and scale `sigma`."""
     def cdist(self, x2: Tensor, p: _float = 2.0, compute_mode: Any | None = 'use_mm_for_euclid_dist_if_necessary') -> Tensor:
-        """Distance of each row of `x1` to each row of `x2`: [..., n, k] and [..., m, k] to [..., n, m]."""
+        """The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) to (..., n, m)."""
     def cdouble(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(complex128)."""
+        """Convert to complex128, as `to(metatensor.complex128)`."""
     def ceil(self, *, out: Tensor | None = None) -> Tensor:
-        """The least integer not below each element."""
+        """Round each element up to an integer, in the input's dtype."""
     def ceil_(self) -> Tensor:
-        """The least integer not below each element."""
+        """Round each element up to an integer, in the input's dtype."""
     def celu_(self, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
-        """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+        """Continuously differentiable ELU: `max(input, 0) + min(0, alpha * (exp(input / alpha) - 1))`."""
     def cfloat(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(complex64)."""
+        """Convert to complex64, as `to(metatensor.complex64)`."""
     def chalf(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(complex32)."""
+        """Convert to complex32, as `to(metatensor.complex32)`."""
     def char(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(int8)."""
+        """Convert to int8, as `to(metatensor.int8)`."""
     def cholesky(self, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Cholesky factors of positive definite matrices, as linalg.cholesky."""
+        """Cholesky factors of positive definite matrices, as `linalg.cholesky`."""
     def cholesky_inverse(self, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Inverses of matrices, given as their Cholesky factors."""
+        """Inverses of positive definite matrices, given their Cholesky factors: lower ones, or upper ones if `upper`."""
     def cholesky_solve(self, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Solutions of A X = input from the Cholesky factors of A, `input2`."""
+        """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if `upper`."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """At most `chunks` pieces of one size, the last one perhaps smaller."""
+        """Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple."""
     def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Each element brought into [min, max]; NaN stays."""
+        """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
     def clamp_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-        """Each element brought into [min, max]; NaN stays."""
+        """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
     def clamp_max(self, max: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """Each element, or max if less."""
+        """The smaller of each element and `max`."""
     def clamp_max_(self, max: Tensor | _Number) -> Tensor:
-        """Each element, or max if less."""
+        """The smaller of each element and `max`."""
     def clamp_min(self, min: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """Each element, or min if greater."""
+        """The larger of each element and `min`."""
     def clamp_min_(self, min: Tensor | _Number) -> Tensor:
-        """Each element, or min if greater."""
+        """The larger of each element and `min`."""
     def clip(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Each element brought into [min, max]; NaN stays."""
+        """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
     def clip_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-        """Each element brought into [min, max]; NaN stays."""
+        """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
     def clone(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """A copy, in the same order of dimensions unless told."""
+        """Copy of a tensor. By default the copy is dense, with the dimensions in the same order in memory."""
     def combinations(self, r: _int = 2, with_replacement: _bool = False) -> Tensor:
-        """All combinations of r values of a vector, as rows."""
+        """Return all combinations of `r` elements of a vector as the rows of a matrix."""
     def concat(self, dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """Tensors one after another along a dimension."""
+        """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
     def concatenate(self, dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """Tensors one after another along a dimension."""
+        """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
     def conj(self) -> Tensor:
-        """Complex conjugate, as a view; real tensors as they are."""
+        """Complex conjugate, as a view. A real tensor is returned unchanged."""
     def conj_physical(self, *, out: Tensor | None = None) -> Tensor:
-        """The conjugate, written out; of a real tensor the tensor itself."""
+        """The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself."""
     def conj_physical_(self) -> Tensor:
-        """The conjugate, written out; of a real tensor the tensor itself."""
+        """The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself."""
     def contiguous(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """The tensor itself where it is contiguous in the memory format, else a copy that is."""
+        """The tensor itself if it is contiguous in `memory_format` (row-major by default), else a contiguous copy."""
     def copy_(self, src: Tensor, non_blocking: _bool = False) -> Tensor:
-        """Write the values of `src`, broadcast and converted, from any device."""
+        """Copy the values of `src` into `input`, broadcast to its shape and converted to its dtype and device."""
     def copysign(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """The magnitude of input with the sign of other."""
+        """Magnitude of `input` with the sign of `other`."""
     def copysign_(self, other: Tensor | _Number) -> Tensor:
-        """The magnitude of input with the sign of other."""
+        """Magnitude of `input` with the sign of `other`."""
     def corrcoef(self) -> Tensor:
-        """Correlation of variables (rows) over observations (columns), from -1 to 1."""
+        """Correlation coefficients of V variables (rows) over N observations (columns): (V, N) to (V, V), in [-1, 1]."""
     def cos(self, *, out: Tensor | None = None) -> Tensor:
         """The cosine."""
     def cos_(self) -> Tensor:
@@ -536,74 +536,74 @@ class Tensor:
     def cosh_(self) -> Tensor:
         """The hyperbolic cosine."""
     def count_nonzero(self, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Number of elements along `dim` that are not zero: int64."""
+        """Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64."""
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-        """Covariance of variables (rows) over observations (columns), counted or weighted."""
+        """Covariance matrix of V variables (rows) over N observations (columns): (V, N) to (V, V), squeezed. A vector is one variable. `fweights` repeats and `aweights` weights each observation; the divisor is N - `correction`, or its weighted equivalent."""
     def cpu(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """On the cpu device."""
+        """Copy to the CPU. Returns the tensor itself if it is there already and `memory_format` changes nothing."""
     def cross(self, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Cross products of vectors of 3 elements along `dim`, or along the first dimension of that size."""
+        """Cross products of the vectors along `dim`, which must have size 3; by default the first dimension of size 3. The other dimensions broadcast."""
     def cuda(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, *, memory_format: _memory_format | None = None) -> Tensor:
-        """On a cuda device."""
+        """Copy to a CUDA device. Returns the tensor itself if it is there already and `memory_format` changes nothing."""
     def cummax(self, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummax:
-        """Largest element so far along `dim`, and where it was last."""
+        """Cumulative maximum along `dim`, and the int64 index where it last occurred, as (values, indices)."""
     def cummin(self, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummin:
-        """Smallest element so far along `dim`, and where it was last."""
+        """Cumulative minimum along `dim`, and the int64 index where it last occurred, as (values, indices)."""
     def cumprod(self, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Products of the elements up to each one along `dim`; integers multiply to int64."""
+        """Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given."""
     def cumprod_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
-        """Products of the elements up to each one along `dim`; integers multiply to int64."""
+        """Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given."""
     def cumsum(self, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Sums of the elements up to each one along `dim`; integers sum to int64."""
+        """Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given."""
     def cumsum_(self, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
-        """Sums of the elements up to each one along `dim`; integers sum to int64."""
+        """Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given."""
     def deg2rad(self, *, out: Tensor | None = None) -> Tensor:
-        """Degrees to radians."""
+        """Convert degrees to radians."""
     def deg2rad_(self) -> Tensor:
-        """Degrees to radians."""
+        """Convert degrees to radians."""
     def det(self) -> Tensor:
-        """Determinants."""
+        """Determinants of square matrices (..., N, N)."""
     def detach(self) -> Tensor:
-        """The same elements, without a gradient."""
+        """View of the same elements that does not require gradients."""
     def detach_(self) -> Tensor:
-        """Forget the gradient of this tensor."""
+        """Remove the tensor from the autograd graph and make it not require gradients. Raises for a view inside the graph."""
     def diag(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector."""
+        """Return a matrix with a vector on diagonal `diagonal` and zeros elsewhere, or a copy of that diagonal of a matrix."""
     def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
-        """Vectors as diagonals of matrices."""
+        """Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) to (..., m, m) with m = n + |offset|. `dim1` and `dim2` are the result's dimensions of rows and columns."""
     def diagflat(self, offset: _int = 0) -> Tensor:
-        """All elements as the diagonal of a matrix."""
+        """Return a matrix with all elements, flattened, on diagonal `offset` and zeros elsewhere."""
     def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
-        """A diagonal of the matrices in dim1 and dim2, as the last dimension."""
+        """Return a view of a diagonal of the matrices in dimensions `dim1` and `dim2`, as a new last dimension. A positive `offset` is above the main diagonal, a negative one below."""
     def diagonal_scatter(self, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
-        """A copy in which what diagonal() shows is replaced by `src`."""
+        """Copy `input` and replace the elements that `diagonal` selects by `src`."""
     def diff(self, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Differences of neighbours along `dim`, taken `n` times."""
+        """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. Bools are combined by exclusive or. Each time reduces the size of `dim` by 1."""
     def digamma(self, *, out: Tensor | None = None) -> Tensor:
-        """The logarithmic derivative of gamma."""
+        """The logarithmic derivative of the gamma function."""
     def digamma_(self) -> Tensor:
-        """The logarithmic derivative of gamma."""
+        """The logarithmic derivative of the gamma function."""
     def dim_order(self) -> Any:
-        """The dimensions from the outermost to the innermost in memory."""
+        """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory."""
     def dist(self, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
-        """The `p`-norm of input - other."""
+        """The `p`-norm of input - other, as a 0-d tensor."""
     def div(self, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
-        """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+        """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
     def div_(self, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
-        """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+        """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
     def divide(self, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
-        """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+        """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
     def divide_(self, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
-        """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+        """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
     def dot(self, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Dot product of two vectors."""
+        """Dot product of two vectors of equal length, as a 0-d tensor."""
     def double(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(float64)."""
+        """Convert to float64, as `to(metatensor.float64)`."""
     def dropout_(self, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-        """Zero elements with probability p and scale the rest by 1 / (1 - p)."""
+        """If `train`, set each element to 0 with probability `p` and scale the others by 1 / (1 - p)."""
     @overload
     def dsplit(self, indices_or_sections: _int) -> tuple[Tensor, ...]:
-        """Equal sections, or the pieces between indices, along the depth."""
+        """Split along dimension 2 into a number of equal views, or at the given indices. Returns a tuple."""
     @overload
     def dsplit(self, indices_or_sections: Sequence[_int]) -> tuple[Tensor, ...]: ...
     @overload
@@ -615,19 +615,19 @@ class Tensor:
     @overload
     def dsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def eq(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input == other."""
+        """`input == other`."""
     def eq_(self, other: Tensor | _Number) -> Tensor:
-        """input == other."""
+        """`input == other`."""
     def equal(self, other: Tensor) -> _bool:
-        """Whether two tensors have the same shape and the same elements: a bool."""
+        """Return whether two tensors have the same shape and equal elements, as a bool."""
     def erf(self, *, out: Tensor | None = None) -> Tensor:
         """The error function."""
     def erf_(self) -> Tensor:
         """The error function."""
     def erfc(self, *, out: Tensor | None = None) -> Tensor:
-        """1 - erf(x), exact where erf is near 1."""
+        """1 - erf(x), accurate where erf(x) is near 1."""
     def erfc_(self) -> Tensor:
-        """1 - erf(x), exact where erf is near 1."""
+        """1 - erf(x), accurate where erf(x) is near 1."""
     def erfinv(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse of erf."""
     def erfinv_(self) -> Tensor:
@@ -642,118 +642,118 @@ class Tensor:
         """e**x."""
     @overload
     def expand(self, size: Sequence[_int], *, implicit: _bool = False) -> Tensor:
-        """Dimensions of size 1 repeated to `size` without a copy; -1 keeps a size."""
+        """Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size; extra leading sizes add dimensions."""
     @overload
     def expand(self, *size: _int, implicit: _bool = False) -> Tensor: ...
     def expand_as(self, other: Tensor) -> Tensor:
-        """expand() to the shape of another tensor."""
+        """Like `expand`, to the shape of another tensor."""
     def expm1(self, *, out: Tensor | None = None) -> Tensor:
-        """exp(x) - 1, exact near 0."""
+        """exp(x) - 1, accurate for x near 0."""
     def expm1_(self) -> Tensor:
-        """exp(x) - 1, exact near 0."""
+        """exp(x) - 1, accurate for x near 0."""
     def exponential_(self, lambd: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with values of an exponential distribution of rate lambd."""
+        """Fill in place with values from the exponential distribution of rate `lambd`."""
     def feature_alpha_dropout_(self, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-        """Alpha dropout of whole channels."""
+        """Alpha dropout of whole channels, the slices of dimensions 0 and 1."""
     def feature_dropout_(self, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-        """Dropout of whole channels."""
+        """Dropout of whole channels, the slices of dimensions 0 and 1."""
     def fill(self, value: Tensor | _Number) -> Tensor:
-        """All elements set to a number or a 0-d tensor."""
+        """Set all elements to a number or to the value of a 0-d tensor."""
     def fill_(self, value: Tensor | _Number) -> Tensor:
-        """All elements set to a number or a 0-d tensor."""
+        """Set all elements to a number or to the value of a 0-d tensor."""
     def fill_diagonal_(self, fill_value: _Number, wrap: _bool = False) -> Tensor:
-        """Fill the main diagonal."""
+        """Fill the main diagonal in place. Beyond 2 dimensions all sizes must be equal. With `wrap`, in a matrix with more rows than columns the diagonal starts again after a gap of one row."""
     def fix(self, *, out: Tensor | None = None) -> Tensor:
-        """Each element with its fraction cut off."""
+        """Round each element towards zero to an integer, in the input's dtype."""
     def fix_(self) -> Tensor:
-        """Each element with its fraction cut off."""
+        """Round each element towards zero to an integer, in the input's dtype."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
-        """The dimensions from start_dim to end_dim as one."""
+        """Combine the dimensions `start_dim` to `end_dim` into one. A view if the strides allow it, else a copy."""
     @overload
     def flip(self, dims: Sequence[_int]) -> Tensor:
-        """The order along dimensions reversed."""
+        """Reverse the order of elements along `dims`."""
     @overload
     def flip(self, *dims: _int) -> Tensor: ...
     def fliplr(self) -> Tensor:
-        """Columns in reverse order."""
+        """Reverse the order along dimension 1."""
     def flipud(self) -> Tensor:
-        """Rows in reverse order."""
+        """Reverse the order along dimension 0."""
     def float(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(float32)."""
+        """Convert to float32, as `to(metatensor.float32)`."""
     def float_power(self, exponent: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input ** exponent in float64, or complex128."""
+        """`input ** exponent` computed in float64, or in complex128 if an operand is complex."""
     def float_power_(self, exponent: Tensor | _Number) -> Tensor:
-        """input ** exponent in float64, or complex128."""
+        """`input ** exponent` computed in float64, or in complex128 if an operand is complex."""
     def floor(self, *, out: Tensor | None = None) -> Tensor:
-        """The greatest integer not above each element."""
+        """Round each element down to an integer, in the input's dtype."""
     def floor_(self) -> Tensor:
-        """The greatest integer not above each element."""
+        """Round each element down to an integer, in the input's dtype."""
     def floor_divide(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """The floor of input / other."""
+        """Quotient rounded down: `floor(input / other)`."""
     def floor_divide_(self, other: Tensor | _Number) -> Tensor:
-        """The floor of input / other."""
+        """Quotient rounded down: `floor(input / other)`."""
     def fmax(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The greater of two elements; of a number and NaN the number."""
+        """Greater of two elements. If one is NaN, the other is returned."""
     def fmin(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The lesser of two elements; of a number and NaN the number."""
+        """Lesser of two elements. If one is NaN, the other is returned."""
     def fmod(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """What division towards zero leaves: of the dividend's sign, as in C."""
+        """Remainder of division rounded towards zero, with the sign of `input`, as in C."""
     def fmod_(self, other: Tensor | _Number) -> Tensor:
-        """What division towards zero leaves: of the dividend's sign, as in C."""
+        """Remainder of division rounded towards zero, with the sign of `input`, as in C."""
     def frac(self, *, out: Tensor | None = None) -> Tensor:
         """x - trunc(x)."""
     def frac_(self) -> Tensor:
         """x - trunc(x)."""
     def frexp(self, *, out: Sequence[Tensor] | None = None) -> _return_frexp:
-        """Mantissa (0.5 <= |m| < 1) and int32 exponent with x = m * 2**e."""
+        """Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns (mantissa, exponent)."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-        """At each place of the index, the element that it names along a dimension."""
+        """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes."""
     def gcd(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The greatest common divisor."""
+        """Greatest common divisor, which is not negative."""
     def gcd_(self, other: Tensor) -> Tensor:
-        """The greatest common divisor."""
+        """Greatest common divisor, which is not negative."""
     def ge(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
         """input >= other."""
     def ge_(self, other: Tensor | _Number) -> Tensor:
         """input >= other."""
     def geometric_(self, p: _float, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with numbers of trials up to the first success."""
+        """Fill in place with values from the geometric distribution: the number of trials up to and including the first success, of probability `p` in (0, 1)."""
     def geqrf(self, *, out: Sequence[Tensor] | None = None) -> _return_geqrf:
-        """QR factors as LAPACK has them: R over Householder vectors, and the vectors' factors."""
+        """QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the Householder vectors below it, `tau` (..., min(M, N)) their scalar factors."""
     def ger(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Outer product of two vectors."""
+        """Outer product of two vectors: (n) and (m) to (n, m)."""
     def greater(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input > other."""
+        """`input > other`. Complex operands raise."""
     def greater_(self, other: Tensor | _Number) -> Tensor:
-        """input > other."""
+        """`input > other`. Complex operands raise."""
     def greater_equal(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
         """input >= other."""
     def greater_equal_(self, other: Tensor | _Number) -> Tensor:
         """input >= other."""
     def gt(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input > other."""
+        """`input > other`. Complex operands raise."""
     def gt_(self, other: Tensor | _Number) -> Tensor:
-        """input > other."""
+        """`input > other`. Complex operands raise."""
     def half(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(float16)."""
+        """Convert to float16, as `to(metatensor.float16)`."""
     def hardshrink(self, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:
-        """x, and 0 where |x| <= lambd."""
+        """Set elements with `abs(input) <= lambd` to 0 and keep the others."""
     def hash_tensor(self, dim: _int | Sequence[_int] | None = (), *, keepdim: _bool = False, mode: _int = 0, out: Tensor | None = None) -> Tensor:
-        """Exclusive or of the 64-bit patterns of the elements over `dim`: uint64."""
+        """Hash of the elements over `dim` (default: all dimensions): the exclusive or of their 64-bit patterns, as uint64. `mode` must be 0."""
     def heaviside(self, values: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """0 below zero, 1 above, and `values` at zero."""
+        """Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0."""
     def heaviside_(self, values: Tensor) -> Tensor:
-        """0 below zero, 1 above, and `values` at zero."""
+        """Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0."""
     def histc(self, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
-        """How many elements lie in each of some bins of equal width from `min` to `max`, or over all where these are equal."""
+        """Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If these are equal, the range is that of the data."""
     @overload
     def histogram(self, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram:
-        """How many elements, or how much weight, lies between given edges or in some bins of equal width; and the edges."""
+        """Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or a number of bins of equal width in `range` (by default that of the data). `density` divides by the total and the bin widths."""
     @overload
     def histogram(self, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram_bin_ct: ...
     @overload
     def hsplit(self, indices_or_sections: _int) -> tuple[Tensor, ...]:
-        """Equal sections, or the pieces between indices, along the columns."""
+        """Split along dimension 1 (0 of a vector) into a number of equal views, or at the given indices. Returns a tuple."""
     @overload
     def hsplit(self, indices_or_sections: Sequence[_int]) -> tuple[Tensor, ...]: ...
     @overload
@@ -765,111 +765,111 @@ class Tensor:
     @overload
     def hsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def hypot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """sqrt(input**2 + other**2), without overflow on the way."""
+        """`sqrt(input**2 + other**2)`, computed without intermediate overflow."""
     def hypot_(self, other: Tensor) -> Tensor:
-        """sqrt(input**2 + other**2), without overflow on the way."""
+        """`sqrt(input**2 + other**2)`, computed without intermediate overflow."""
     def i0(self, *, out: Tensor | None = None) -> Tensor:
-        """The modified Bessel function of order 0."""
+        """The modified Bessel function of the first kind of order 0."""
     def i0_(self) -> Tensor:
-        """The modified Bessel function of order 0."""
+        """The modified Bessel function of the first kind of order 0."""
     def igamma(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The regularised lower incomplete gamma function P(input, other)."""
+        """Regularized lower incomplete gamma function P(input, other)."""
     def igamma_(self, other: Tensor) -> Tensor:
-        """The regularised lower incomplete gamma function P(input, other)."""
+        """Regularized lower incomplete gamma function P(input, other)."""
     def igammac(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The regularised upper incomplete gamma function Q(input, other)."""
+        """Regularized upper incomplete gamma function Q(input, other)."""
     def igammac_(self, other: Tensor) -> Tensor:
-        """The regularised upper incomplete gamma function Q(input, other)."""
+        """Regularized upper incomplete gamma function Q(input, other)."""
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """Slices of the source added to those of a dimension that a vector names."""
+        """Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector `index`."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
-        """Slices of the source added to those of a dimension that a vector names."""
+        """Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector `index`."""
     def index_copy(self, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Slices of the source written to those of a dimension that a vector names."""
+        """Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`."""
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
-        """Slices of the source written to those of a dimension that a vector names."""
+        """Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`."""
     def index_fill(self, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
-        """Slices of a dimension that a vector names, filled with a number."""
+        """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
     def index_fill_(self, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
-        """Slices of a dimension that a vector names, filled with a number."""
+        """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
     def index_put(self, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-        """A copy with values written to the positions that a tuple of index tensors names."""
+        """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
     def index_put_(self, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-        """Write values to the positions that a tuple of index tensors names."""
+        """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """Slices of the source reduced into those that a vector names: prod, mean, amax or amin."""
+        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
     def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-        """Slices of the source reduced into those that a vector names: prod, mean, amax or amin."""
+        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
     def index_select(self, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The indices of a dimension that a vector names."""
+        """Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the length of `index`."""
     def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Sum of products over the last dimensions."""
+        """Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the product."""
     def int(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(int32)."""
+        """Convert to int32, as `to(metatensor.int32)`."""
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
-        """Inverses. LinAlgError for singular matrices."""
+        """Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular."""
     def is_contiguous(self, *, memory_format: _memory_format | None = None) -> _bool:
-        """Whether the elements lie densely in a memory format's order; row by row unless told."""
+        """Whether the elements are dense in the order of `memory_format`; row-major order by default."""
     def is_nonzero(self) -> _bool:
-        """Whether the only element of a tensor is true: a bool."""
+        """Return whether the only element of a tensor is not zero, as a bool."""
     def is_pinned(self) -> _bool:
-        """Whether the memory is page-locked."""
+        """Return whether the tensor is in page-locked memory."""
     def is_same_size(self, other: Tensor) -> _bool:
-        """Whether two shapes are equal."""
+        """Return whether two tensors have the same shape."""
     def is_set_to(self, tensor: Tensor) -> _bool:
-        """Whether two tensors show one storage in the same way."""
+        """Return whether two tensors are the same view: same storage, offset, shape and strides."""
     def is_shared(self) -> _bool:
-        """Whether processes forked from this one share the memory."""
+        """Return whether processes forked from this one share the memory."""
     def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
-        """|input - other| <= atol + rtol * |other|."""
+        """Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close; `equal_nan` makes two NaNs close. Both tensors must have the same dtype."""
     def isfinite(self) -> Tensor:
-        """Whether each element is finite."""
+        """Test whether each element is finite. The result is bool."""
     def isinf(self) -> Tensor:
-        """Whether each element is infinite."""
+        """Test whether each element is infinite. The result is bool."""
     def isnan(self) -> Tensor:
-        """Whether each element is NaN."""
+        """Test whether each element is NaN. The result is bool."""
     def isneginf(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether each element is -inf."""
+        """Test whether each element is -inf. The result is bool."""
     def isposinf(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether each element is +inf."""
+        """Test whether each element is +inf. The result is bool."""
     def isreal(self) -> Tensor:
-        """Whether each imaginary part is 0."""
+        """Test whether the imaginary part of each element is 0. The result is bool."""
     def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
-        """The signal of which stft() gives the input, as near as can be: [..., frequencies, frames] to [..., points]."""
+        """Inverse short-time Fourier transform: the least-squares signal (..., points) for a spectrum (..., frequencies, frames) as `stft` returns it. The arguments must be those of `stft`. `length` pads or cuts the result."""
     def kron(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Kronecker product: blocks of `other` times each element of `input`."""
+        """Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size 1."""
     def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_kthvalue:
-        """The `k`-th smallest element along `dim`, counted from 1, and where it is."""
+        """The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices)."""
     def lcm(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The least common multiple."""
+        """Least common multiple, which is not negative."""
     def lcm_(self, other: Tensor) -> Tensor:
-        """The least common multiple."""
+        """Least common multiple, which is not negative."""
     def ldexp(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """input * 2**other."""
+        """`input * 2**other`."""
     def ldexp_(self, other: Tensor) -> Tensor:
-        """input * 2**other."""
+        """`input * 2**other`."""
     def le(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input <= other."""
+        """`input <= other`. Complex operands raise."""
     def le_(self, other: Tensor | _Number) -> Tensor:
-        """input <= other."""
+        """`input <= other`. Complex operands raise."""
     def lerp(self, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input + weight * (end - input); the tensors have one dtype."""
+        """Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may differ."""
     def lerp_(self, end: Tensor, weight: Tensor | _Number) -> Tensor:
-        """input + weight * (end - input); the tensors have one dtype."""
+        """Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may differ."""
     def less(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input < other."""
+        """`input < other`. Complex operands raise."""
     def less_(self, other: Tensor | _Number) -> Tensor:
-        """input < other."""
+        """`input < other`. Complex operands raise."""
     def less_equal(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input <= other."""
+        """`input <= other`. Complex operands raise."""
     def less_equal_(self, other: Tensor | _Number) -> Tensor:
-        """input <= other."""
+        """`input <= other`. Complex operands raise."""
     def lgamma(self, *, out: Tensor | None = None) -> Tensor:
-        """log |gamma(x)|."""
+        """The logarithm of the absolute value of the gamma function."""
     def lgamma_(self) -> Tensor:
-        """log |gamma(x)|."""
+        """The logarithm of the absolute value of the gamma function."""
     def linspace(self, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-        """`steps` numbers at even distances from start to end, both included."""
+        """Return a vector of `steps` evenly spaced numbers from `start` to `end`, both included. The bounds are numbers or 0-d tensors."""
     def log(self, *, out: Tensor | None = None) -> Tensor:
         """The natural logarithm."""
     def log10(self, *, out: Tensor | None = None) -> Tensor:
@@ -877,9 +877,9 @@ class Tensor:
     def log10_(self) -> Tensor:
         """The logarithm to base 10."""
     def log1p(self, *, out: Tensor | None = None) -> Tensor:
-        """log(1 + x), exact near 0."""
+        """log(1 + x), accurate for x near 0."""
     def log1p_(self) -> Tensor:
-        """log(1 + x), exact near 0."""
+        """log(1 + x), accurate for x near 0."""
     def log2(self, *, out: Tensor | None = None) -> Tensor:
         """The logarithm to base 2."""
     def log2_(self) -> Tensor:
@@ -887,148 +887,148 @@ class Tensor:
     def log_(self) -> Tensor:
         """The natural logarithm."""
     def log_normal_(self, mean: _float = 1.0, std: _float = 2.0, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with exponentials of normal values; mean and std are those of the logarithms."""
+        """Fill in place with values from the log-normal distribution; `mean` and `std` are those of the values' logarithms."""
     def log_softmax(self, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
         """Logarithm of `softmax`, computed without overflow."""
     def logaddexp(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """log(exp(input) + exp(other)), without overflow on the way."""
+        """`log(exp(input) + exp(other))`, computed without intermediate overflow."""
     def logaddexp2(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """log2(2**input + 2**other), without overflow on the way."""
+        """`log2(2**input + 2**other)`, computed without intermediate overflow."""
     def logcumsumexp(self, dim: _int, *, out: Tensor | None = None) -> Tensor:
         """Logarithm of the cumulative sum of exponentials along `dim`."""
     def logdet(self) -> Tensor:
-        """Logarithms of determinants; NaN where negative."""
+        """Logarithms of determinants; NaN if a determinant is negative."""
     def logical_and(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Whether both elements are nonzero."""
     def logical_and_(self, other: Tensor) -> Tensor:
         """Whether both elements are nonzero."""
     def logical_not(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether each element is zero."""
+        """Test whether each element is zero. The result is bool."""
     def logical_not_(self) -> Tensor:
-        """Whether each element is zero."""
+        """Test whether each element is zero. The result is bool."""
     def logical_or(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether an element is nonzero."""
+        """Whether at least one of the elements is nonzero."""
     def logical_or_(self, other: Tensor) -> Tensor:
-        """Whether an element is nonzero."""
+        """Whether at least one of the elements is nonzero."""
     def logical_xor(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Whether just one element is nonzero."""
+        """Whether exactly one of the elements is nonzero."""
     def logical_xor_(self, other: Tensor) -> Tensor:
-        """Whether just one element is nonzero."""
+        """Whether exactly one of the elements is nonzero."""
     def logit(self, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-        """log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given."""
+        """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
     def logit_(self, eps: _float | None = None) -> Tensor:
-        """log(x / (1 - x)), x first clamped to [eps, 1 - eps] where eps is given."""
+        """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
     def logspace(self, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-        """base to the powers of linspace(start, end, steps)."""
+        """Return `base` to the power of each element of linspace(start, end, steps)."""
     def logsumexp(self, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Logarithm of the sum of exponentials over `dim`, computed without overflow."""
+        """Logarithm of the sum of exponentials over `dim`, computed without overflow. Integers give the default float dtype."""
     def long(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(int64)."""
+        """Convert to int64, as `to(metatensor.int64)`."""
     def lt(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input < other."""
+        """`input < other`. Complex operands raise."""
     def lt_(self, other: Tensor | _Number) -> Tensor:
-        """input < other."""
+        """`input < other`. Complex operands raise."""
     def lu(self, pivot: _bool = True, get_infos: _bool = False, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """LU factors in one matrix, and the rows exchanged; with `get_infos` the first zero pivots too."""
+        """LU factorization of matrices, as `linalg.lu_factor_ex`; `info` is returned only if `get_infos`. Singular matrices do not raise."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Solutions of A X = input from what lu_factor gives of A."""
+        """Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A."""
     @property
     def mH(self) -> Tensor: ...
     @property
     def mT(self) -> Tensor: ...
     def masked_fill(self, mask: Tensor, value: Tensor | _Number) -> Tensor:
-        """`value` where the bool mask holds, the input elsewhere; the two broadcast."""
+        """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` broadcast."""
     def masked_fill_(self, mask: Tensor, value: Tensor | _Number) -> Tensor:
-        """`value` where the bool mask holds, the input elsewhere; the two broadcast."""
+        """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` broadcast."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """The elements of the source, in order, written where a mask is true."""
+        """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` broadcast."""
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
-        """The elements of the source, in order, written where a mask is true."""
+        """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` broadcast."""
     def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The elements where a mask is true, in a row."""
+        """Elements where `mask` is true, as a vector. `input` and the bool `mask` broadcast."""
     def matmul(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Matrix product over the last two dimensions; the others broadcast, vectors are rows on the left and columns on the right."""
+        """Matrix product over the last two dimensions: (..., n, k) and (..., k, m) to (..., n, m). The other dimensions broadcast. A vector is a row on the left and a column on the right."""
     def matrix_exp(self) -> Tensor:
-        """Exponentials of square matrices."""
+        """Matrix exponentials of square matrices (..., N, N)."""
     def matrix_power(self, n: _int, *, out: Tensor | None = None) -> Tensor:
-        """Matrices to an integer power; of their inverses for n < 0."""
+        """Square matrices (..., N, N) raised to an integer power. Negative powers are powers of the inverse."""
     @overload
     def max(self, *, out: Tensor | None = None) -> Tensor:
-        """The largest element; with `dim` the largest along it and where it is; with `other` element by element."""
+        """Largest element. With `dim`: the largest along that dimension and its int64 index, as (values, indices). With `other`: the larger of the two tensors element by element, like `maximum`."""
     @overload
     def max(self, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
     @overload
     def max(self, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_max_dim: ...
     def maximum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The greater of two elements; NaN where either is."""
+        """Greater of two elements; NaN if either is NaN."""
     def mean(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Mean over `dim` (all dimensions unless given); floating-point and complex only."""
+        """Mean over `dim` (default: all dimensions). The dtype must be floating-point or complex."""
     @overload
     def median(self, *, out: Tensor | None = None) -> Tensor:
-        """The median, the lower one of two; with `dim` along it, and where it is."""
+        """Median of all elements: the lower of the two middle ones if their number is even. With `dim` the median along it and its int64 index, as (values, indices)."""
     @overload
     def median(self, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_median_dim: ...
     @overload
     def min(self, *, out: Tensor | None = None) -> Tensor:
-        """The smallest element; with `dim` the smallest along it and where it is; with `other` element by element."""
+        """Smallest element. With `dim`: the smallest along that dimension and its int64 index, as (values, indices). With `other`: the smaller of the two tensors element by element, like `minimum`."""
     @overload
     def min(self, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
     @overload
     def min(self, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_min_dim: ...
     def minimum(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The lesser of two elements; NaN where either is."""
+        """Lesser of two elements; NaN if either is NaN."""
     def mm(self, mat2: Tensor, out_dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Product of two matrices."""
+        """Product of two matrices: (n, k) and (k, m) to (n, m)."""
     def mode(self, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_mode:
-        """The most frequent value along `dim`, the smallest of several, and where it is last."""
+        """Most frequent value along `dim` (the smallest of several) and the int64 index where it last occurs, as (values, indices)."""
     def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """Dimensions moved from the places `source` to `destination`; the others keep their order."""
+        """View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order."""
     def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """Dimensions moved from the places `source` to `destination`; the others keep their order."""
+        """View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order."""
     def msort(self, *, out: Tensor | None = None) -> Tensor:
-        """Elements in order along the first dimension."""
+        """Sort along the first dimension, ascending."""
     def mul(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input * other."""
+        """`input * other`."""
     def mul_(self, other: Tensor | _Number) -> Tensor:
-        """input * other."""
+        """`input * other`."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-        """Indices drawn from each row of (unnormalised) probabilities."""
+        """Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1: (N, K) to (N, num_samples), or (K) to (num_samples)."""
     def multiply(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input * other."""
+        """`input * other`."""
     def multiply_(self, other: Tensor | _Number) -> Tensor:
-        """input * other."""
+        """`input * other`."""
     def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Product of a matrix and a vector."""
+        """Product of a matrix and a vector: (n, k) and (k) to (n)."""
     def mvlgamma(self, p: _int, *, out: Tensor | None = None) -> Tensor:
         """The logarithm of the multivariate gamma function of dimension p."""
     def mvlgamma_(self, p: _int) -> Tensor:
         """The logarithm of the multivariate gamma function of dimension p."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-        """NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given."""
+        """Replace NaN by `nan` (default 0), and infinity and -infinity by `posinf` and `neginf` (default: the largest and lowest finite numbers of the dtype)."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
-        """NaN and the infinities replaced: by 0 and the dtype's extremes where nothing is given."""
+        """Replace NaN by `nan` (default 0), and infinity and -infinity by `posinf` and `neginf` (default: the largest and lowest finite numbers of the dtype)."""
     def nanmean(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Mean over `dim` of the elements that are not NaN."""
+        """Mean over `dim` (default: all dimensions) of the elements that are not NaN. The dtype must be floating-point."""
     @overload
     def nanmedian(self, *, out: Tensor | None = None) -> Tensor:
-        """The median of the elements that are not NaN."""
+        """Like `median`, of the elements that are not NaN."""
     @overload
     def nanmedian(self, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_nanmedian_dim: ...
     def nanquantile(self, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-        """Quantiles of the elements that are not NaN."""
+        """Like `quantile`, of the elements that are not NaN."""
     def nansum(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Sum over `dim` with NaN counted as zero."""
+        """Sum over `dim` (default: all dimensions) with NaN counted as zero."""
     @overload
-    def narrow(self, dim: _int, start: _int, length: _int) -> Tensor:
-        """`length` elements of a dimension from `start` on."""
+    def narrow(self, dim: _int, start: Tensor, length: _int) -> Tensor:
+        """Return a view of `length` elements of dimension `dim` from `start` on. `start` is an int or a 0-d integer tensor."""
     @overload
-    def narrow(self, dim: _int, start: Tensor, length: _int) -> Tensor: ...
+    def narrow(self, dim: _int, start: _int, length: _int) -> Tensor: ...
     def narrow_copy(self, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
-        """A copy of narrow()."""
+        """Like `narrow`, as a contiguous copy."""
     def ne(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input != other."""
+        """`input != other`."""
     def ne_(self, other: Tensor | _Number) -> Tensor:
-        """input != other."""
+        """`input != other`."""
     def neg(self, *, out: Tensor | None = None) -> Tensor:
         """-x."""
     def neg_(self) -> Tensor:
@@ -1039,170 +1039,170 @@ class Tensor:
         """-x."""
     @overload
     def new_empty(self, size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-        """A tensor with the dtype and device of this one, with arbitrary values."""
+        """Tensor of shape `size` with the dtype and device of `input`, with uninitialized elements."""
     @overload
     def new_empty(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
     @overload
     def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-        """A tensor with the dtype and device of this one and given strides."""
+        """Tensor of shape `size` with uninitialized elements, the dtype and device of `input`, and the strides `stride`, in elements."""
     @overload
     def new_empty_strided(self, size: Sequence[_int], *stride: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
     def new_full(self, size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-        """A tensor with the dtype and device of this one, filled with a number."""
+        """Tensor of shape `size` with the dtype and device of `input`, filled with `fill_value`."""
     @overload
     def new_ones(self, size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-        """A tensor with the dtype and device of this one, filled with 1."""
+        """Tensor of shape `size` with the dtype and device of `input`, filled with 1."""
     @overload
     def new_ones(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
     def new_tensor(self, data: Any | None, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
-        """tensor() with the dtype and device of this one."""
+        """Like `tensor`, with the dtype and device of this tensor unless given."""
     @overload
     def new_zeros(self, size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-        """A tensor with the dtype and device of this one, filled with 0."""
+        """Tensor of shape `size` with the dtype and device of `input`, filled with 0."""
     @overload
     def new_zeros(self, *size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
     def nextafter(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The next float after input in the direction of other."""
+        """Representable number next to `input` in the direction of `other`."""
     def nextafter_(self, other: Tensor) -> Tensor:
-        """The next float after input in the direction of other."""
+        """Representable number next to `input` in the direction of `other`."""
     def nonzero(self, *, as_tuple: _bool = False, out: Tensor | None = None) -> Any:
-        """The positions of the elements that are not 0, as rows, or as a tuple of columns."""
+        """Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim), or if `as_tuple`, as a tuple of one vector for each dimension."""
     def nonzero_static(self, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
-        """nonzero() cut or filled up to `size` rows."""
+        """`nonzero`, truncated to `size` rows or padded to them with `fill_value`."""
     def norm(self, p: Any | None = 'fro', dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Vector norm of order `p` over `dim`; 'fro' and 'nuc' over two are matrix norms."""
+        """Vector norm of order `p` over `dim`, or over all elements without `dim`. 'nuc' is a matrix norm over two dimensions."""
     def normal_(self, mean: _float = 0.0, std: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with values of a normal distribution."""
+        """Fill in place with values from the normal distribution of mean `mean` and standard deviation `std`."""
     def not_equal(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input != other."""
+        """`input != other`."""
     def not_equal_(self, other: Tensor | _Number) -> Tensor:
-        """input != other."""
+        """`input != other`."""
     def orgqr(self, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """linalg.householder_product."""
+        """As `linalg.householder_product`."""
     def ormqr(self, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Q @ input3, or input3 @ Q, for the Q of geqrf; with `transpose` its adjoint."""
+        """Multiply `input3` by Q, given as results `input` and `input2` of `geqrf`: `Q @ input3` if `left`, else `input3 @ Q`. `transpose` uses the conjugate transpose of Q."""
     def outer(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Outer product of two vectors."""
+        """Outer product of two vectors: (n) and (m) to (n, m)."""
     @overload
     def permute(self, dims: Sequence[_int]) -> Tensor:
-        """The dimensions in the order `dims`."""
+        """View with the dimensions in the order `dims`."""
     @overload
     def permute(self, *dims: _int) -> Tensor: ...
     def pin_memory(self, device: _device | _str | _int | None = None) -> Tensor:
-        """A copy in memory that a device has page-locked, for faster copies; RuntimeError where there is none."""
+        """Return a copy in memory that `device` has page-locked, for faster transfers. Raise RuntimeError if no such memory is available."""
     def pinverse(self, rcond: _float = 1e-15) -> Tensor:
-        """Pseudoinverses; singular values up to rcond * the largest are taken for 0."""
+        """Moore-Penrose pseudoinverses. Singular values up to `rcond * largest` count as 0."""
     @overload
     def polygamma(self, n: _int, *, out: Tensor | None = None) -> Tensor:
-        """The n-th derivative of digamma; as a function also polygamma(n, input)."""
+        """The n-th derivative of the digamma function. The function may also be called as polygamma(n, input)."""
     @overload
     def polygamma(self, input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
     @overload
     def polygamma_(self, n: _int) -> Tensor:
-        """The n-th derivative of digamma; as a function also polygamma(n, input)."""
+        """The n-th derivative of the digamma function. The function may also be called as polygamma(n, input)."""
     @overload
     def polygamma_(self, input: Tensor) -> Tensor: ...
     def positive(self) -> Tensor:
-        """The tensor itself; bool is an error."""
+        """Return the tensor itself. Raise RuntimeError for bool tensors."""
     def pow(self, exponent: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input ** exponent; integers to a negative number are an error."""
+        """`input ** exponent`. An integer tensor to the power of a negative integer number raises."""
     def pow_(self, exponent: Tensor | _Number) -> Tensor:
-        """input ** exponent; integers to a negative number are an error."""
+        """`input ** exponent`. An integer tensor to the power of a negative integer number raises."""
     def prelu(self, weight: Tensor) -> Tensor:
-        """x, times weight below 0: one weight, or one for each channel."""
+        """Parametric ReLU: `input` where it is positive, else `weight * input`. `weight` holds one value, or one for each channel (dimension 1)."""
     def prod(self, dim: _int | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Product over one dimension, or over all; integers multiply to int64."""
+        """Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given."""
     def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-        """Elements of the source written to positions in a row of all."""
+        """Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-        """Elements of the source written to positions in a row of all."""
+        """Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`."""
     def qr(self, some: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_qr:
-        """QR factors, as linalg.qr: reduced with `some`, else complete."""
+        """QR factorization, as `linalg.qr`: reduced if `some`, else complete."""
     def quantile(self, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-        """Quantiles along `dim`, or over all; those of several `q` come first."""
+        """Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input is float32 or float64; `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'."""
     def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
-        """Radians to degrees."""
+        """Convert radians to degrees."""
     def rad2deg_(self) -> Tensor:
-        """Radians to degrees."""
+        """Convert radians to degrees."""
     @overload
     def random_(self, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with integers: over the dtype's whole range, below `to`, or from `from` on."""
+        """Fill in place with uniform integers in [from, to). `from` is 0 unless given. Without `to` the largest possible value is the largest integer up to which the dtype holds all integers exactly."""
     @overload
     def random_(self, to: _int, *, generator: _Generator | None = None) -> Tensor: ...
     @overload
     def random_(self, from_: _int, to: _int | None, *, generator: _Generator | None = None) -> Tensor: ...
     def ravel(self) -> Tensor:
-        """All elements in one dimension."""
+        """Return all elements as a vector: a view if the tensor is contiguous, else of a copy."""
     def reciprocal(self, *, out: Tensor | None = None) -> Tensor:
         """1 / x."""
     def reciprocal_(self) -> Tensor:
         """1 / x."""
     def relu(self) -> Tensor:
-        """max(x, 0)."""
+        """Rectified linear unit: `max(input, 0)`."""
     def relu_(self) -> Tensor:
-        """max(x, 0)."""
+        """Rectified linear unit: `max(input, 0)`."""
     def remainder(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """What floor division leaves: of the divisor's sign, as in Python."""
+        """Remainder of floor division, with the sign of `other`, as in Python."""
     def remainder_(self, other: Tensor | _Number) -> Tensor:
-        """What floor division leaves: of the divisor's sign, as in Python."""
+        """Remainder of floor division, with the sign of `other`, as in Python."""
     def renorm(self, p: _Number, dim: _int, maxnorm: _Number, *, out: Tensor | None = None) -> Tensor:
-        """Scale down the slices along `dim` whose `p`-norm is above `maxnorm` to it."""
+        """Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm."""
     def renorm_(self, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
-        """Scale down the slices along `dim` whose `p`-norm is above `maxnorm` to it."""
+        """Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm."""
     @overload
     def repeat(self, repeats: Sequence[_int]) -> Tensor:
-        """The tensor over again along its dimensions, and along new ones before them."""
+        """Repeat the tensor along each dimension. `repeats` may have more values than the tensor has dimensions; the extra ones are for new leading dimensions."""
     @overload
     def repeat(self, *repeats: _int) -> Tensor: ...
     @overload
     def repeat_interleave(self, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
-        """Each element (or index of a dimension) several times in a row."""
+        """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int or an int tensor with one count per element or index. Called with `repeats` alone, it returns each index i repeated repeats[i] times. Without `output_size` the values of a `repeats` tensor must be known."""
     @overload
     def repeat_interleave(self, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
     @overload
     def repeat_interleave(self, *, output_size: _int | None = None) -> Tensor: ...
     @overload
     def reshape(self, shape: Sequence[_int]) -> Tensor:
-        """The same elements in another shape: a view where strides allow it, else a copy."""
+        """Return the same elements in another shape: a view if the strides allow it, else of a copy. One size may be -1."""
     @overload
     def reshape(self, *shape: _int) -> Tensor: ...
     def reshape_as(self, other: Tensor) -> Tensor:
-        """reshape() to the shape of another tensor."""
+        """Like `reshape`, to the shape of another tensor."""
     @overload
     def resize_(self, size: Sequence[_int], *, memory_format: _memory_format | None = None) -> Tensor:
-        """Change the sizes of this tensor; elements beyond the old ones are arbitrary."""
+        """Resize the tensor in place, with dense strides. The storage grows if it is too small; new elements have arbitrary values."""
     @overload
     def resize_(self, *size: _int, memory_format: _memory_format | None = None) -> Tensor: ...
     def resize_as_(self, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
-        """resize_() to the sizes of another tensor."""
+        """Resize the tensor in place to the sizes of `the_template`, like `resize_`."""
     def resolve_conj(self) -> Tensor:
-        """A conjugate view written out."""
+        """Copy that stores the conjugated values if `input` is a conjugate view, else `input` itself."""
     def resolve_neg(self) -> Tensor:
-        """A negative view written out."""
+        """Copy that stores the negated values if `input` is a negative view, else `input` itself."""
     def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] | None = ()) -> Tensor:
-        """Elements shifted around along dimensions; without any, as if in a row."""
+        """Shift elements along `dims`, moving those beyond the end to the start. Without `dims` the input is flattened for the shift and keeps its shape."""
     @overload
     def rot90(self, k: _int = 1, dims: Sequence[_int] = (0, 1)) -> Tensor:
-        """Rotated by k quarter turns in the plane of two dimensions."""
+        """Rotate by `k` quarter turns in the plane of the two dimensions `dims`, from the first towards the second."""
     @overload
     def rot90(self, k: _int = 1, *dims: _int) -> Tensor: ...
     def round(self, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
-        """Each element rounded to `decimals` places, ties to even."""
+        """Round each element to `decimals` decimal places; ties round to even."""
     def round_(self, *, decimals: _int = 0) -> Tensor:
-        """Each element rounded to `decimals` places, ties to even."""
+        """Round each element to `decimals` decimal places; ties round to even."""
     def row_stack(self, *, out: Tensor | None = None) -> Tensor:
-        """cat() along the rows; vectors are rows."""
+        """Concatenate tensors along dimension 0, after making vectors rows of matrices."""
     def rrelu_(self, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, inplace: _bool = False, *, generator: _Generator | None = None) -> Tensor:
-        """x, times a random slope from [lower, upper] below 0; outside training the middle of the two."""
+        """Randomized leaky ReLU: multiply negative elements by a slope drawn uniformly from [lower, upper]. Outside training the slope is (lower + upper) / 2."""
     def rsqrt(self, *, out: Tensor | None = None) -> Tensor:
         """1 / sqrt(x)."""
     def rsqrt_(self) -> Tensor:
         """1 / sqrt(x)."""
     def rsub(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-        """other - alpha * input; bool is an error."""
+        """`other - alpha * input`. Bool operands raise."""
     @overload
     def scatter(self, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The elements of `src` written to the places that the index names along a dimension."""
+        """Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements instead."""
     @overload
     def scatter(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
     @overload
@@ -1211,7 +1211,7 @@ class Tensor:
     def scatter(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
     @overload
     def scatter_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-        """The elements of `src` written to the places that the index names along a dimension."""
+        """Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements instead."""
     @overload
     def scatter_(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
     @overload
@@ -1219,22 +1219,22 @@ class Tensor:
     @overload
     def scatter_(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
     def scatter_add(self, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """The elements of `src` added to the places that the index names along a dimension."""
+        """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
     def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-        """The elements of `src` added to the places that the index names along a dimension."""
+        """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """The elements of `src` reduced into the places that the index names: sum, prod, mean, amax or amin."""
+        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-        """The elements of `src` reduced into the places that the index names: sum, prod, mean, amax or amin."""
+        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
     def select(self, dim: _int, index: _int) -> Tensor:
-        """One index of a dimension, without that dimension."""
+        """Return a view at one index of dimension `dim`, without that dimension."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
-        """A copy in which what select() shows is replaced by `src`."""
+        """Copy `input` and replace the elements that `select` selects by `src`."""
     def selu_(self, inplace: _bool = False) -> Tensor:
-        """A scaled elu with the constants of self-normalising networks (Klambauer et al., 2017)."""
+        """Scaled exponential linear unit, with the constants of self-normalizing networks (Klambauer et al., 2017)."""
     @overload
     def set_(self) -> Tensor:
-        """Show another storage, with given offset, size and stride, or that of another tensor."""
+        """Replace the tensor's storage, offset, size and stride by those of `source`, or by the given ones. Without arguments the tensor becomes empty."""
     @overload
     def set_(self, source: Tensor, storage_offset: _int | None = None, size: Sequence[_int] | None = None, stride: Sequence[_int] | None = None) -> Tensor: ...
     @overload
@@ -1244,23 +1244,23 @@ class Tensor:
     @overload
     def set_(self, source: Any, storage_offset: _int | None = None, size: Sequence[_int] | None = None, *stride: _int) -> Tensor: ...
     def sgn(self, *, out: Tensor | None = None) -> Tensor:
-        """x / |x|, and 0 where x is 0."""
+        """x / |x|, and 0 where x is 0. For real tensors this is `sign`."""
     def sgn_(self) -> Tensor:
-        """x / |x|, and 0 where x is 0."""
+        """x / |x|, and 0 where x is 0. For real tensors this is `sign`."""
     def share_memory_(self) -> Tensor:
         """Move the storage to memory that processes forked afterwards share."""
     def short(self, *, memory_format: _memory_format | None = None) -> Tensor:
-        """to(int16)."""
+        """Convert to int16, as `to(metatensor.int16)`."""
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
         """1 / (1 + exp(-x))."""
     def sigmoid_(self) -> Tensor:
         """1 / (1 + exp(-x))."""
     def sign(self, *, out: Tensor | None = None) -> Tensor:
-        """-1, 0 or 1 by the sign of each element."""
+        """The sign of each element: -1, 0 or 1."""
     def sign_(self) -> Tensor:
-        """-1, 0 or 1 by the sign of each element."""
+        """The sign of each element: -1, 0 or 1."""
     def signbit(self, *, out: Tensor | None = None) -> Tensor:
-        """Whether the sign bit is set."""
+        """Test whether the sign bit of each element is set. The result is bool."""
     def sin(self, *, out: Tensor | None = None) -> Tensor:
         """The sine."""
     def sin_(self) -> Tensor:
@@ -1274,19 +1274,19 @@ class Tensor:
     def sinh_(self) -> Tensor:
         """The hyperbolic sine."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
-        """A copy in which what slice() shows is replaced by `src`."""
+        """Copy `input` and replace the elements that `slice` selects by `src`."""
     def slogdet(self, *, out: Sequence[Tensor] | None = None) -> _return_slogdet:
-        """Determinants as sign (of complex ones: phase) and logarithm of the magnitude."""
+        """Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf."""
     def softmax(self, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Exponentials along `dim`, divided by their sum."""
+        """Exponentials along `dim`, divided by their sum. The dtype must be floating-point."""
     @overload
     def sort(self, dim: _int = -1, descending: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_sort:
-        """Elements in order along `dim`, and where each was; the order of equal ones is kept."""
+        """Sort along `dim`, ascending unless `descending`. Returns (values, int64 indices). Equal elements keep their order."""
     @overload
     def sort(self, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: Sequence[Tensor] | None = None) -> _return_sort_stable: ...
     @overload
     def split(self, split_size_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """Pieces of a given size, or of the sizes in a list, along a dimension, as a tuple of views."""
+        """Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
     @overload
     def split(self, split_size_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload
@@ -1294,7 +1294,7 @@ class Tensor:
     @overload
     def split(self, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     def split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-        """Pieces of the given sizes along a dimension."""
+        """Split along `dim` into views of the given sizes. Returns a tuple."""
     def sqrt(self, *, out: Tensor | None = None) -> Tensor:
         """The square root."""
     def sqrt_(self) -> Tensor:
@@ -1305,7 +1305,7 @@ class Tensor:
         """x * x."""
     @overload
     def squeeze(self) -> Tensor:
-        """Without the dimensions of size 1."""
+        """Return a view without the dimensions of size 1: all of them, or only those in `dim`."""
     @overload
     def squeeze(self, dim: _int) -> Tensor: ...
     @overload
@@ -1314,7 +1314,7 @@ class Tensor:
     def squeeze(self, *dim: _int) -> Tensor: ...
     @overload
     def squeeze_(self) -> Tensor:
-        """Without the dimensions of size 1."""
+        """Return a view without the dimensions of size 1: all of them, or only those in `dim`."""
     @overload
     def squeeze_(self, dim: _int) -> Tensor: ...
     @overload
@@ -1323,53 +1323,53 @@ class Tensor:
     def squeeze_(self, *dim: _int) -> Tensor: ...
     @overload
     def std(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor:
-        """Standard deviation over `dim`: the root of `var`."""
+        """Standard deviation over `dim`: the square root of `var`."""
     @overload
     def std(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
     @overload
     def std(self, unbiased: _bool = True, *, out: Tensor | None = None) -> Tensor: ...
     @overload
     def std_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]:
-        """Standard deviation and mean over `dim`."""
+        """Standard deviation (see `std`) and mean over `dim`, as a tuple."""
     @overload
     def std_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     @overload
     def std_mean(self, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ...
     def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
-        """Transforms of the frames of a signal [..., points]: [..., frequencies, frames]."""
+        """Short-time Fourier transform of a signal (points) or (N, points): the transforms of its windowed frames, complex with shape (..., frequencies, frames), or real with a last dimension of 2 if `return_complex` is false. `hop_length` is n_fft / 4 unless given."""
     def sub(self, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """input - alpha * other; bool is an error."""
+        """`input - alpha * other`. Bool operands raise."""
     def sub_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-        """input - alpha * other; bool is an error."""
+        """`input - alpha * other`. Bool operands raise."""
     def subtract(self, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-        """input - alpha * other; bool is an error."""
+        """`input - alpha * other`. Bool operands raise."""
     def subtract_(self, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-        """input - alpha * other; bool is an error."""
+        """`input - alpha * other`. Bool operands raise."""
     def sum(self, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-        """Sum over `dim` (all dimensions unless given); integers sum to int64."""
+        """Sum over `dim` (default: all dimensions). Integers and bool sum to int64 unless `dtype` is given."""
     @overload
     def sum_to_size(self, size: Sequence[_int]) -> Tensor:
-        """Sum over the dimensions that broadcasting `size` to the input's shape would repeat."""
+        """Sum so that the result has shape `size`, which must broadcast to the input's shape: over the dimensions that broadcasting would add or repeat."""
     @overload
     def sum_to_size(self, *size: _int) -> Tensor: ...
     def svd(self, some: _bool = True, compute_uv: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_svd:
-        """Matrices as U @ diag(S) @ V.mH; reduced with `some`."""
+        """Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. Without `compute_uv`, U and V are zeros."""
     def swapaxes(self, axis0: _int, axis1: _int) -> Tensor:
-        """transpose() with NumPy's names."""
+        """`transpose` with NumPy's argument names."""
     def swapaxes_(self, axis0: _int, axis1: _int) -> Tensor:
-        """transpose() with NumPy's names."""
+        """`transpose` with NumPy's argument names."""
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged."""
+        """View with dimensions `dim0` and `dim1` exchanged."""
     def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged."""
+        """View with dimensions `dim0` and `dim1` exchanged."""
     def t(self) -> Tensor:
-        """A matrix transposed; fewer dimensions stay as they are."""
+        """Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise."""
     def t_(self) -> Tensor:
-        """A matrix transposed; fewer dimensions stay as they are."""
+        """Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise."""
     def take(self, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Elements by their position in a row of all."""
+        """Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`."""
     def take_along_dim(self, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-        """gather() with broadcasting."""
+        """`gather` after broadcasting `input` and `indices` in all dimensions but `dim`. Without `dim`, gather from the flattened `input`."""
     def tan(self, *, out: Tensor | None = None) -> Tensor:
         """The tangent."""
     def tan_(self) -> Tensor:
@@ -1380,7 +1380,7 @@ class Tensor:
         """The hyperbolic tangent."""
     @overload
     def tensor_split(self, indices_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """A number of pieces of nearly one size, or the pieces between indices."""
+        """Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns a tuple."""
     @overload
     def tensor_split(self, indices_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload
@@ -1388,102 +1388,102 @@ class Tensor:
     @overload
     def tensor_split(self, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     def threshold_(self, threshold: _float, value: _float, inplace: _bool = False) -> Tensor:
-        """x where it is above the threshold, else `value`."""
+        """`input` where it is greater than `threshold`, else `value`."""
     @overload
     def tile(self, dims: Sequence[_int]) -> Tensor:
-        """repeat(), for any number of repeats."""
+        """Like `repeat`, but `dims` may also be shorter than the number of dimensions: the leading ones are then not repeated."""
     @overload
     def tile(self, *dims: _int) -> Tensor: ...
     @overload
     def to(self, device: _device | _str | _int | None = None, dtype: _dtype | None = None, non_blocking: _bool = False, copy: _bool = False, *, memory_format: _memory_format | None = None) -> Tensor:
-        """With another device, dtype or memory format; the tensor itself where nothing changes and copy is false."""
+        """Convert to another device, dtype or memory format. Returns the tensor itself if nothing changes and `copy` is false."""
     @overload
     def to(self, dtype: _dtype, non_blocking: _bool = False, copy: _bool = False, *, memory_format: _memory_format | None = None) -> Tensor: ...
     @overload
     def to(self, other: Tensor, non_blocking: _bool = False, copy: _bool = False, *, memory_format: _memory_format | None = None) -> Tensor: ...
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_topk:
-        """The `k` largest (or smallest) elements along `dim`, in order, and where they are."""
+        """Return the `k` largest elements along `dim` (the smallest without `largest`), in order, as (values, int64 indices)."""
     def trace(self, *, out: Tensor | None = None) -> Tensor:
-        """Sum of the diagonal of a matrix."""
+        """Sum of the main diagonal of a matrix."""
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged."""
+        """View with dimensions `dim0` and `dim1` exchanged."""
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
-        """Two dimensions exchanged."""
+        """View with dimensions `dim0` and `dim1` exchanged."""
     def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_triangular_solve:
-        """Solutions of A X = input for triangular matrices A, and A itself."""
+        """Solutions X of `A @ X = input` for triangular matrices A, or of `A.mT @ X = input` if `transpose`, and a copy of A expanded to the batch of the solution."""
     def tril(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """The elements of matrices on and below a diagonal, 0 elsewhere."""
+        """Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it."""
     def tril_(self, diagonal: _int = 0) -> Tensor:
-        """The elements of matrices on and below a diagonal, 0 elsewhere."""
+        """Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it."""
     def triu(self, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
-        """The elements of matrices on and above a diagonal, 0 elsewhere."""
+        """Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it."""
     def triu_(self, diagonal: _int = 0) -> Tensor:
-        """The elements of matrices on and above a diagonal, 0 elsewhere."""
+        """Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it."""
     def true_divide(self, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
-        """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+        """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
     def true_divide_(self, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
-        """input / other, with rounding_mode 'floor' or 'trunc' rounded to integers."""
+        """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
     def trunc(self, *, out: Tensor | None = None) -> Tensor:
-        """Each element with its fraction cut off."""
+        """Round each element towards zero to an integer, in the input's dtype."""
     def trunc_(self) -> Tensor:
-        """Each element with its fraction cut off."""
+        """Round each element towards zero to an integer, in the input's dtype."""
     def type(self, dtype: Any | None = None, non_blocking: _bool = False) -> Any:
-        """The name of the tensor's type, or the tensor with another dtype."""
+        """Without `dtype`, the type name of the tensor, a str such as 'metatensor.FloatTensor'; otherwise the tensor converted to `dtype`, which may be a dtype or a type name."""
     def type_as(self, other: Tensor) -> Tensor:
-        """With the dtype and on the device of another tensor."""
+        """Convert to the dtype and device of `other`."""
     def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
-        """All indices of a dimension, as a tuple of views without it."""
+        """Return a tuple of views, one for each index of dimension `dim`, without that dimension."""
     @overload
     def unflatten(self, dim: _int, sizes: Sequence[_int]) -> Tensor:
-        """One dimension as several; one size may be -1."""
+        """Return a view with dimension `dim` split into several of the given sizes. One size may be -1."""
     @overload
     def unflatten(self, dim: _int, *sizes: _int) -> Tensor: ...
     def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
-        """Sliding windows of a dimension, as a new last dimension."""
+        """Return a view of sliding windows of `size` elements along `dimension`, `step` apart, as a new last dimension."""
     def uniform_(self, from_: _float = 0.0, to: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
-        """Fill with values uniform in [from, to)."""
+        """Fill in place with values from the uniform distribution on [from, to)."""
     def unique(self, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-        """The different values, or the different slices along `dim`."""
+        """Return the distinct elements, or the distinct slices along `dim`, sorted. `return_inverse` and `return_counts` add int64 tensors."""
     def unique_consecutive(self, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-        """Values (or slices along `dim`) that differ from the one before."""
+        """Return the elements, or slices along `dim`, that differ from their predecessor. `return_inverse` and `return_counts` add int64 tensors."""
     def unsafe_chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """chunk()."""
+        """Like `chunk`."""
     def unsafe_split(self, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """split()."""
+        """Like `split`."""
     def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-        """split_with_sizes()."""
+        """Like `split_with_sizes`."""
     def unsqueeze(self, dim: _int) -> Tensor:
-        """With a new dimension of size 1 at `dim`."""
+        """Return a view with a new dimension of size 1 at position `dim`."""
     def unsqueeze_(self, dim: _int) -> Tensor:
-        """With a new dimension of size 1 at `dim`."""
+        """Return a view with a new dimension of size 1 at position `dim`."""
     @overload
     def var(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor:
-        """Variance over `dim`, divided by N - correction (1 unless given)."""
+        """Variance over `dim` (default: all dimensions): the sum of squared deviations divided by N - `correction`, which is 1 unless given."""
     @overload
     def var(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
     @overload
     def var(self, unbiased: _bool = True, *, out: Tensor | None = None) -> Tensor: ...
     @overload
     def var_mean(self, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False) -> tuple[Tensor, Tensor]:
-        """Variance and mean over `dim`."""
+        """Variance (see `var`) and mean over `dim`, as a tuple."""
     @overload
     def var_mean(self, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False) -> tuple[Tensor, Tensor]: ...
     @overload
     def var_mean(self, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ...
     def vdot(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Dot product of two vectors, the first conjugated."""
+        """Dot product of two vectors of equal length with the first one conjugated, as a 0-d tensor."""
     @overload
     def view(self, size: Sequence[_int]) -> Tensor:
-        """The same elements in another shape, without a copy; one size may be -1."""
+        """Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError if the strides do not allow it. With a dtype, reinterpret the bytes."""
     @overload
     def view(self, *size: _int) -> Tensor: ...
     @overload
     def view(self, dtype: _dtype) -> Tensor: ...
     def view_as(self, other: Tensor) -> Tensor:
-        """view() in the shape of another tensor."""
+        """Like `view`, with the shape of another tensor."""
     @overload
     def vsplit(self, indices_or_sections: _int) -> tuple[Tensor, ...]:
-        """Equal sections, or the pieces between indices, along the rows."""
+        """Split along dimension 0 into a number of equal views, or at the given indices. Returns a tuple."""
     @overload
     def vsplit(self, indices_or_sections: Sequence[_int]) -> tuple[Tensor, ...]: ...
     @overload
@@ -1495,15 +1495,15 @@ class Tensor:
     @overload
     def vsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def where(self, condition: Tensor, other: Tensor | _Number) -> Tensor:
-        """The tensor where the condition holds, `other` elsewhere."""
+        """Select the tensor where the bool condition is true, else `other`."""
     def xlogy(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-        """input * log(other), and 0 where input is 0."""
+        """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
     def xlogy_(self, other: Tensor | _Number) -> Tensor:
-        """input * log(other), and 0 where input is 0."""
+        """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
     def zero(self) -> Tensor:
-        """All elements set to 0."""
+        """Set all elements to 0."""
     def zero_(self) -> Tensor:
-        """All elements set to 0."""
+        """Set all elements to 0."""
 
 class _return_aminmax(NamedTuple):
     min: Tensor

@@ -11,24 +11,24 @@ from metatensor._core.random import Generator as _Generator
 from metatensor._core.tensor import Tensor, _Number
 
 def bartlett(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """A triangle from 0 to 1 to 0."""
+    """Bartlett window: a triangle from 0 to 1 to 0."""
 def blackman(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """Three cosines, 0 at the ends."""
+    """Blackman window: 0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)."""
 def cosine(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """Half a period of a sine."""
+    """Cosine window: half a period of a sine."""
 def exponential(M: _int, *, center: _float | None = None, tau: _float = 1.0, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """exp(-|x - center| / tau)."""
+    """Exponential window: exp(-|k - center| / tau) for element k. `center` is the middle unless given, which needs sym=False."""
 def gaussian(M: _int, *, std: _float = 1.0, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """The bell curve of standard deviation `std`."""
+    """Gaussian window with its maximum in the middle and a standard deviation of `std` elements."""
 def general_cosine(M: _int, *, a: Any, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """The sum of a[i] * cos(i * x) with alternating signs."""
+    """Sum of (-1)**i * a[i] * cos(i * x) over the weights `a`."""
 def general_hamming(M: _int, *, alpha: _float = 0.54, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """alpha - (1 - alpha) * cos(x)."""
+    """Generalized Hamming window: alpha - (1 - alpha) * cos(x)."""
 def hamming(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """0.54 - 0.46 * cos(x)."""
+    """Hamming window: 0.54 - 0.46 * cos(x)."""
 def hann(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """One period of a raised cosine."""
+    """Hann window: 0.5 - 0.5 * cos(x)."""
 def kaiser(M: _int, *, beta: _float = 12.0, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """A ratio of Bessel functions; the larger `beta`, the narrower."""
+    """Kaiser window: I0(beta * sqrt(1 - (2 * k / P - 1)**2)) / I0(beta) for element k. A larger `beta` makes it narrower."""
 def nuttall(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """Four cosines with small sidelobes."""
+    """Nuttall window with low sidelobes: 0.3635819 - 0.4891775 * cos(x) + 0.1365995 * cos(2 * x) - 0.0106411 * cos(3 * x)."""
