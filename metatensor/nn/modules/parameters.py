@@ -110,7 +110,9 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Dictionary of parameters in insertion order. Tensors put into it become parameters; other values are stored unchanged.
+    """Dictionary of parameters in insertion order.
+
+    Tensors put into it become parameters; other values are stored unchanged.
 
     Parameters
     ----------
