@@ -440,8 +440,9 @@ class PoissonNLLLoss(_Loss):
 class GaussianNLLLoss(_Loss):
     """Negative log-likelihood of ``target`` under normal distributions of mean ``input`` and variance ``var``.
 
-    The loss is ``(log(v) + (input - target) ** 2 / v) / 2`` with ``v = max(var, eps)``. ``var`` is a number or a tensor.
-    A tensor has the shape of the input, that shape with a last dimension of 1, or that shape without the last dimension.
+    The loss is ``(log(v) + (input - target) ** 2 / v) / 2`` with ``v = max(var, eps)``. ``var`` is a number or a
+    tensor. A tensor has the shape of the input, that shape with a last dimension of 1, or that shape without the last
+    dimension.
 
     Parameters
     ----------
@@ -489,9 +490,9 @@ class SoftMarginLoss(_Loss):
 class MultiLabelMarginLoss(_Loss):
     """Hinge loss between the scores of target classes and those of all other classes.
 
-    Scores have shape (N, C) or (C,). The target is int64 of the same shape and lists the target classes of each example,
-    followed by -1. The loss of an example is the sum of ``max(0, 1 - (score of target - score of other)) / C`` over all
-    pairs. The parameters are those of `L1Loss`.
+    Scores have shape (N, C) or (C,). The target is int64 of the same shape and lists the target classes of each
+    example, followed by -1. The loss of an example is the sum of ``max(0, 1 - (score of target - score of other)) / C``
+    over all pairs. The parameters are those of `L1Loss`.
 
     Examples
     --------
@@ -663,8 +664,8 @@ class MarginRankingLoss(_Loss):
 class CosineEmbeddingLoss(_Loss):
     """Loss of pairs of vectors: ``1 - cos`` if the target is 1, ``max(0, cos - margin)`` if it is -1.
 
-    ``cos`` is the cosine of the angle between both vectors. Inputs (N, D) and a target (N,), or inputs (D,) and a target
-    ().
+    ``cos`` is the cosine of the angle between both vectors. Inputs (N, D) and a target (N,), or inputs (D,) and a
+    target ().
 
     Parameters
     ----------

@@ -28,10 +28,10 @@ class RNNBase(Module):
     """Base of `RNN`, `LSTM` and `GRU`.
 
     Layer ``k`` has parameters ``weight_ih_l{k}`` (G * hidden_size, features) and ``weight_hh_l{k}`` (G * hidden_size,
-    proj_size or hidden_size). G is 1 for RNN, 3 for GRU and 4 for LSTM. Further parameters are ``bias_ih_l{k}`` and ``bias_hh_l{k}``
-    (G * hidden_size,) if ``bias``, and ``weight_hr_l{k}`` (proj_size, hidden_size) if ``proj_size``. A bidirectional
-    layer has each of them a second time, with the suffix ``_reverse``. All are initialized uniformly within ±1 /
-    sqrt(hidden_size).
+    proj_size or hidden_size). G is 1 for RNN, 3 for GRU and 4 for LSTM. Further parameters are ``bias_ih_l{k}`` and
+    ``bias_hh_l{k}`` (G * hidden_size,) if ``bias``, and ``weight_hr_l{k}`` (proj_size, hidden_size) if ``proj_size``. A
+    bidirectional layer has each of them a second time, with the suffix ``_reverse``. All are initialized uniformly
+    within ±1 / sqrt(hidden_size).
 
     Parameters
     ----------
@@ -336,8 +336,8 @@ class LSTM(RNNBase):
 
     Inputs of shape (L, N, input_size) give outputs of shape (L, N, hidden_size). The rows of the weights belong to the
     input, forget, cell and output gates, in this order. See `RNNBase` for the parameters and `RNNBase.forward` for
-    other shapes. The signature is ``LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-    bidirectional=False, proj_size=0, device=None, dtype=None)``.
+    other shapes. The signature is ``LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False,
+    dropout=0.0, bidirectional=False, proj_size=0, device=None, dtype=None)``.
 
     Examples
     --------

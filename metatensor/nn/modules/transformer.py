@@ -475,7 +475,7 @@ class Transformer(Module):
         --------
         >>> import metatensor as mt
         >>> mt.nn.Transformer.generate_square_subsequent_mask(2, device="cpu")
-        tensor([[0., -inf],
-                [0., 0.]])
+        tensor([[  0., -inf],
+                [  0.,   0.]])
         """
         return _generate_square_subsequent_mask(sz, device, dtype)
