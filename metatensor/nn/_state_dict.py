@@ -36,7 +36,10 @@ class StateDict:
     __slots__ = ()
 
     def get_extra_state(self) -> Any:
-        """Return state other than tensors, to be saved in the state dict. A subclass overrides it and `set_extra_state`."""
+        """Return state other than tensors, to be saved in the state dict.
+
+        A subclass that overrides it overrides `set_extra_state` too.
+        """
         raise RuntimeError(f"{type(self).__name__} does not override get_extra_state()")
 
     def set_extra_state(self, state: Any) -> None:
