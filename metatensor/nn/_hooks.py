@@ -87,7 +87,7 @@ class RemovableHandle:
 
 
 def _add(hooks: OrderedDict, hook: Callable, prepend: bool = False, options: tuple = ()) -> RemovableHandle:
-    """Add ``hook`` to ``hooks``. Each pair (table, flag) in ``options`` adds its id to ``table`` if ``flag`` is true."""
+    """Add ``hook`` to ``hooks``. For each pair (table, flag) in ``options``, list it in ``table`` if ``flag`` is true."""
     handle = RemovableHandle(hooks, extra_dict=[table for table, _ in options])
     hooks[handle.id] = hook
     for table, listed in options:
@@ -200,7 +200,10 @@ class Hooks:
         return self._backward_hooks
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Register ``hook(module, prefix, keep_vars)``, which runs before `state_dict` collects this module's tensors."""
+        """Register a hook that runs before `state_dict` collects this module's tensors.
+
+        It is called as ``hook(module, prefix, keep_vars)``.
+        """
         return _add(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:

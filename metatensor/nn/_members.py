@@ -128,7 +128,10 @@ class Members:
         return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Yield all buffers, persistent or not, each of them once. Without ``recurse``, yield only this module's own."""
+        """Yield all buffers, persistent or not, each of them once.
+
+        Without ``recurse``, yield only this module's own.
+        """
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 

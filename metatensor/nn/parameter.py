@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _ParameterMeta(type):
-    """Metaclass that makes ``isinstance(x, Parameter)`` true for tensors of other classes that `Parameter` has marked."""
+    """Metaclass that makes ``isinstance(x, Parameter)`` true for tensors that `Parameter` has marked."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         if type.__instancecheck__(cls, instance):

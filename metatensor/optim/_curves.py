@@ -28,7 +28,7 @@ class Curve(LRScheduler):
     """Name of the attribute with the rate for a share of 0. If there is no such attribute, that rate is 0."""
 
     _moves_on_resuming = False
-    """Whether construction with a ``last_epoch`` changes the current rate. If not, the rate is kept until the next step."""
+    """Whether construction with a ``last_epoch`` changes the rate. If not, the rate is kept until the next step."""
 
     def _share(self, epoch: int) -> float:
         """Return the closed form at an epoch."""

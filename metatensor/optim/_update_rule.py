@@ -22,7 +22,7 @@ Maker: TypeAlias = Callable[[Any, Group], Any]
 """Function that makes a state tensor from a parameter and the hyperparameters of its group, or returns None."""
 
 _UNKNOWN = 0.5
-"""Value used for a hyperparameter that is a tensor without data. All formulas are defined for it. Results have no data."""
+"""Value of a hyperparameter that is a tensor without data. All formulas are defined for it; results have no data."""
 
 
 def number(value: Any, p: Any) -> Any:
@@ -101,7 +101,7 @@ class UpdateRule(Optimizer):
     """Function that makes each state tensor, at the first step of a parameter."""
 
     decays_weights = True
-    """Whether this class applies ``weight_decay``: to the parameter if ``decoupled_weight_decay``, else to the gradient."""
+    """Whether this class applies ``weight_decay``: to the parameter if it is decoupled, else to the gradient."""
 
     complex_as_real = True
     """Whether a complex parameter is updated as a real tensor with one more dimension, of size 2."""

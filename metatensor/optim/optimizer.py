@@ -193,7 +193,10 @@ class Optimizer:
         return _registered(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Register ``hook(optimizer)``, which runs before `state_dict`. With ``prepend``, it runs before earlier hooks."""
+        """Register ``hook(optimizer)``, which runs before `state_dict`.
+
+        With ``prepend``, it runs before hooks that were registered earlier.
+        """
         return _registered(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
@@ -201,7 +204,10 @@ class Optimizer:
         return _registered(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Register ``hook(optimizer, state_dict)``, which runs before `load_state_dict` and may return a replacement."""
+        """Register a hook that runs before `load_state_dict`.
+
+        It is called as ``hook(optimizer, state_dict)`` and may return a replacement for the dict.
+        """
         return _registered(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:

@@ -1,4 +1,4 @@
-"""RMSprop (Hinton, 2012, lecture 6 of "Neural Networks for Machine Learning"; centered: Graves, 2013, arXiv:1308.0850)."""
+"""RMSprop (Hinton, 2012, "Neural Networks for Machine Learning", lecture 6; centered: Graves, 2013, arXiv:1308.0850)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
 
 
 def sliced_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> NoReturn:
-    """Raise RuntimeError: positions in a slice of a BlockMask differ from those of the whole, so its mask is unknown."""
+    """Raise RuntimeError: the mask function of a sliced BlockMask is unknown, because the positions have changed."""
     raise RuntimeError("BlockMask: a part of a BlockMask has no mask_mod of its own; set it from the mask_mod of the whole")
 
 
@@ -176,7 +176,10 @@ class BlockMask:
         )
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
-        """Return lengths, tensors, block sizes and mask function. Lengths and block sizes are pairs unless ``flatten``."""
+        """Return lengths, tensors, block sizes and mask function.
+
+        Lengths and block sizes are pairs unless ``flatten``.
+        """
         lengths: tuple[Any, ...] = tuple(self.seq_lengths) if flatten else (self.seq_lengths,)
         sizes: tuple[Any, ...] = tuple(self.BLOCK_SIZE) if flatten else (self.BLOCK_SIZE,)
         return (*lengths, *(getattr(self, name) for name in _TENSORS), self.dq_kv_order_spt, *sizes, self.mask_mod)

@@ -199,7 +199,10 @@ class ModuleList(_Row):
         return self
 
     def insert(self, index: int, module: Any) -> None:
-        """Insert a module before position ``index``. As in `list.insert`, an index out of range means the nearest end."""
+        """Insert a module before position ``index``.
+
+        As in `list.insert`, an index out of range means the nearest end.
+        """
         modules = list(self)
         modules.insert(index, module)
         self._renumber(modules)
@@ -239,7 +242,9 @@ class ModuleList(_Row):
 
 
 class ModuleDict(Module):
-    """Dictionary of modules in insertion order. Their parameters belong to the dictionary, which is not callable itself.
+    """Dictionary of modules in insertion order.
+
+    Their parameters belong to the dictionary, which is not callable itself.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class _ConvNd(Module):
             raise ValueError(f"{name}: padding_mode must be one of {_PADDING_MODES}, not {padding_mode!r}")
 
     def _padding_for_pad(self) -> tuple[int, ...]:
-        """Return the padding in the order of `pad`: before and after each dimension, from the last dimension to the first."""
+        """Return the padding in the order of `pad`: before and after each dimension, the last dimension first."""
         if not isinstance(self.padding, str):
             return _reverse_repeat_tuple(self.padding, 2)
         pads: list[int] = []

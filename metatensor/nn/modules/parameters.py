@@ -134,7 +134,7 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def _attribute(self, key: Any) -> str:
-        """Return the name of the attribute that holds ``key``, with a "_" in front if the class uses that name itself."""
+        """Return the name of the attribute that holds ``key``. It starts with "_" if the class uses the name itself."""
         if not isinstance(key, str):
             raise TypeError(f"ParameterDict: a key must be a str, not {key!r}")
         name = str(key)

@@ -48,7 +48,7 @@ def _get_clones(module: Any, N: int) -> ModuleList:
 
 
 def _additive(mask: mt.Tensor | None, name: str, dtype: mt.dtype) -> mt.Tensor | None:
-    """Return an additive mask: a bool mask becomes minus infinity where it is True; a floating-point one is unchanged."""
+    """Return an additive mask: minus infinity where a bool mask is True. A floating-point mask is returned unchanged."""
     if mask is None or mask.is_floating_point():
         return mask
     if mask.dtype != mt.bool:
@@ -67,7 +67,10 @@ def _get_seq_len(src: mt.Tensor, batch_first: bool) -> int:
 
 
 def _detect_is_causal_mask(mask: mt.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """Return ``is_causal``, or if that is None, whether ``mask`` is the causal mask. A mask without values gives False."""
+    """Return ``is_causal`` or, if that is None, whether ``mask`` is the causal mask.
+
+    The result for a mask without values is False.
+    """
     if is_causal is not None or mask is None:
         return bool(is_causal)
     causal = _generate_square_subsequent_mask(mask.size(-2) if size is None else size, mask.device, mask.dtype)

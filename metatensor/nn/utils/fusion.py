@@ -117,7 +117,10 @@ def fuse_linear_bn_weights(
     bn_w: mt.Tensor,
     bn_b: mt.Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Return weight and bias of a linear layer fused with a batch norm. See `fuse_conv_bn_weights` for the parameters."""
+    """Return weight and bias of a linear layer fused with a batch norm.
+
+    See `fuse_conv_bn_weights` for the parameters.
+    """
     bias = mt.zeros_like(bn_rm) if linear_b is None else linear_b
     scale = bn_w * mt.rsqrt(bn_rv + bn_eps)
     weight = (linear_w * scale.unsqueeze(-1)).to(linear_w.dtype)
