@@ -71,20 +71,20 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
         return out_size
     batch = len(defaults) - len(out_size)
     if batch < 1:
-        raise ValueError(f"expected more than {len(out_size)} sizes of the input, got {len(defaults)}")
+        raise ValueError(f"output_size has {len(out_size)} elements, so the input needs more dimensions than its {len(defaults)}")
     return [defaults[batch + i] if size is None else size for i, size in enumerate(out_size)]
 
 
 def _verify_batch_size(size: Sequence[int]) -> None:
     """Raise ValueError if each channel has a single value in the batch."""
     if size[0] * prod(size[2:]) == 1:
-        raise ValueError(f"each channel must have more than one value in training, got an input of shape {list(size)}")
+        raise ValueError(f"each channel must have more than one value in the batch in training, got an input of shape {list(size)}")
 
 
 def _verify_spatial_size(size: Sequence[int]) -> None:
     """Raise ValueError if each channel of an example has a single value."""
     if prod(size[2:]) == 1:
-        raise ValueError(f"each channel must have more than one place in training, got an input of shape {list(size)}")
+        raise ValueError(f"each channel must have more than one element per example in training, got an input of shape {list(size)}")
 
 
 def _unpool_output_size(
@@ -106,7 +106,7 @@ def _unpool_output_size(
         raise ValueError(f"output_size must have {dims} or {dims + 2} elements, got {len(given)}")
     for size, default, step in zip(given, usual, stride, strict=True):
         if not default - step < size < default + step:
-            raise ValueError(f"output_size {given} is too far from {usual}")
+            raise ValueError(f"output_size {given} must differ by less than the stride {list(stride)} from {usual}")
     return given
 
 
@@ -123,7 +123,7 @@ def _is_integer(x: Any) -> bool:
 
 def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     """Return the implicit dimension of a softmax called without ``dim``, and warn."""
-    warnings.warn(f"{name}: say along which dimension; it is guessed where none is given", stacklevel=stacklevel)
+    warnings.warn(f"{name}: pass dim explicitly; without it the dimension is chosen by the number of dimensions", stacklevel=stacklevel)
     return 0 if ndim in (0, 1, 3) else 1
 
 

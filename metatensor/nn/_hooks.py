@@ -365,8 +365,8 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
                         output = changed
                 except Exception as second:
                     warnings.warn(
-                        f"a forward hook of {type(module).__name__} that always runs raised {second!r} while another "
-                        "exception was on its way; that other one is raised",
+                        f"a forward hook of {type(module).__name__} with always_call=True raised {second!r} while another "
+                        "exception was being handled; the first exception is raised",
                         stacklevel=2,
                     )
         raise

@@ -36,7 +36,7 @@ def _only(value: Any) -> Any:
     if not isinstance(value, (list, tuple)):
         return value
     if len(value) != 1:
-        raise NotImplementedError("scaled_mm: scales of scales are not supported")
+        raise NotImplementedError("scaled_mm: nested scales are not supported")
     return value[0]
 
 
@@ -84,9 +84,9 @@ def scaled_mm(
     """
     for recipe, swizzle in ((scale_recipe_a, swizzle_a), (scale_recipe_b, swizzle_b)):
         if _only(recipe) not in (ScalingType.TensorWise, ScalingType.RowWise):
-            raise NotImplementedError(f"scaled_mm: scales by {_only(recipe)} are not supported")
+            raise NotImplementedError(f"scaled_mm: the recipe {_only(recipe)} of scales is not supported")
         if swizzle is not None and _only(swizzle) is not SwizzleType.NO_SWIZZLE:
-            raise NotImplementedError(f"scaled_mm: scales in the order {_only(swizzle)} are not supported")
+            raise NotImplementedError(f"scaled_mm: the memory order {_only(swizzle)} of scales is not supported")
     return mt._scaled_mm(mat_a, mat_b, _only(scale_a), _only(scale_b), bias, None, output_dtype, use_fast_accum)
 
 

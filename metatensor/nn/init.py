@@ -171,7 +171,7 @@ def trunc_normal_(
     True
     """
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn("trunc_normal_: the mean is more than 2 std outside [a, b]; values may be off", stacklevel=2)
+        warnings.warn("trunc_normal_: the mean is more than 2 std outside [a, b]; the distribution may be inexact", stacklevel=2)
     low, high = ((1.0 + math.erf((edge - mean) / std / math.sqrt(2.0))) / 2.0 for edge in (a, b))
     return without_grad(_trunc_normal, tensor, mean, std, a, b, 2 * low - 1, 2 * high - 1, generator)
 

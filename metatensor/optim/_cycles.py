@@ -342,7 +342,7 @@ class OneCycleLR(_MomentumCycle):
         self._warn_outside_step()
         now, phases = self.last_epoch, self._schedule_phases
         if now > self.total_steps:
-            raise ValueError(f"OneCycleLR: step {now} of a schedule of {self.total_steps}")
+            raise ValueError(f"OneCycleLR: step {now} exceeds total_steps={self.total_steps}")
         which = next((i for i, phase in enumerate(phases) if now <= phase["end_step"]), len(phases) - 1)
         phase, start = phases[which], phases[which - 1]["end_step"] if which else 0
         done = (now - start) / (phase["end_step"] - start)

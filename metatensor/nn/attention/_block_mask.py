@@ -107,7 +107,7 @@ class BlockMask:
             raise AssertionError("BlockMask: kv_num_blocks is needed")
         for one, other in ((full_kv_num_blocks, full_kv_indices), (full_q_num_blocks, full_q_indices)):
             if (one is None) != (other is None):
-                raise AssertionError("BlockMask: numbers and indices of full blocks go together")
+                raise AssertionError("BlockMask: numbers and indices of full blocks must be given together")
         if dq_write_order_full is not None and dq_write_order is None:
             raise ValueError("BlockMask: dq_write_order_full needs dq_write_order")
         self.seq_lengths = seq_lengths
@@ -146,7 +146,7 @@ class BlockMask:
         if kv_indices.dim() < 2:
             raise RuntimeError(f"BlockMask: kv_indices must have at least 2 dimensions, got {kv_indices.dim()}")
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
-            raise AssertionError("BlockMask: full_kv_num_blocks and full_kv_indices go together")
+            raise AssertionError("BlockMask: full_kv_num_blocks and full_kv_indices must be given together")
         if dq_kv_order is not None and not isinstance(dq_kv_order, (bool, mt.Tensor)):
             raise ValueError(f"BlockMask: dq_kv_order must be a bool or a tensor, got {type(dq_kv_order).__name__}")
         q_num_blocks = q_indices = full_q_num_blocks = full_q_indices = None

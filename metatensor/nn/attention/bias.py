@@ -45,7 +45,7 @@ class CausalBias(mt.Tensor):
         self.seq_len_q = seq_len_q
         self.seq_len_kv = seq_len_kv
         if seq_len_q > seq_len_kv and variant == CausalVariant.LOWER_RIGHT:
-            warnings.warn("CausalBias: the first queries see no key, and attention gives NaN for them", stacklevel=2)
+            warnings.warn("CausalBias: the first queries attend to no key, so attention returns NaN for them", stacklevel=2)
 
     def _materialize(self, device: Any = None) -> mt.Tensor:
         """Return the mask as a bool tensor (seq_len_q, seq_len_kv), on the CPU unless a device is given."""
@@ -65,7 +65,7 @@ class CausalBias(mt.Tensor):
     ) -> mt.Tensor:
         """Compute attention with a CausalBias. Raise ValueError if ``is_causal`` is set too."""
         if is_causal:
-            raise ValueError("scaled_dot_product_attention(): is_causal and a CausalBias exclude each other")
+            raise ValueError("scaled_dot_product_attention(): is_causal cannot be combined with a CausalBias")
         causal = attn_mask.seq_len_q == attn_mask.seq_len_kv or attn_mask.variant == CausalVariant.UPPER_LEFT
         mask = None if causal else attn_mask._materialize(query.device)
         return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)

@@ -268,7 +268,7 @@ def _check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
     if not query.dim() == key.dim() == value.dim() == 4:
         raise NotImplementedError(f"flex_attention: all must have 4 dimensions: {shapes}")
     if not enable_gqa and query.size(1) != key.size(1):
-        raise ValueError(f"flex_attention: the heads differ, which enable_gqa=True allows: {shapes}")
+        raise ValueError(f"flex_attention: the numbers of heads differ, which needs enable_gqa=True: {shapes}")
     if enable_gqa and query.size(1) % key.size(1):
         raise ValueError(f"flex_attention: the heads of key must divide those of query: {shapes}")
 
@@ -296,14 +296,14 @@ def _check_options(options: Any, query: Any, request: AuxRequest | None) -> None
     """Check ``kernel_options`` as PyTorch does, although they have no effect here."""
     options = options or {}
     if "BACKEND" in options and options.get("FORCE_USE_FLEX_ATTENTION", False):
-        raise RuntimeError("flex_attention: BACKEND and FORCE_USE_FLEX_ATTENTION exclude each other")
+        raise RuntimeError("flex_attention: BACKEND and FORCE_USE_FLEX_ATTENTION cannot be combined")
     if options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
         raise ValueError(f"flex_attention: there is no BACKEND {options['BACKEND']!r}")
     for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
         if name in options:
             raise AssertionError(f"flex_attention: {name} follows from return_aux")
     if request is not None and request.max_scores and query.device.type == "cpu":
-        raise NotImplementedError("flex_attention: max_scores are not returned on cpu")
+        raise NotImplementedError("flex_attention: max_scores are not supported on cpu")
 
 
 def flex_attention(
@@ -367,7 +367,7 @@ def flex_attention(
     _check_inputs(query, key, value, enable_gqa)
     _check_block_mask(query, key, block_mask)
     if return_lse and return_aux is not None:
-        raise ValueError("flex_attention: return_lse and return_aux exclude each other")
+        raise ValueError("flex_attention: return_lse and return_aux cannot be combined")
     _check_options(kernel_options, query, return_aux)
     scores = _scores(query, key, 1 / math.sqrt(query.size(-1)) if scale is None else scale, score_mod, block_mask)
     hidden = (scores == -math.inf).all(-1)

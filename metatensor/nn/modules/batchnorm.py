@@ -74,7 +74,7 @@ class _NormBase(Module):
             init.zeros_(self.bias)
 
     def _check_input_dim(self, input: mt.Tensor) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say how many dimensions its input has")
+        raise NotImplementedError(f"{type(self).__name__} does not define _check_input_dim()")
 
     def _expect_dims(self, input: mt.Tensor, *allowed: int) -> None:
         if input.dim() not in allowed:

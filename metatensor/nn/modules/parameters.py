@@ -106,7 +106,7 @@ class ParameterList(Module):
         return _show(self, enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("a ParameterList is not called")
+        raise RuntimeError("a ParameterList is not callable")
 
 
 class ParameterDict(Module):
@@ -240,7 +240,7 @@ class ParameterDict(Module):
         return _show(self, self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("a ParameterDict is not called")
+        raise RuntimeError("a ParameterDict is not callable")
 
     def __or__(self, other: ParameterDict) -> ParameterDict:
         result = self.copy()

@@ -282,7 +282,7 @@ def _check_arguments(
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
         raise ValueError(f"{name}: dropout must be a number between 0 and 1, not {dropout!r}")
     if dropout > 0 and num_layers == 1:  # type: ignore[operator]
-        warnings.warn(f"{name}: dropout={dropout} is between layers, and there is one layer", stacklevel=4)
+        warnings.warn(f"{name}: dropout={dropout} has no effect, because it applies between layers and num_layers=1", stacklevel=4)
     given = {"bias": bias, "batch_first": batch_first, "input_size": input_size, "hidden_size": hidden_size}
     for (argument, value), kind in zip(given.items(), (bool, bool, int, int)):
         if not isinstance(value, kind):

@@ -17,7 +17,7 @@ class FXFloatFunctional(Module):
 
     def forward(self, x: Any) -> Any:
         """Raise RuntimeError: call one of the other methods instead."""
-        raise RuntimeError(f"{type(self).__name__}: not to be called itself; use its operators, such as add()")
+        raise RuntimeError(f"{type(self).__name__} is not callable; use its methods, such as add()")
 
     def _result(self, value: mt.Tensor) -> mt.Tensor:
         return value

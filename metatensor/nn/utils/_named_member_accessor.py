@@ -69,7 +69,7 @@ def swap_submodule(module: Any, name: str, submodule: Any) -> Any:
         raise KeyError(f"{type(module).__name__} has no submodule {name!r}")
     before = module._modules[name]
     if not isinstance(before, Module):
-        raise TypeError(f"{type(module).__name__}.{name} is no Module")
+        raise TypeError(f"{type(module).__name__}.{name} is not a Module")
     module._modules[name] = submodule
     return before
 
