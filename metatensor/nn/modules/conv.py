@@ -204,8 +204,8 @@ class Conv1d(_Conv):
     Raises
     ------
     ValueError
-        If ``groups`` is not positive or does not divide the channels, or if ``padding`` or ``padding_mode`` is not one
-        of the values above.
+        If ``groups`` is not positive or does not divide the channels, if ``padding`` or ``padding_mode`` is not one of
+        the values above, or if ``padding`` is "same" and ``stride`` is not 1.
 
     Examples
     --------

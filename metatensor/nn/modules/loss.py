@@ -70,7 +70,8 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """Absolute error, ``abs(input - target)``.
 
-    Input and target have the same shape. The loss is a scalar, or has that shape for ``reduction="none"``.
+    Input and target have the same shape, or shapes that broadcast. The loss is a scalar, or has the broadcast shape for
+    ``reduction="none"``.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class L1Loss(_Loss):
 class MSELoss(_Loss):
     """Squared error, ``(input - target) ** 2``.
 
-    Input and target have the same shape. The parameters are those of `L1Loss`.
+    Input and target have the same shape, or shapes that broadcast. The parameters are those of `L1Loss`.
 
     Examples
     --------
@@ -110,7 +111,7 @@ class SmoothL1Loss(_Loss):
     """Error that is quadratic for small differences and linear for large ones (Girshick, 2015).
 
     With ``d = abs(input - target)``, the loss is ``d ** 2 / (2 * beta)`` if ``d < beta``, else ``d - beta / 2``. Input
-    and target have the same shape.
+    and target have the same shape, or shapes that broadcast.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ class HuberLoss(_Loss):
 class CrossEntropyLoss(_WeightedLoss):
     """Cross entropy of class scores: minus the log-softmax of the scores at the target class.
 
-    Scores have shape (N, C, ...) or (C,). The target holds classes, as int64 of shape (N, ...) or (), or class
+    Scores have shape (N, C, ...) or (C,). The target holds classes, int64 or uint8 of shape (N, ...) or (), or class
     probabilities of the shape of the scores.
 
     Parameters
@@ -349,7 +350,7 @@ class BCEWithLogitsLoss(_Loss):
 class KLDivLoss(_Loss):
     """Kullback-Leibler divergence from log-probabilities: ``target * (log(target) - input)``, elementwise.
 
-    Input and target have the same shape.
+    Input and target have the same shape, or shapes that broadcast.
 
     Parameters
     ----------
@@ -388,7 +389,7 @@ class PoissonNLLLoss(_Loss):
     """Negative log-likelihood of counts under a Poisson distribution, without constant terms.
 
     The loss is ``exp(input) - target * input`` if ``log_input``, else ``input - target * log(input + eps)``. Input and
-    target have the same shape.
+    target have the same shape, or shapes that broadcast.
 
     Parameters
     ----------
@@ -509,7 +510,7 @@ class MultiLabelMarginLoss(_Loss):
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Binary cross entropy of ``sigmoid(input)``, averaged over the classes of each example.
 
-    Scores and targets have shape (N, C).
+    Scores and targets have shape (N, C) or (C,).
 
     Parameters
     ----------
@@ -627,7 +628,8 @@ class HingeEmbeddingLoss(_Loss):
 class MarginRankingLoss(_Loss):
     """Ranking loss ``max(0, -target * (input1 - input2) + margin)``, for targets 1 and -1.
 
-    The three tensors have the same shape. A target of 1 asks for ``input1 > input2``, and -1 for the opposite.
+    The three tensors have the same number of dimensions, and shapes that broadcast. A target of 1 means that ``input1``
+    should be larger than ``input2``, and -1 the opposite.
 
     Parameters
     ----------

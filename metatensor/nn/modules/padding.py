@@ -107,7 +107,7 @@ def _family(base: type, name: str, what: str) -> list[Any]:
         fields: dict[str, Any] = {
             "__module__": __name__,
             "__doc__": f"Pad the last {n} dimension{'s' * (n > 1)} {what}.\n\n"
-            f"    The input has {n + 1} dimensions, or {n + 2} with a batch.\n\n"
+            f"    The input has shape (N, C, {('L', 'H, W', 'D, H, W')[n - 1]}), or the same without N.\n\n"
             "    Parameters\n    ----------\n    padding : int or tuple of int\n"
             f"        One size for all sides, or {sizes}.\n"
             f"{'    value : float' + chr(10) + '        Value of the new elements.' + chr(10) if name == 'Constant' else ''}\n"

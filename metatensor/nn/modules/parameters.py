@@ -34,7 +34,9 @@ def _show(container: Module, items: Iterable[tuple[Any, Any]]) -> str:
 
 
 class ParameterList(Module):
-    """List of parameters. Tensors put into it become parameters; other values are stored unchanged.
+    """List of parameters.
+
+    Tensors that are put into it become parameters. Other values are stored unchanged.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ class ParameterList(Module):
 class ParameterDict(Module):
     """Dictionary of parameters in insertion order.
 
-    Tensors put into it become parameters; other values are stored unchanged.
+    Tensors that are put into it become parameters. Other values are stored unchanged.
 
     Parameters
     ----------
