@@ -1,4 +1,12 @@
-"""Neural networks: `Module`, its subclasses the layers, `Parameter`, `functional` and `init`."""
+"""Neural networks: `Module`, layers, losses, `Parameter`, and the modules `functional`, `init` and `utils`.
+
+Examples
+--------
+>>> import metatensor as mt
+>>> model = mt.nn.Sequential(mt.nn.Linear(8, 16), mt.nn.ReLU(), mt.nn.Linear(16, 4))
+>>> model(mt.empty(2, 8)).shape
+metatensor.Size([2, 4])
+"""
 
 from metatensor.nn import attention, common_types, functional, grad, init, modules, parallel, quantized, utils
 from metatensor.nn.module import Module

@@ -1,4 +1,4 @@
-"""The module object, and what the other compiled parts of ``nn`` read of it."""
+"""The C layout of modules, and helpers for the other compiled parts of ``nn``."""
 from cpython.object cimport PyObject
 from metatensor.nn._cpython cimport Py_DECREF, vectorcallfunc
 
@@ -9,22 +9,22 @@ cdef class ModuleBase:
     cdef object __weakref__
 
 
-cdef struct ModuleLayout:       # ModuleBase again, to reach its __dict__ without counting a reference
+cdef struct ModuleLayout:       # the layout of ModuleBase, to read its __dict__ without touching its reference count
     PyObject head
     vectorcallfunc vectorcall
     PyObject* attributes
 
 
 cdef inline PyObject* attributes(PyObject* module) noexcept:
-    """The module's ``__dict__``, borrowed."""
+    """Return a borrowed reference to the module's ``__dict__``."""
     return (<ModuleLayout*>module).attributes
 
 cdef inline PyObject* checked(PyObject* result) except NULL:
-    """Turns a NULL that came with an exception into Cython's way of saying so."""
+    """Return ``result``. NULL with a pending exception is raised as one."""
     return result
 
 cdef inline object owned(PyObject* new_reference):
-    """The object of a reference that is ours."""
+    """Return the object of a new reference and release that reference."""
     cdef object value = <object>new_reference
     Py_DECREF(new_reference)
     return value

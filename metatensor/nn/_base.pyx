@@ -1,13 +1,13 @@
-"""What a module does when an attribute of it is read and when it is called, compiled.
+"""Attribute look-up and calls of modules, compiled.
 
-A module keeps its parameters, buffers and submodules in three dicts of its ``__dict__`` (`_register` writes
-them). ``ModuleBase`` is the C part of `metatensor.nn.Module`: an ordinary ``__dict__`` at a fixed place, and a
-vectorcall entry. `module_getattr` becomes ``Module.__getattr__``, so that ``super().__getattr__`` works; classes
-that do not override it read through `getattr_module` instead, which needs no failed look-up first.
+A module keeps its parameters, buffers and submodules in three dicts in its ``__dict__``; `_register` writes them.
+``ModuleBase`` is the C part of `metatensor.nn.Module`: a ``__dict__`` at a fixed offset and a vectorcall entry.
+`module_getattr` becomes ``Module.__getattr__``, so that ``super().__getattr__`` works. Classes that do not override
+it use `getattr_module`, which finds members without a failed look-up first.
 
-Whatever a subclass overrides (``__getattr__``, ``__call__``, ``forward`` on an instance) is honoured; a short cut
-is taken only where the class still has the original. A key of a dict may be an instance of a subclass of str whose
-``__eq__`` runs anything, so nothing borrowed is kept across a look-up.
+Overrides in subclasses (``__getattr__``, ``__call__``, ``forward`` on an instance) are respected: a fast path is
+taken only if the class still has the original. A dict key may be an instance of a str subclass whose ``__eq__`` runs
+arbitrary code, so no borrowed reference is kept across a look-up.
 """
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
@@ -31,7 +31,7 @@ cdef str CALL_SUPER_INIT = "call_super_init"
 cdef str GETATTR = "__getattr__"
 cdef str GETATTRIBUTE = "__getattribute__"
 
-# Attributes that few modules need: made when they are first asked for.
+# Attributes that few modules need. They are created on first access.
 cdef dict LAZY = {
     "_non_persistent_buffers_set": set,
     "_forward_hooks": OrderedDict,
@@ -47,13 +47,13 @@ cdef dict LAZY = {
     "_load_state_dict_post_hooks": OrderedDict,
 }
 
-# Hooks on every module of the process; metatensor.nn._hooks fills them.
+# Hooks on all modules, filled by metatensor.nn._hooks.
 global_forward_hooks = OrderedDict()
 global_forward_pre_hooks = OrderedDict()
 cdef PyObject* every_forward_hook = <PyObject*>global_forward_hooks
 cdef PyObject* every_forward_pre_hook = <PyObject*>global_forward_pre_hooks
 
-# What `install` provides.
+# Set by `install`.
 cdef object call_with_hooks = None          # (module, args, kwargs) -> result
 cdef object add_module_note = None          # (exception, module) -> None
 cdef getattrofunc hook_getattro = NULL      # CPython's slot for a class with __getattr__
@@ -63,7 +63,7 @@ cdef getattrofunc hook_getattro = NULL      # CPython's slot for a class with __
 @cython.binding(False)
 cdef class ModuleBase:
     """ModuleBase(*args, **kwargs)\n--\n\nThe compiled part of `metatensor.nn.Module`; use that."""
-    # The first line of the docstring is where `inspect.signature` looks for a class without __init__ of its own.
+    # `inspect.signature` reads the first line of the docstring if a class has no __init__ of its own.
 
     def __cinit__(self):
         cdef PyTypeObject* cls = Py_TYPE(<PyObject*>self)
@@ -88,14 +88,14 @@ cdef class ModuleBase:
             super(ModuleBase, self).__init__(*args, **kwargs)
 
     def __call__(self, *args, **kwargs):
-        """Run the hooks and ``forward``; what they raise gets a note with the module's path."""
+        """Run the hooks and ``forward``. An exception gets a note with the module's path."""
         return owned(call_module(<PyObject*>self, args, kwargs))
 
 
 cdef int prepare_class(PyTypeObject* cls) except -1:
-    """Give a subclass of Module the compiled attribute look-up and call, where it has not overridden them.
+    """Install the compiled attribute look-up and call in a subclass of Module, unless it overrides them.
 
-    CPython puts its own slot back whenever ``__getattr__`` is set on the class or a base later.
+    CPython restores its own slot if ``__getattr__`` is set on the class or a base later.
     """
     if (_PyType_Lookup(cls, <PyObject*>GETATTR) == <PyObject*>module_getattr_method
             and _PyType_Lookup(cls, <PyObject*>GETATTRIBUTE) == <PyObject*>plain_getattribute):
@@ -106,14 +106,14 @@ cdef int prepare_class(PyTypeObject* cls) except -1:
 
 
 cdef bint reads_plainly(PyObject* module) noexcept:
-    """Whether nothing but this file decides which attributes the module has."""
+    """Return True if the module's attributes are looked up by `getattr_module`."""
     return mt_getattro(Py_TYPE(module))[0] == getattr_module
 
 
 # ---- reading attributes ---------------------------------------------------------------------------------------
 
 cdef PyObject* getattr_module(PyObject* self, PyObject* name) noexcept:
-    """``tp_getattro``: as `object`'s, then the parameters, buffers and submodules."""
+    """Implement ``tp_getattro``: the look-up of `object`, then parameters, buffers and submodules."""
     cdef PyTypeObject* cls = Py_TYPE(self)
     cdef PyObject* attrs = attributes(self)
     cdef PyObject* found
@@ -147,7 +147,10 @@ cdef inline PyObject* bind(PyObject* on_class, PyObject* self, PyTypeObject* cls
 
 
 cdef PyObject* item(PyObject* holder, PyObject* name) noexcept:
-    """What a dict holds under ``name``; NULL where it holds nothing, is no dict, or (with an exception) fails."""
+    """Return a new reference to ``holder[name]``.
+
+    Return NULL without an exception if ``holder`` is not a dict or lacks the key, and with one if the look-up fails.
+    """
     cdef PyObject* found
     if not PyDict_Check(holder):
         return NULL
@@ -159,7 +162,7 @@ cdef PyObject* item(PyObject* holder, PyObject* name) noexcept:
 
 
 cdef PyObject* member(PyObject* attrs, PyObject* name) noexcept:
-    """The parameter, buffer or submodule called ``name``, or NULL, then possibly with an exception."""
+    """Return a new reference to the parameter, buffer or submodule ``name``, or NULL, possibly with an exception."""
     cdef PyObject* found
     Py_XINCREF(attrs)
     found = member_of(attrs, <PyObject*>PARAMETERS, name)
@@ -182,7 +185,7 @@ cdef inline PyObject* member_of(PyObject* attrs, PyObject* group, PyObject* name
 
 
 cdef PyObject* missing(PyObject* self, PyObject* name) noexcept:
-    """A lazy attribute, made now, or AttributeError; an exception that is set already stays."""
+    """Create and return a lazy attribute, or raise AttributeError. A pending exception is left as it is."""
     cdef PyObject* factory
     cdef PyObject* made
     if PyErr_Occurred() != NULL:
@@ -198,7 +201,7 @@ cdef PyObject* missing(PyObject* self, PyObject* name) noexcept:
 
 
 cdef PyObject* getattr_odd_name(PyObject* self, PyObject* name) noexcept:
-    """As `getattr_module` for an instance of a subclass of str, whose own ``__eq__`` must not run in there."""
+    """Look up a name that is an instance of a str subclass, as a plain str: its ``__eq__`` must not run."""
     cdef PyObject* plain = PyUnicode_FromObject(name)
     cdef PyObject* result = NULL
     if plain != NULL:
@@ -208,7 +211,7 @@ cdef PyObject* getattr_odd_name(PyObject* self, PyObject* name) noexcept:
 
 
 def module_getattr(ModuleBase self not None, name):
-    """The parameter, buffer or submodule called ``name``; AttributeError where there is none."""
+    """Return the parameter, buffer or submodule called ``name``. Raise AttributeError if there is none."""
     cdef str plain = exact(name)
     cdef PyObject* found = member(attributes(<PyObject*>self), <PyObject*>plain)
     if found == NULL:
@@ -217,7 +220,7 @@ def module_getattr(ModuleBase self not None, name):
 
 
 cdef str exact(object name):
-    """``name`` as a plain str, so that looking it up runs no foreign code."""
+    """Return ``name`` as a plain str, so that looking it up runs no user code."""
     if PyUnicode_CheckExact(<PyObject*>name):
         return <str>name
     return owned(checked(PyUnicode_FromObject(<PyObject*>name)))
@@ -226,14 +229,14 @@ cdef str exact(object name):
 # ---- calling --------------------------------------------------------------------------------------------------
 
 cdef inline bint hooked(PyObject* self) except -1:
-    """Whether any forward hook, of this module or of all modules, is set."""
+    """Return True if this module has forward hooks or there are global ones."""
     if PyDict_Size(every_forward_hook) or PyDict_Size(every_forward_pre_hook):
         return True
     return holds_hooks(self, <PyObject*>FORWARD_PRE_HOOKS) or holds_hooks(self, <PyObject*>FORWARD_HOOKS)
 
 
 cdef inline bint holds_hooks(PyObject* self, PyObject* group) except -1:
-    """Whether the module has hooks of a group; what is no dict is left to the slow way to complain of."""
+    """Return True if the module has hooks in ``group``. A value that is not a dict counts: the slow path reports it."""
     cdef PyObject* hooks = item(attributes(self), group)
     cdef bint some
     if hooks == NULL:
@@ -246,7 +249,7 @@ cdef inline bint holds_hooks(PyObject* self, PyObject* group) except -1:
 
 
 cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
-    """``module(...)``: straight to ``forward`` where nothing stands between."""
+    """Implement ``module(...)``. Call ``forward`` directly if there are no hooks and ``__call__`` is not overridden."""
     cdef PyTypeObject* cls = Py_TYPE(self)
     cdef PyObject* own
     cdef PyObject* forward
@@ -260,7 +263,7 @@ cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf,
         return NULL
     forward = _PyType_Lookup(cls, <PyObject*>FORWARD)
     if own == NULL and nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET and forward != NULL and PyFunction_Check(forward):
-        shifted = args - 1                  # the place before the arguments is ours, by the calling convention
+        shifted = args - 1                  # PY_VECTORCALL_ARGUMENTS_OFFSET lets the callee overwrite args[-1]
         kept = shifted[0]
         shifted[0] = self
         Py_XINCREF(forward)
@@ -280,7 +283,7 @@ cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf,
 
 
 cdef PyObject* call_packed(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
-    """The same through a tuple and a dict, as hooks and an overridden ``__call__`` want them."""
+    """Call the module with a tuple and a dict, as hooks and an overridden ``__call__`` need them."""
     cdef tuple positional = pack_positional(args, PyVectorcall_NARGS(nargsf))
     cdef dict keywords = pack_keywords(args + PyVectorcall_NARGS(nargsf), kwnames)
     cdef ternaryfunc call = mt_tp_call(Py_TYPE(self))[0]
@@ -318,7 +321,7 @@ cdef dict pack_keywords(PyObject** args, PyObject* kwnames):
 
 
 cdef void note_failure(PyObject* module) noexcept:
-    """Add the module to the exception that is on its way out."""
+    """Add the module to the note of the pending exception."""
     cdef PyObject* error = mt_take_error()
     try_note(<object>error, <object>module)
     mt_put_error(error)
@@ -328,7 +331,7 @@ cdef void try_note(object error, object module) noexcept:
     try:
         add_module_note(error, module)
     except BaseException:
-        pass                                # a note that fails must not hide the error itself
+        pass                                # a failure here must not replace the original exception
 
 
 # ---- wiring ---------------------------------------------------------------------------------------------------
@@ -343,7 +346,7 @@ mt_enable_vectorcall(<PyTypeObject*>ModuleBase, vectorcall_offset)
 
 
 class InstanceDict:
-    """``module.__dict__``, readable and assignable."""
+    """Descriptor that makes ``module.__dict__`` readable and assignable."""
 
     def __get__(self, module, cls=None):
         return self if module is None else <object>attributes(<PyObject*><ModuleBase?>module)
@@ -359,7 +362,7 @@ class InstanceDict:
 
 
 def install(module_class, hooked_call, note):
-    """Called once by `metatensor.nn.module`, with the class and the slow ways that this file goes through."""
+    """Register the Module class and the Python functions that this file calls. `metatensor.nn.module` calls it once."""
     global call_with_hooks, add_module_note, hook_getattro
     call_with_hooks = hooked_call
     add_module_note = note

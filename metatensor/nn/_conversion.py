@@ -1,4 +1,4 @@
-"""Changing the device, dtype or other properties of all tensors of a module."""
+"""Methods of `Module` that change the device, dtype or other properties of all its tensors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Conversion"]
 
 
 class _OncePerTensor:
-    """A conversion of tensors that remembers its results, so that what was one tensor stays one tensor.
+    """Conversion of tensors that caches its results, so that a shared tensor stays shared.
 
-    `Module._apply` hands it down through the tree. The originals are kept alive meanwhile, as ids are only unique
-    among the living.
+    `Module._apply` passes it down the module tree. It keeps the originals alive because an id is unique only while its
+    object exists.
     """
 
     def __init__(self, convert: Callable[[Tensor], Tensor]) -> None:
@@ -38,7 +38,7 @@ class _OncePerTensor:
         return result
 
     def in_place(self, parameter: Tensor) -> None:
-        """Convert a parameter and its gradient; the object stays the same, so ties and optimizers hold."""
+        """Convert a parameter and its gradient. The object stays the same, so ties and optimizers remain valid."""
         if id(parameter) in self.done:
             return
         result = self(parameter)
@@ -52,12 +52,12 @@ class _OncePerTensor:
 
 
 class Conversion:
-    """The converting methods of `Module`; all work in place and return the module."""
+    """Conversion methods of `Module`. Unless stated otherwise, they work in place and return the module."""
 
     __slots__ = ()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of each parameter, its gradient, and each buffer by what ``fn`` makes of it."""
+        """Replace the data of each parameter, its gradient, and each buffer by the result of ``fn``."""
         if not isinstance(fn, _OncePerTensor):
             fn = _OncePerTensor(fn)
         if recurse:
@@ -72,19 +72,56 @@ class Conversion:
         return self
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call ``fn`` with each module below and then with this one."""
+        """Call ``fn`` on each submodule and then on this module.
+
+        Parameters
+        ----------
+        fn : callable
+            Function of a module. Its result is ignored.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> model = mt.nn.Sequential(mt.nn.ReLU(), mt.nn.Tanh())
+        >>> _ = model.apply(lambda module: print(type(module).__name__))
+        ReLU
+        Tanh
+        Sequential
+        """
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move to a device, change floating-point and complex tensors to a dtype, or both.
+        """Move all tensors to a device, convert floating-point and complex ones to a dtype, or both.
 
-        Called as ``to(device=None, dtype=None, non_blocking=False, *, memory_format=None)``, ``to(dtype)`` or
-        ``to(tensor)``, which means the tensor's device and dtype. ``memory_format`` applies to tensors of 4 and 5
-        dimensions. TypeError for a dtype of integers; NotImplementedError when moving from meta to a real device,
-        where there are no values to move (`to_empty` does that).
+        The signatures are ``to(device=None, dtype=None, non_blocking=False, *, memory_format=None)``, ``to(dtype)`` and
+        ``to(tensor)``, which uses the tensor's device and dtype. ``memory_format`` applies to tensors of 4 or 5
+        dimensions.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Raises
+        ------
+        TypeError
+            If the dtype is neither floating-point nor complex.
+        NotImplementedError
+            If a tensor would be moved from meta to a real device. There are no values to copy; use `to_empty`.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> mt.nn.Linear(3, 2).to("meta", mt.float16).weight.dtype
+        metatensor.float16
         """
         device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
@@ -107,11 +144,29 @@ class Conversion:
         return self._apply(convert)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move to a device without copying values: what the tensors hold afterwards is arbitrary.
+        """Move all tensors to a device without copying values. Their new values are arbitrary.
 
-        A tensor that stands in several places stays one tensor, and tensors that share a storage (views, split
-        projections) go on sharing one, with the same offsets and strides. Warns, naming them, of buffers whose values
-        no state dict brings back; `metatensor.deferred_init` and `metatensor.materialize` keep them.
+        A tensor that is registered several times stays a single tensor. Tensors that share a storage (views, split
+        projections) share one afterwards, with the same offsets and strides. A warning names buffers that no state dict
+        restores. To keep their values, use `metatensor.deferred_init` and `metatensor.materialize`.
+
+        Parameters
+        ----------
+        device : device or str
+            Target device.
+        recurse : bool
+            Include submodules. Default True.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> mt.nn.Linear(3, 2, device="meta").to_empty(device="cpu").weight.device
+        device(type='cpu')
         """
         device = mt.device(device)
         _warn_of_lost(self, recurse)
@@ -124,7 +179,7 @@ class Conversion:
         def empty(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()
             if len(users.get(storage._cdata, ())) < 2:
-                # Not of the tensor itself: what is deferred, or fake, would make this so, too.
+                # A copy on meta: the result of empty_like on a deferred or fake tensor would be deferred or fake too.
                 like = tensor if tensor.is_meta or storage.data is not None else mt.empty_like(tensor, device="meta")
                 return mt.empty_like(like, device=device)
             if storage._cdata not in fresh:
@@ -137,48 +192,48 @@ class Conversion:
         return self._apply(empty, recurse=recurse)
 
     def share_memory(self) -> Self:
-        """Move parameters and buffers to memory that processes forked afterwards share."""
+        """Move parameters and buffers to memory that is shared with processes forked later."""
         return self._apply(lambda tensor: tensor.share_memory_())
 
     def cpu(self) -> Self:
-        """Move to the cpu device."""
+        """Move all tensors to the CPU."""
         return self._apply(lambda tensor: tensor.cpu())
 
     def cuda(self, device: Any = None) -> Self:
-        """Move to a CUDA device, the current one where none is given."""
+        """Move all tensors to a CUDA device, by default the current one."""
         return self._apply(lambda tensor: tensor.cuda(device))
 
     def type(self, dst_type: Any) -> Self:
-        """Change all tensors, integers too, to a dtype."""
+        """Convert all tensors, including integer ones, to ``dst_type``."""
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def float(self) -> Self:
-        """Change floating-point tensors to float32."""
+        """Convert floating-point tensors to float32."""
         return self._floats_to(mt.float32)
 
     def double(self) -> Self:
-        """Change floating-point tensors to float64."""
+        """Convert floating-point tensors to float64."""
         return self._floats_to(mt.float64)
 
     def half(self) -> Self:
-        """Change floating-point tensors to float16."""
+        """Convert floating-point tensors to float16."""
         return self._floats_to(mt.float16)
 
     def bfloat16(self) -> Self:
-        """Change floating-point tensors to bfloat16."""
+        """Convert floating-point tensors to bfloat16."""
         return self._floats_to(mt.bfloat16)
 
     def _floats_to(self, dtype: mt.dtype) -> Self:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set `requires_grad` of every parameter."""
+        """Set ``requires_grad`` of all parameters."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop every parameter's gradient, or fill it with zeros."""
+        """Set the gradients of all parameters to None or, if ``set_to_none`` is False, to zeros. Return None."""
         for parameter in self.parameters():
             if parameter.grad is not None:
                 if set_to_none:
@@ -199,7 +254,7 @@ def _parse_to(
     memory_format: Any = None,
     tensor: Tensor | None = None,
 ) -> tuple[Any, Any, bool, Any]:
-    """The device, dtype, non_blocking and memory_format that the forms of `Module.to` mean."""
+    """Return (device, dtype, non_blocking, memory_format) for the arguments of `Module.to`."""
     rest = list(args)
     if tensor is not None:
         rest.insert(0, tensor)
@@ -225,7 +280,7 @@ def _parse_to(
 
 
 def _warn_of_lost(module: Any, recurse: bool) -> None:
-    """Say which buffers were computed, and are in no state dict."""
+    """Warn if there are buffers that are in no state dict, naming them."""
     lost = [
         f"{path}.{name}" if path else name
         for path, inner in (module.named_modules() if recurse else [("", module)])
@@ -245,7 +300,7 @@ def _warn_of_lost(module: Any, recurse: bool) -> None:
 
 
 def _place(module: Any, tensor: Tensor) -> str:
-    """Where in a module a tensor stands, for a message."""
+    """Return the name of a tensor within a module, for a message, or "" if it is not found."""
     for name, found in (*module.named_parameters(), *module.named_buffers()):
         if found is tensor:
             return f"{name} of {type(module).__name__} "

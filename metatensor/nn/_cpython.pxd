@@ -1,9 +1,9 @@
-"""The parts of CPython's C interface that the compiled half of ``nn`` uses and Cython does not declare."""
+"""Declarations of the parts of CPython's C API that ``nn`` uses and Cython does not provide."""
 from cpython.object cimport PyObject, PyTypeObject
 
 cdef extern from *:
     """
-    /* Fields of a type that Cython does not declare. */
+    /* Fields of PyTypeObject that Cython does not declare. */
     static CYTHON_INLINE getattrofunc *mt_getattro(PyTypeObject *cls) { return &cls->tp_getattro; }
     static CYTHON_INLINE ternaryfunc *mt_tp_call(PyTypeObject *cls) { return &cls->tp_call; }
     static CYTHON_INLINE vectorcallfunc *mt_new_instance(PyTypeObject *cls) { return &cls->tp_vectorcall; }

@@ -1,4 +1,4 @@
-"""What libraries take from ``nn.functional`` besides operators: checks, sizes and dispatch in Python."""
+"""Python helpers that libraries import from ``nn.functional``: checks, sizes and dispatch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 def boolean_dispatch(
     arg_name: str, arg_index: int, default: bool, if_true: Any, if_false: Any, module_name: str | None, func_name: str | None
 ) -> Callable[..., Any]:
-    """A function that is one of two others, by the value of one argument."""
+    """Return a function that calls ``if_true`` or ``if_false``, depending on the bool argument ``arg_name``."""
 
     @wraps(if_false)
     def chosen(*args: Any, **kwargs: Any) -> Any:
@@ -63,31 +63,37 @@ def boolean_dispatch(
 
 
 def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
-    """Sizes in which None stands for the last of the defaults. ValueError where there are not more defaults than sizes."""
+    """Return ``out_size`` with each None replaced by the default of the same dimension, counted from the last.
+
+    Raise ValueError if there are not more defaults than sizes.
+    """
     if isinstance(out_size, int):
         return out_size
     batch = len(defaults) - len(out_size)
     if batch < 1:
-        raise ValueError(f"expected more than {len(out_size)} sizes of the input, got {len(defaults)}")
+        raise ValueError(f"output_size has {len(out_size)} elements, so the input needs more dimensions than its {len(defaults)}")
     return [defaults[batch + i] if size is None else size for i, size in enumerate(out_size)]
 
 
 def _verify_batch_size(size: Sequence[int]) -> None:
-    """ValueError where each channel has one value."""
+    """Raise ValueError if each channel has a single value in the batch."""
     if size[0] * prod(size[2:]) == 1:
-        raise ValueError(f"each channel must have more than one value in training, got an input of shape {list(size)}")
+        raise ValueError(f"each channel must have more than one value in the batch in training, got an input of shape {list(size)}")
 
 
 def _verify_spatial_size(size: Sequence[int]) -> None:
-    """ValueError where each channel of each member of the batch has one value."""
+    """Raise ValueError if each channel of an example has a single value."""
     if prod(size[2:]) == 1:
-        raise ValueError(f"each channel must have more than one place in training, got an input of shape {list(size)}")
+        raise ValueError(f"each channel must have more than one element per example in training, got an input of shape {list(size)}")
 
 
 def _unpool_output_size(
     input: Any, kernel_size: Sequence[int], stride: Sequence[int], padding: Sequence[int], output_size: Sequence[int] | None
 ) -> list[int]:
-    """The places of an unpooled input. ValueError for an output_size that pooling would not have made this input of."""
+    """Return the spatial sizes of the output of unpooling.
+
+    Raise ValueError for an ``output_size`` from which pooling could not have made this input.
+    """
     dims = len(kernel_size)
     usual = [
         (size - 1) * step + window - 2 * border
@@ -100,29 +106,29 @@ def _unpool_output_size(
         raise ValueError(f"output_size must have {dims} or {dims + 2} elements, got {len(given)}")
     for size, default, step in zip(given, usual, stride, strict=True):
         if not default - step < size < default + step:
-            raise ValueError(f"output_size {given} is too far from {usual}")
+            raise ValueError(f"output_size {given} must differ by less than the stride {list(stride)} from {usual}")
     return given
 
 
 def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
-    """AssertionError with the message, in which the name stands, unless it is an int or two of them."""
+    """Raise AssertionError with ``message``, formatted with the name, unless ``arg`` is an int or has two elements."""
     if not isinstance(arg, int) and len(arg) != 2:
         raise AssertionError(message.format(arg_name))
 
 
 def _is_integer(x: Any) -> bool:
-    """Whether it is an int, or a tensor of integers."""
+    """Return True for an int or a tensor of a non-floating-point dtype."""
     return isinstance(x, int) or isinstance(x, mt.Tensor) and not x.is_floating_point()
 
 
 def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
-    """The dimension of a softmax that names none, with a warning."""
-    warnings.warn(f"{name}: say along which dimension; it is guessed where none is given", stacklevel=stacklevel)
+    """Return the implicit dimension of a softmax called without ``dim``, and warn."""
+    warnings.warn(f"{name}: pass dim explicitly; without it the dimension is chosen by the number of dimensions", stacklevel=stacklevel)
     return 0 if ndim in (0, 1, 3) else 1
 
 
 def _no_grad_embedding_renorm_(weight: Any, input: Any, max_norm: float, norm_type: float) -> None:
-    """Scale the rows that ``input`` names to at most ``max_norm``, in place."""
+    """Scale the rows of ``weight`` that ``input`` indexes down to norm ``max_norm``, in place."""
     mt.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
 
 
@@ -134,7 +140,10 @@ def _linear(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _in_projection_packed(q: Any, k: Any, v: Any, w: Any, b: Any = None) -> tuple[Any, Any, Any]:
-    """Query, key and value times a third of a weight each; what is one tensor is multiplied once."""
+    """Return the projections of query, key and value by the thirds of a packed weight.
+
+    Arguments that are the same object are projected with a single product.
+    """
     width = q.size(-1)
 
     def parts(x: Any, weight: Any, bias: Any, count: int) -> tuple[Any, ...]:
@@ -154,7 +163,10 @@ def _in_projection_packed(q: Any, k: Any, v: Any, w: Any, b: Any = None) -> tupl
 def _in_projection(
     q: Any, k: Any, v: Any, w_q: Any, w_k: Any, w_v: Any, b_q: Any = None, b_k: Any = None, b_v: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Query, key and value times a weight each. AssertionError for a weight or bias of another shape."""
+    """Return the projections of query, key and value by separate weights.
+
+    Raise AssertionError for a weight or bias of the wrong shape.
+    """
     width = q.size(-1)
     for name, x, weight, bias in (("q", q, w_q, b_q), ("k", k, w_k, b_k), ("v", v, w_v, b_v)):
         if tuple(weight.shape) != (width, x.size(-1)):
@@ -165,7 +177,10 @@ def _in_projection(
 
 
 def _mha_shape_check(query: Any, key: Any, value: Any, key_padding_mask: Any, attn_mask: Any, num_heads: int) -> bool:
-    """Whether the inputs of attention have a batch. AssertionError for numbers of dimensions that do not go together."""
+    """Return True if the inputs of attention have a batch dimension.
+
+    Raise AssertionError if their numbers of dimensions are inconsistent.
+    """
     dims = query.dim()
     if dims not in (2, 3):
         raise AssertionError(f"query must have 2 or 3 dimensions, got {dims}")
@@ -185,7 +200,10 @@ def _mha_shape_check(query: Any, key: Any, value: Any, key_padding_mask: Any, at
 def _canonical_mask(
     mask: Any, mask_name: str, other_type: Any, other_name: str, target_type: Any, check_other: bool = True
 ) -> Any:
-    """A mask whose True means "not seen" as one that is added; AssertionError for one of integers."""
+    """Return a mask in additive form: a bool mask becomes minus infinity where it is True.
+
+    Raise AssertionError for an integer mask.
+    """
     if mask is None:
         return None
     if mask.dtype is not mt.bool and not mask.is_floating_point():
@@ -198,13 +216,13 @@ def _canonical_mask(
 
 
 def _none_or_dtype(input: Any) -> Any:
-    """The dtype of a tensor, or None for None. RuntimeError for anything else."""
+    """Return the dtype of a tensor, or None for None. Raise RuntimeError for anything else."""
     if input is None or isinstance(input, mt.Tensor):
         return None if input is None else input.dtype
     raise RuntimeError(f"expected a tensor or None, got {type(input).__name__}")
 
 
 def _check_key_padding_mask(key_padding_mask: Any, src_len: int, bsz: int) -> None:
-    """AssertionError unless the mask has a row for each member of the batch and a column for each key."""
+    """Raise AssertionError unless the mask has one row per example and one column per key."""
     if tuple(key_padding_mask.shape[:2]) != (bsz, src_len):
         raise AssertionError(f"key_padding_mask must have shape {(bsz, src_len)}, got {tuple(key_padding_mask.shape)}")

@@ -1,4 +1,4 @@
-"""Hooks: registering them, on one module or on all, and the call that runs them."""
+"""Module hooks: registration, per module or global, and calls of modules with hooks."""
 
 from __future__ import annotations
 
@@ -40,10 +40,22 @@ _global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove` takes the hook out again, as does leaving a ``with`` block.
+    """Handle of a registered hook. `remove`, or the end of a ``with`` block, unregisters the hook.
 
-    Ids are unique in the process, so one id may stand in several tables: the hook's own and, in ``extra_dict``, a
-    table of its options or a list of them.
+    Parameters
+    ----------
+    hooks_dict : OrderedDict
+        Table that contains the hook under ``id``. Only a weak reference to it is kept.
+    extra_dict : dict or list of dict, optional
+        Further tables that list the hook's options under the same id.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.ReLU()
+    >>> with layer.register_forward_hook(lambda module, args, output: print(output.shape)):
+    ...     _ = layer(mt.empty(2, 3))
+    metatensor.Size([2, 3])
     """
 
     def __init__(self, hooks_dict: OrderedDict, *, extra_dict: Any = None) -> None:
@@ -52,7 +64,7 @@ class RemovableHandle:
         self._tables = tuple(weakref.ref(table) for table in (hooks_dict, *extra))
 
     def remove(self) -> None:
-        """Take the hook out; nothing happens where it, or its module, is gone already."""
+        """Unregister the hook. Do nothing if it, or its module, no longer exists."""
         for ref in self._tables:
             table = ref()
             if table is not None:
@@ -75,7 +87,7 @@ class RemovableHandle:
 
 
 def _add(hooks: OrderedDict, hook: Callable, prepend: bool = False, options: tuple = ()) -> RemovableHandle:
-    """Put ``hook`` into ``hooks``; ``options`` are pairs of a table and whether the hook is listed there."""
+    """Add ``hook`` to ``hooks``. For each pair (table, flag) in ``options``, list it in ``table`` if ``flag`` is true."""
     handle = RemovableHandle(hooks, extra_dict=[table for table, _ in options])
     hooks[handle.id] = hook
     for table, listed in options:
@@ -87,18 +99,38 @@ def _add(hooks: OrderedDict, hook: Callable, prepend: bool = False, options: tup
 
 
 class Hooks:
-    """The hook methods of `Module`."""
+    """Hook methods of `Module`."""
 
     __slots__ = ()
 
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Run ``hook(module, args)`` before every `forward`.
+        """Register a hook that runs before each call of `forward`.
 
-        It may return new arguments: a tuple, or one value that stands for a tuple of it. With ``with_kwargs`` it is
-        called as ``hook(module, args, kwargs)`` and may return a pair ``(args, kwargs)``; anything else than a pair
-        or None is a RuntimeError. ``prepend`` puts it before this module's other hooks.
+        Parameters
+        ----------
+        hook : callable
+            Called as ``hook(module, args)``. It returns None to keep the arguments, or new ones: a tuple, or a single
+            value, which is put into a tuple.
+        prepend : bool
+            Run it before this module's other hooks. Default False.
+        with_kwargs : bool
+            Call ``hook(module, args, kwargs)`` instead. It returns None or a pair (args, kwargs); on a call, any other
+            result raises RuntimeError. Default False.
+
+        Returns
+        -------
+        RemovableHandle
+            Handle that unregisters the hook.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> layer = mt.nn.ReLU()
+        >>> handle = layer.register_forward_pre_hook(lambda module, args: print(args[0].shape))
+        >>> _ = layer(mt.empty(2, 3))
+        metatensor.Size([2, 3])
         """
         return _add(
             self._forward_pre_hooks, hook, prepend, ((self._forward_pre_hooks_with_kwargs, with_kwargs),)
@@ -107,10 +139,32 @@ class Hooks:
     def register_forward_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Run ``hook(module, args, output)`` after every `forward`; what it returns, unless None, is the new output.
+        """Register a hook that runs after each call of `forward`.
 
-        With ``with_kwargs`` it is called as ``hook(module, args, kwargs, output)``. With ``always_call`` it also
-        runs when `forward` or a hook raised, with the output so far (None where there is none).
+        Parameters
+        ----------
+        hook : callable
+            Called as ``hook(module, args, output)``. A result other than None replaces the output.
+        prepend : bool
+            Run it before this module's other hooks. Default False.
+        with_kwargs : bool
+            Call ``hook(module, args, kwargs, output)`` instead. Default False.
+        always_call : bool
+            Run the hook even if `forward` or another hook raises. It then receives the current output, or None if there
+            is none. Default False.
+
+        Returns
+        -------
+        RemovableHandle
+            Handle that unregisters the hook.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> layer = mt.nn.ReLU()
+        >>> handle = layer.register_forward_hook(lambda module, args, output: output.sum())
+        >>> layer(mt.empty(2, 3)).shape
+        metatensor.Size([])
         """
         options = (
             (self._forward_hooks_with_kwargs, with_kwargs),
@@ -119,18 +173,21 @@ class Hooks:
         return _add(self._forward_hooks, hook, prepend, options)
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Keep ``hook(module, grad_output)`` for the backward pass; it does not run before there is one."""
+        """Store ``hook(module, grad_output)``. It never runs, because metatensor has no backward pass yet."""
         return _add(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Keep ``hook(module, grad_input, grad_output)`` for the backward pass; it does not run before there is one.
+        """Store ``hook(module, grad_input, grad_output)``. It never runs, because metatensor has no backward pass yet.
 
-        RuntimeError where the module has a hook of the older kind (`register_backward_hook`).
+        Raise RuntimeError if the module has a hook from `register_backward_hook`.
         """
         return _add(self._backward_table(full=True), hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """The older kind of `register_full_backward_hook`; a module has hooks of one kind only."""
+        """Store a backward hook of the older kind. It never runs, because metatensor has no backward pass yet.
+
+        Raise RuntimeError if the module has a hook from `register_full_backward_hook`.
+        """
         return _add(self._backward_table(full=False), hook)
 
     def _backward_table(self, full: bool) -> OrderedDict:
@@ -143,47 +200,55 @@ class Hooks:
         return self._backward_hooks
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Run ``hook(module, prefix, keep_vars)`` before this module's part of `state_dict` is collected."""
+        """Register a hook that runs before `state_dict` collects this module's tensors.
+
+        It is called as ``hook(module, prefix, keep_vars)``.
+        """
         return _add(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, local_metadata)`` after it; it changes ``state_dict`` in place."""
+        """Register a hook that runs after `state_dict` has collected the tensors of this module and its submodules.
+
+        It is called as ``hook(module, state_dict, prefix, local_metadata)``, changes ``state_dict`` in place and
+        returns None.
+        """
         hook._from_public_api = True  # type: ignore[attr-defined]
         return _add(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
-        """As `register_state_dict_post_hook`, but ``hook`` may return another dict to go on with."""
+        """Register a hook as `register_state_dict_post_hook` does, but let it return a replacement for the dict."""
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError("this hook is registered with register_state_dict_post_hook already")
         return _add(self._state_dict_hooks, hook)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
-        """As `register_load_state_dict_pre_hook`; without ``with_module`` the hook is not given the module."""
+        """Register a hook as `register_load_state_dict_pre_hook` does. It gets no module unless ``with_module``."""
         if with_module:
             hook = _WrappedHook(hook, self)
         return _add(self._load_state_dict_pre_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Run ``hook`` before this module loads its part of a state dict.
+        """Register a hook that runs before this module loads its part of a state dict.
 
         It is called as ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
-        error_msgs)`` and may change the dict and the lists.
+        error_msgs)`` and may change the dict and the lists in place.
         """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Run ``hook(module, incompatible_keys)`` after this module and those below it have loaded.
+        """Register ``hook(module, incompatible_keys)``, which runs after this module and its submodules have loaded.
 
-        ``incompatible_keys.missing_keys`` and ``.unexpected_keys`` are lists that it may change; what is left in
-        them is what a strict load complains of.
+        The hook may change the lists ``incompatible_keys.missing_keys`` and ``incompatible_keys.unexpected_keys``. A
+        strict load reports the names that remain in them.
         """
         return _add(self._load_state_dict_post_hooks, hook)
 
 
 class _WrappedHook:
-    """A hook that is given its module first, held weakly unless it is copied or pickled.
+    """Hook that receives its module as the first argument. The module is held by a weak reference.
 
-    PyTorch wraps hooks without a module too, and pickles them so: such a hook is called as it is.
+    Copies and pickles contain the module itself. A wrapped hook without a module, as PyTorch pickles them, is called
+    unchanged.
     """
 
     def __init__(self, hook: Callable, module: Any = None) -> None:
@@ -207,14 +272,28 @@ class _WrappedHook:
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Run ``hook(module, args)`` before every module's forward in this process, before the module's own hooks."""
+    """Register ``hook(module, args)`` to run before every call of `forward` of any module.
+
+    Global hooks run before the module's own. See `Module.register_forward_pre_hook` for the result of a hook.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.modules.module import register_module_forward_pre_hook
+    >>> with register_module_forward_pre_hook(lambda module, args: print(module)):
+    ...     _ = mt.nn.ReLU()(mt.empty(2))
+    ReLU()
+    """
     return _add(_global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(
     hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Run ``hook(module, args, output)`` after every module's forward in this process; see `Module`'s own."""
+    """Register ``hook(module, args, output)`` to run after every call of `forward` of any module.
+
+    Global hooks run before the module's own. See `Module.register_forward_hook` for the parameters.
+    """
     options = (
         (_global_forward_hooks_with_kwargs, with_kwargs),
         (_global_forward_hooks_always_called, always_call),
@@ -223,37 +302,46 @@ def register_module_forward_hook(
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """Keep a backward hook for all modules; it does not run before there is a backward pass."""
+    """Store a backward hook for all modules. It never runs, because metatensor has no backward pass yet."""
     return _add(_global_backward_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Keep a backward hook for all modules; it does not run before there is a backward pass."""
+    """Store a backward hook for all modules. It never runs, because metatensor has no backward pass yet."""
     return _add(_global_backward_hooks, hook)
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Keep a backward pre-hook for all modules; it does not run before there is a backward pass."""
+    """Store a backward pre-hook for all modules. It never runs, because metatensor has no backward pass yet."""
     return _add(_global_backward_pre_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
-    """Run ``hook(module, name, parameter)`` at every registration; what it returns, unless None, is registered."""
+    """Register ``hook(module, name, parameter)`` to run whenever a parameter is registered in any module.
+
+    A result other than None is registered instead of the parameter.
+    """
     return _add(_global_parameter_registration_hooks, hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
-    """Run ``hook(module, name, buffer)`` at every registration; what it returns, unless None, is registered."""
+    """Register ``hook(module, name, buffer)`` to run whenever a buffer is registered in any module.
+
+    A result other than None is registered instead of the buffer.
+    """
     return _add(_global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
-    """Run ``hook(module, name, submodule)`` at every registration; what it returns, unless None, is registered."""
+    """Register ``hook(module, name, submodule)`` to run whenever a submodule is registered in any module.
+
+    A result other than None is registered instead of the submodule.
+    """
     return _add(_global_module_registration_hooks, hook)
 
 
 def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """What calling a module with hooks does: global hooks before its own, in the order of registration."""
+    """Call a module with its hooks. Global hooks run before the module's own, each in the order of registration."""
     own = module.__dict__
     with_kwargs = own.get("_forward_hooks_with_kwargs", {}) | _global_forward_hooks_with_kwargs
     always = own.get("_forward_hooks_always_called", {}) | _global_forward_hooks_always_called
@@ -277,8 +365,8 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
                         output = changed
                 except Exception as second:
                     warnings.warn(
-                        f"a forward hook of {type(module).__name__} that always runs raised {second!r} while another "
-                        "exception was on its way; that other one is raised",
+                        f"a forward hook of {type(module).__name__} with always_call=True raised {second!r} while another "
+                        "exception was being handled; the first exception is raised",
                         stacklevel=2,
                     )
         raise

@@ -1,4 +1,4 @@
-"""Finding what is inside a module: its parameters, buffers and submodules, by walking or by name."""
+"""Methods of `Module` that find parameters, buffers and submodules, by iteration or by name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Members"]
 
 
 class Members:
-    """The walking and finding methods of `Module`.
+    """Methods of `Module` that iterate over its members or look them up.
 
-    Walks are in order of registration, a module before those below it. With ``remove_duplicate`` what is
-    registered under several names is given once, under the first.
+    Iteration follows the order of registration, and a module comes before its submodules. With ``remove_duplicate`` an
+    object that is registered several times is yielded once, under its first name.
     """
 
     __slots__ = ()
@@ -25,7 +25,23 @@ class Members:
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module (named ``prefix``) and all below it, with dotted names. ``memo`` holds those to leave out."""
+        """Yield (name, module) for this module and all submodules.
+
+        Parameters
+        ----------
+        memo : set of Module, optional
+            Modules to skip. Modules that are yielded are added to it if ``remove_duplicate``.
+        prefix : str
+            Name of this module, put before the dotted names of the others. Default "".
+        remove_duplicate : bool
+            Yield a module that is registered several times only once. Default True.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> [name for name, _ in mt.nn.Sequential(mt.nn.ReLU()).named_modules()]
+        ['', '0']
+        """
         if memo is None:
             memo = set()
         waiting: list[tuple[str, Any]] = [(prefix, self)]
@@ -43,19 +59,19 @@ class Members:
             waiting += [(start + key, child) for key, child in reversed(module._modules.items()) if child is not None]
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """This module and all below it."""
+        """Yield this module and all submodules."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly below, each once, with names."""
+        """Yield (name, module) for the direct submodules, each of them once."""
         first: dict[Module, str] = {}
         for name, module in self._modules.items():
             first.setdefault(module, name)
         yield from ((name, module) for module, name in first.items() if module is not None)
 
     def children(self) -> Iterator[Module]:
-        """The modules directly below, each once."""
+        """Yield the direct submodules, each of them once."""
         for _, module in self.named_children():
             yield module
 
@@ -66,7 +82,7 @@ class Members:
         recurse: bool = True,
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
-        """What ``get_members_fn`` finds in each module, with dotted names."""
+        """Yield (dotted name, member) for the pairs that ``get_members_fn`` returns for each module."""
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         seen: set[int] = set()
         for path, module in modules:
@@ -81,27 +97,55 @@ class Members:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """The parameters with their names; without ``recurse`` this module's own only."""
+        """Yield (name, parameter) for all parameters.
+
+        Parameters
+        ----------
+        prefix : str
+            Put before the names. Default "".
+        recurse : bool
+            Include submodules. Default True.
+        remove_duplicate : bool
+            Yield a parameter that is registered several times only once. Default True.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> [(name, p.shape) for name, p in mt.nn.Linear(3, 2).named_parameters()]
+        [('weight', metatensor.Size([2, 3])), ('bias', metatensor.Size([2]))]
+        """
         return self._named_members(lambda module: module._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters, each once."""
+        """Yield all parameters, each of them once. Without ``recurse``, yield only this module's own."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """The buffers, persistent or not, with their names; without ``recurse`` this module's own only."""
+        """Yield (name, buffer) for all buffers, persistent or not. See `named_parameters` for the parameters."""
         return self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """The buffers, persistent or not, each once."""
+        """Yield all buffers, persistent or not, each of them once.
+
+        Without ``recurse``, yield only this module's own.
+        """
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def get_submodule(self, target: str) -> Module:
-        """The module at a dotted path; ``""`` is this one. AttributeError where there is none."""
+        """Return the submodule with a dotted name. The empty name means this module.
+
+        Raise AttributeError if there is none or if the name belongs to something else.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> mt.nn.Sequential(mt.nn.ReLU(), mt.nn.Tanh()).get_submodule("1")
+        Tanh()
+        """
         from metatensor.nn.module import Module
 
         module: Any = self
@@ -114,10 +158,24 @@ class Members:
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put ``module`` at a dotted path, in place of the module there or, unless ``strict``, as a new one.
+        """Replace the submodule with a dotted name.
 
-        ValueError for an empty path or something that is not a Module; AttributeError where the parent does not
-        exist, where the path leads to something that is not a Module, or, if ``strict``, to nothing.
+        Parameters
+        ----------
+        target : str
+            Dotted name.
+        module : Module
+            Replacement.
+        strict : bool
+            Require that the name exists. By default a missing one is added.
+
+        Raises
+        ------
+        ValueError
+            If ``target`` is empty or ``module`` is not a Module.
+        AttributeError
+            If the parent does not exist, if the name belongs to something other than a module, or if ``strict`` and the
+            name does not exist.
         """
         from metatensor.nn.module import Module
 
@@ -134,7 +192,7 @@ class Members:
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a dotted path. AttributeError where there is none."""
+        """Return the parameter with a dotted name. Raise AttributeError if there is none."""
         from metatensor.nn.parameter import Parameter
 
         path, _, name = target.rpartition(".")
@@ -145,7 +203,7 @@ class Members:
         return found
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a dotted path. AttributeError where there is none."""
+        """Return the buffer with a dotted name. Raise AttributeError if there is none."""
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if module._buffers.get(name) is None:

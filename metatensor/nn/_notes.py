@@ -1,4 +1,4 @@
-"""Where in a model an exception came from: a note on it, and its attribute ``module_path``."""
+"""Notes that tell which module of a model raised an exception, and the attribute ``module_path``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ __all__ = ["ModulePath", "add_module_note"]
 
 
 class ModulePath(str):
-    """Path of the module that failed, seen from the outermost one: ``"encoder.layers.3"``; ``""`` for that itself.
+    """Dotted path of the module that failed, such as "encoder.layers.3", relative to the outermost module called.
 
-    ``leaf`` is the class name of the module that failed, ``line`` the line of code, outside metatensor, that failed or
-    called it, as ``"file:number"`` (None where there is none). Copies and pickles as a plain str.
+    The path is empty if the outermost module itself failed. ``leaf`` is the class name of the failed module. ``line``
+    is the line of code outside metatensor that failed or made the failing call, as "file:number", or None. Copies and
+    pickles are plain strings.
     """
 
     __slots__ = ("leaf", "line", "note", "outermost")
@@ -33,10 +34,11 @@ class ModulePath(str):
 
 
 def add_module_note(error: BaseException, module: Module) -> None:
-    """Say on ``error``, which is leaving ``module``'s call, where it came from.
+    """Record on ``error``, which leaves a call of ``module``, where it was raised.
 
-    Called once for each module on the way out, so it only prepends one step to the path that is there, and rewrites
-    the note. A module that runs another one that is not registered with it gives a step like ``<Linear>``.
+    The function runs once per module while the exception propagates outwards, so each call only prepends one component
+    to the existing path and rewrites the note. A module that is called by another one without being registered in it
+    appears as a component like ``<Linear>``.
     """
     if not isinstance(error, Exception):
         return
@@ -62,7 +64,7 @@ def add_module_note(error: BaseException, module: Module) -> None:
 
 
 def _at(line: str | None) -> str:
-    """The line to look at, with what is written there."""
+    """Return ", at" and the line of code with its text, or "" if there is no line."""
     if line is None:
         return ""
     filename, _, number = line.rpartition(":")

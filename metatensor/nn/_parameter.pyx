@@ -1,4 +1,4 @@
-"""Making a parameter, and running one call without recording gradients, compiled."""
+"""Construction of parameters, and single calls without gradient recording, compiled."""
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_XINCREF
 from metatensor._core.layout cimport mul_dims
@@ -11,11 +11,11 @@ from metatensor.nn._cpython cimport (
 )
 
 cdef object make_subclass = Tensor._make_subclass
-cdef object YES = True      # the object: a bare True would be the C number in a cast
+cdef object YES = True      # a Python object: Cython would cast a bare True to the C integer 1
 
 
 cdef PyObject* new_parameter(PyObject* cls, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
-    """``Parameter(...)``: a plain tensor goes straight to its factory, all else to ``Parameter.__new__``."""
+    """Implement ``Parameter(...)``: call the tensor factory directly for a plain tensor, else ``Parameter.__new__``."""
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
     cdef PyObject* values[3]
     if kwnames == NULL and 1 <= n <= 2 and Py_TYPE(args[0]) == <PyTypeObject*>Tensor:
@@ -29,9 +29,9 @@ cdef PyObject* new_parameter(PyObject* cls, PyObject** args, size_t nargsf, PyOb
 
 
 def fill(method, tensor, a, b=None):
-    """``method(tensor, a, b)``, without ``b`` where it is None, with gradient recording off.
+    """Call ``method(tensor, a, b)`` with gradient recording off, and without ``b`` if it is None.
 
-    What initialisers do for every layer that is made; `without_grad` does the same for any call, and is slower.
+    Initializers use it for every parameter of every layer. `without_grad` is more general and slower.
     """
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
@@ -47,7 +47,7 @@ def fill(method, tensor, a, b=None):
 
 
 def without_grad(function, *args, **kwargs):
-    """``function(*args, **kwargs)`` with gradient recording off: `no_grad` for a single call, without its cost."""
+    """Return ``function(*args, **kwargs)``, called with gradient recording off. It is cheaper than `no_grad`."""
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
     state.grad_enabled = False
@@ -58,9 +58,9 @@ def without_grad(function, *args, **kwargs):
 
 
 def fans(Tensor tensor not None):
-    """How many inputs each output of a weight (out, in, ...) has, and the other way round, as a pair.
+    """Return (fan_in, fan_out) of a weight (out, in, ...): the inputs per output and the outputs per input.
 
-    Raises ValueError for fewer than 2 dimensions.
+    Raise ValueError for fewer than 2 dimensions.
     """
     cdef dim_t field = 1
     cdef int i
@@ -72,14 +72,14 @@ def fans(Tensor tensor not None):
 
 
 def become(Tensor tensor not None, cls):
-    """Make an instance of a class that overrides dispatch one of a class of like layout that does not."""
+    """Change the class of a tensor to one of the same layout that does not override operator dispatch."""
     tensor.__class__ = cls
     tensor.flags &= ~T_OVERRIDES
 
 
 def install(parameter_class):
-    """Let ``parameter_class(...)`` take the short way."""
+    """Install the compiled constructor in ``parameter_class``."""
     cdef PyTypeObject* cls = <PyTypeObject*>parameter_class
     mt_new_instance(cls)[0] = <vectorcallfunc>new_parameter
-    # Before CPython 3.12 a metaclass written in Python does not inherit this from `type`.
+    # Before CPython 3.12 a metaclass written in Python does not inherit the vectorcall flag from `type`.
     mt_enable_vectorcall(Py_TYPE(<PyObject*>cls), <char*>mt_new_instance(cls) - <char*>cls)

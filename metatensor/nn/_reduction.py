@@ -1,4 +1,4 @@
-"""Reductions of losses as PyTorch numbers them, and as two bools said them once."""
+"""Reductions of losses: PyTorch's numbers for them, and the deprecated pair of bools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NUMBERS = {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}
 
 
 def get_enum(reduction: str) -> int:
-    """0 for "none", 1 for "mean", 2 for "sum". ValueError for another."""
+    """Return the number of a reduction: 0 for "none", 1 for "mean", 2 for "sum". Raise ValueError for any other."""
     if reduction not in _NUMBERS:
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
     if reduction == "elementwise_mean":
@@ -19,7 +19,7 @@ def get_enum(reduction: str) -> int:
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
-    """The reduction that ``size_average`` and ``reduce``, both True where they are None, meant."""
+    """Return the reduction that ``size_average`` and ``reduce`` stand for. None means True."""
     found = "none" if reduce is False else "sum" if size_average is False else "mean"
     if emit_warning:
         warnings.warn(f"size_average and reduce are deprecated; use reduction={found!r}", stacklevel=2)
@@ -27,5 +27,5 @@ def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warni
 
 
 def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> int:
-    """The number of that reduction."""
+    """Return the number of the reduction that ``size_average`` and ``reduce`` stand for."""
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))

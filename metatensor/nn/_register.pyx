@@ -1,9 +1,9 @@
-"""How names get into and out of a module: assignment, deletion and the ``register_*`` methods, compiled.
+"""Assignment and deletion of module attributes, and the ``register_*`` methods, compiled.
 
-The ``module_*`` functions become ``Module``'s special methods. They are functions of the Python class, not slots
-of the C one, because ``object.__setattr__(module, ...)`` and ``super(Module, self).__setattr__(...)`` must keep
-working, and CPython refuses both past a C-level slot. Each member is in exactly one of the module's three dicts,
-and not among its plain attributes.
+The ``module_*`` functions become special methods of ``Module``. They are functions of the Python class instead of
+slots of the C class because ``object.__setattr__(module, ...)`` and ``super(Module, self).__setattr__(...)`` must
+keep working; CPython rejects both for a class with a C-level slot. Each member is in exactly one of the module's
+three dicts and not among its plain attributes.
 """
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
 from metatensor._core.tensor cimport Tensor
@@ -19,7 +19,7 @@ cdef str MODULES = "_modules"
 cdef str TEMPORARY = "_non_persistent_buffers_set"
 cdef str REGISTER_PARAMETER = "register_parameter"
 
-# Hooks on every registration in the process; metatensor.nn._hooks fills them.
+# Global registration hooks, filled by metatensor.nn._hooks.
 global_parameter_hooks = OrderedDict()
 global_buffer_hooks = OrderedDict()
 global_module_hooks = OrderedDict()
@@ -39,7 +39,7 @@ cdef enum Kind:
 
 
 cdef inline Kind kind_of(object value) except *:
-    """What ``value`` is to the module that it is assigned to."""
+    """Return the kind of member that ``value`` becomes when it is assigned to a module."""
     cdef PyTypeObject* cls = Py_TYPE(<PyObject*>value)
     if PyType_IsSubtype(cls, <PyTypeObject*>Tensor):
         if PyType_IsSubtype(cls, PARAMETER_TYPE):
@@ -54,7 +54,7 @@ cdef inline Kind kind_of(object value) except *:
 
 
 cdef inline object group(ModuleBase self, str name):
-    """One of the three dicts of members (possibly an OrderedDict), or None before ``Module.__init__`` ran."""
+    """Return one of the three dicts of members (possibly an OrderedDict), or None before ``Module.__init__``."""
     cdef PyObject* found = item(attributes(<PyObject*>self), <PyObject*>name)
     return None if found == NULL and PyErr_Occurred() == NULL else owned(checked(found))
 
@@ -64,14 +64,14 @@ cdef inline bint holds(object members, str name) except -1:
 
 
 cdef inline object _marked(object buffer):
-    """A buffer that messages look up by its flag."""
+    """Set the flag by which error messages recognize a buffer, and return the buffer."""
     if isinstance(buffer, Tensor):
         (<Tensor>buffer).flags |= T_BUFFER
     return buffer
 
 
 cdef int forget(ModuleBase self, str name, str keep) except -1:
-    """Take ``name`` out of the plain attributes and of every group but ``keep``."""
+    """Remove ``name`` from the plain attributes and from all groups except ``keep``."""
     cdef dict attrs = <dict>attributes(<PyObject*>self)
     cdef object members
     cdef str other
@@ -95,10 +95,14 @@ cdef int forget_temporary(dict attrs, str name) except -1:
 
 
 def module_setattr(ModuleBase self not None, name, value):
-    """Assign: parameters, buffers and modules are registered, everything else is a plain attribute.
+    """Register a parameter, buffer or module under ``name``; set any other value as a plain attribute.
 
-    Raises AttributeError for a parameter or module before ``Module.__init__`` ran, TypeError where the name
-    belongs to a parameter, buffer or submodule and ``value`` is neither of that kind nor None.
+    Raises
+    ------
+    AttributeError
+        For a parameter, buffer or module if ``Module.__init__`` has not run yet.
+    TypeError
+        If ``name`` belongs to a parameter, buffer or submodule and ``value`` is neither of that kind nor None.
     """
     cdef str key = exact(name)
     cdef Kind kind = kind_of(value)
@@ -139,7 +143,7 @@ def module_setattr(ModuleBase self not None, name, value):
 
 
 def module_delattr(ModuleBase self not None, name):
-    """Delete a parameter, buffer, submodule or plain attribute; AttributeError where there is none."""
+    """Delete a parameter, buffer, submodule or plain attribute. Raise AttributeError if there is none."""
     cdef str key = exact(name)
     cdef str which
     cdef object members
@@ -154,7 +158,7 @@ def module_delattr(ModuleBase self not None, name):
 
 
 cdef int set_parameter(ModuleBase self, str name, object value) except -1:
-    """`register_parameter`, the subclass's own where it has one."""
+    """Call `register_parameter`, or the subclass's override of it."""
     if _PyType_Lookup(Py_TYPE(<PyObject*>self), <PyObject*>REGISTER_PARAMETER) == <PyObject*>register_parameter_method:
         store_parameter(self, group(self, PARAMETERS), name, value)
     else:
@@ -165,12 +169,31 @@ cdef int set_parameter(ModuleBase self, str name, object value) except -1:
 # ---- registering ----------------------------------------------------------------------------------------------
 
 def register_parameter(ModuleBase self not None, name, param):
-    """Add a parameter, or None as the place of one.
+    """Register a parameter of this module.
 
-    Args:
-        name: its name, a str without dots; KeyError for one that is empty, dotted or otherwise in use.
-        param: a `Parameter`, or None, which `parameters` and `state_dict` leave out. TypeError for anything
-            else, ValueError for a tensor that an operation made (not a leaf).
+    Parameters
+    ----------
+    name : str
+        Name of the attribute.
+    param : Parameter or None
+        None reserves the name; `parameters` and `state_dict` omit it.
+
+    Raises
+    ------
+    KeyError
+        If ``name`` is empty, contains a dot or is in use for something else.
+    TypeError
+        If ``param`` is neither a `Parameter` nor None.
+    ValueError
+        If ``param`` is the result of an operation, not a leaf.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> module = mt.nn.Module()
+    >>> module.register_parameter("scale", mt.nn.Parameter(mt.ones(3)))
+    >>> [name for name, _ in module.named_parameters()]
+    ['scale']
     """
     cdef object members = group(self, PARAMETERS)
     if members is None:
@@ -181,7 +204,7 @@ def register_parameter(ModuleBase self not None, name, param):
 
 
 cdef int store_parameter(ModuleBase self, object members, object name, object param) except -1:
-    """The rest of `register_parameter`, for a parameter or None."""
+    """Store a parameter or None under a checked name, after running the registration hooks."""
     cdef str key = new_name(self, members, name, "parameter")
     if param is not None and (<Tensor>param).flags & T_NONLEAF:
         raise ValueError(
@@ -193,12 +216,31 @@ cdef int store_parameter(ModuleBase self, object members, object name, object pa
 
 
 def register_buffer(ModuleBase self not None, name, tensor, bint persistent=True):
-    """Add a buffer: a tensor that belongs to the module's state and is not a parameter.
+    """Register a buffer: a tensor that is part of the module's state but not a parameter.
 
-    Args:
-        name: its name; KeyError for one that is empty, dotted or otherwise in use.
-        tensor: a Tensor, or None, which `buffers` and `state_dict` leave out; TypeError for anything else.
-        persistent: whether it is part of the `state_dict`.
+    Parameters
+    ----------
+    name : str
+        Name of the attribute.
+    tensor : Tensor or None
+        None reserves the name; `buffers` and `state_dict` omit it.
+    persistent : bool
+        Include the buffer in the `state_dict`. Default True.
+
+    Raises
+    ------
+    KeyError
+        If ``name`` is empty, contains a dot or is in use for something else.
+    TypeError
+        If ``tensor`` is neither a Tensor nor None.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> module = mt.nn.Module()
+    >>> module.register_buffer("mean", mt.zeros(3))
+    >>> list(module.state_dict())
+    ['mean']
     """
     cdef object members = group(self, BUFFERS)
     if members is None:
@@ -214,11 +256,29 @@ def register_buffer(ModuleBase self not None, name, tensor, bint persistent=True
 
 
 def add_module(ModuleBase self not None, name, module):
-    """Add a submodule, or None as the place of one.
+    """Register a submodule.
 
-    Args:
-        name: its name; KeyError for one that is empty, dotted or otherwise in use.
-        module: a Module or None; TypeError for anything else.
+    Parameters
+    ----------
+    name : str
+        Name of the attribute.
+    module : Module or None
+        None reserves the name.
+
+    Raises
+    ------
+    KeyError
+        If ``name`` is empty, contains a dot or is in use for something else.
+    TypeError
+        If ``module`` is neither a Module nor None.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> model = mt.nn.Module()
+    >>> model.add_module("act", mt.nn.ReLU())
+    >>> model.act
+    ReLU()
     """
     if module is not None and not isinstance(module, ModuleBase):
         raise TypeError(f"{type(module).__name__} is not a Module (added to {type(self).__name__} as {name!r})")
@@ -230,7 +290,7 @@ def add_module(ModuleBase self not None, name, module):
 
 
 cdef str new_name(ModuleBase self, object members, object name, str what):
-    """``name`` as a plain str, checked to be fit for a member and free."""
+    """Return ``name`` as a plain str, after checking that it is valid for a member and not in use."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a {what} must be a str, not {type(name).__name__}")
     cdef str key = exact(name)
@@ -286,6 +346,6 @@ cdef object register_parameter_method = register_parameter
 
 
 def install(parameter_class):
-    """Called once by `metatensor.nn.parameter`, with the class that tells parameters from tensors."""
+    """Register the Parameter class. `metatensor.nn.parameter` calls it once."""
     global PARAMETER_TYPE
     PARAMETER_TYPE = <PyTypeObject*>parameter_class

@@ -1,4 +1,4 @@
-"""Products of 8-bit factors with scales, as ``nn.functional.scaled_mm`` describes them."""
+"""Matrix products of scaled 8-bit operands: `scaled_mm` and the enumerations of its arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm"]
 
 
 class ScalingType(Enum):
-    """Which elements of a factor have one scale."""
+    """Granularity of scales: which elements of a matrix share one scale."""
 
     TensorWise = 0
     RowWise = 1
@@ -22,18 +22,21 @@ class ScalingType(Enum):
 
 
 class SwizzleType(Enum):
-    """In which order scales lie in memory."""
+    """Memory order of scales."""
 
     NO_SWIZZLE = 0
     SWIZZLE_32_4_4 = 1
 
 
 def _only(value: Any) -> Any:
-    """The one of a list, or what is no list. NotImplementedError for several, which are scales of scales."""
+    """Return the only element of a list, or a value that is not a list.
+
+    Raise NotImplementedError for several elements, which mean nested scales.
+    """
     if not isinstance(value, (list, tuple)):
         return value
     if len(value) != 1:
-        raise NotImplementedError("scaled_mm: scales of scales are not supported")
+        raise NotImplementedError("scaled_mm: nested scales are not supported")
     return value[0]
 
 
@@ -51,15 +54,39 @@ def scaled_mm(
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:
-    """``mat_a @ mat_b`` times a scale for each factor, or for each row of one and each column of the other.
+    """Return the product of two scaled 8-bit matrices.
 
-    NotImplementedError for scales of blocks.
+    Parameters
+    ----------
+    mat_a : Tensor
+        8-bit matrix (M, K).
+    mat_b : Tensor
+        8-bit matrix (K, N).
+    scale_a, scale_b : Tensor or list of one Tensor
+        Scales of the matrices: a single one, or one per row of ``mat_a`` and per column of ``mat_b``.
+    scale_recipe_a, scale_recipe_b : ScalingType or list of one
+        ``TensorWise`` or ``RowWise``.
+    swizzle_a, swizzle_b : SwizzleType, optional
+        Only ``NO_SWIZZLE`` is supported.
+    bias : Tensor, optional
+        Added to the product.
+    output_dtype : dtype
+        Default bfloat16.
+    contraction_dim
+        Ignored.
+    use_fast_accum : bool
+        Passed to the operator. Default False.
+
+    Raises
+    ------
+    NotImplementedError
+        For scales of blocks, nested scales and other memory orders of scales.
     """
     for recipe, swizzle in ((scale_recipe_a, swizzle_a), (scale_recipe_b, swizzle_b)):
         if _only(recipe) not in (ScalingType.TensorWise, ScalingType.RowWise):
-            raise NotImplementedError(f"scaled_mm: scales by {_only(recipe)} are not supported")
+            raise NotImplementedError(f"scaled_mm: the recipe {_only(recipe)} of scales is not supported")
         if swizzle is not None and _only(swizzle) is not SwizzleType.NO_SWIZZLE:
-            raise NotImplementedError(f"scaled_mm: scales in the order {_only(swizzle)} are not supported")
+            raise NotImplementedError(f"scaled_mm: the memory order {_only(swizzle)} of scales is not supported")
     return mt._scaled_mm(mat_a, mat_b, _only(scale_a), _only(scale_b), bias, None, output_dtype, use_fast_accum)
 
 
@@ -78,5 +105,5 @@ def scaled_grouped_mm(
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> NoReturn:
-    """NotImplementedError: groups of 8-bit factors are not supported."""
+    """Raise NotImplementedError: grouped products of 8-bit matrices are not supported."""
     raise NotImplementedError("scaled_grouped_mm: groups of 8-bit factors are not supported")

@@ -1,4 +1,4 @@
-"""Saving a module's state to a dict, and loading it back."""
+"""Methods of `Module` that save its state to a dict and load it back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXTRA_STATE = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What `load_state_dict` returns: names the module has and the dict lacks, and the other way round."""
+    """Result of `load_state_dict`: keys that the state dict lacks, and keys that the module lacks."""
 
     __slots__ = ()
 
@@ -31,26 +31,48 @@ class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpe
 
 
 class StateDict:
-    """The saving and loading methods of `Module`."""
+    """Methods of `Module` that save and load its state."""
 
     __slots__ = ()
 
     def get_extra_state(self) -> Any:
-        """What else than tensors belongs to the state; a subclass that overrides this overrides the setter too."""
+        """Return state other than tensors, to be saved in the state dict.
+
+        A subclass that overrides it overrides `set_extra_state` too.
+        """
         raise RuntimeError(f"{type(self).__name__} does not override get_extra_state()")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take back what `get_extra_state` returned."""
+        """Restore the state that `get_extra_state` returned."""
         raise RuntimeError(f"{type(self).__name__} does not override set_extra_state()")
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
     ) -> OrderedDict[str, Any]:
-        """The parameters and persistent buffers, by dotted name, tied ones under each of their names.
+        """Return the parameters and persistent buffers by dotted name.
 
-        The tensors share their storage with the module; they are detached unless ``keep_vars``. ``destination`` is a
-        dict to fill instead of a new one, ``prefix`` goes before each name. The result's attribute ``_metadata`` has
-        each module's version.
+        The tensors share their storage with the module. A tied tensor appears under each of its names. The attribute
+        ``_metadata`` of the result holds the version of each module.
+
+        Parameters
+        ----------
+        destination : dict, optional
+            Dict to fill instead of a new one.
+        prefix : str
+            Put before each name. Default "".
+        keep_vars : bool
+            Return the tensors themselves instead of detached ones. Default False.
+
+        Returns
+        -------
+        OrderedDict
+            Tensors, and any extra state, by name.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> list(mt.nn.Sequential(mt.nn.Linear(3, 2)).state_dict())
+        ['0.weight', '0.bias']
         """
         if args:
             warnings.warn("state_dict: pass destination, prefix and keep_vars by name", FutureWarning, stacklevel=2)
@@ -82,7 +104,7 @@ class StateDict:
         return list(self.__dict__.get(table, {}).values())
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """Put this module's own state, without that of modules below, into ``destination``."""
+        """Add this module's own state, without that of its submodules, to ``destination``."""
         for name, parameter in self._parameters.items():
             if parameter is not None:
                 destination[prefix + name] = parameter if keep_vars else parameter.detach()
@@ -96,17 +118,42 @@ class StateDict:
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> _IncompatibleKeys:
-        """Copy values from ``state_dict`` into this module and those below it, by dotted name.
+        """Copy the values of a state dict into this module and its submodules.
 
-        Args:
-            state_dict: tensors by name; shapes must be those of the module.
-            strict: whether names that only one side has are an error.
-            assign: put the dict's tensors into the module in place of its own, with their device and dtype, instead
-                of copying values. Parameters that were one object under several names stay one object.
+        Parameters
+        ----------
+        state_dict : mapping
+            Tensors by dotted name, of the shapes of the module's tensors.
+        strict : bool
+            Raise an error if the names differ from those of the module. Default True.
+        assign : bool
+            Replace the module's tensors by those of the dict, with their device and dtype, instead of copying values.
+            Tied tensors stay tied. Default False.
 
-        Returns a pair (missing_keys, unexpected_keys). Raises RuntimeError that lists every name and shape that
-        does not fit, TypeError where ``state_dict`` is not a mapping. Values copied to a meta tensor are lost; a
-        warning says so.
+        Returns
+        -------
+        tuple
+            Named tuple (missing_keys, unexpected_keys).
+
+        Raises
+        ------
+        TypeError
+            If ``state_dict`` is not a mapping.
+        RuntimeError
+            If names or shapes do not match. The message lists all of them.
+
+        Notes
+        -----
+        A meta tensor does not keep the values copied into it; a warning says so.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> layer = mt.nn.Linear(3, 2, device="meta")
+        >>> layer.load_state_dict(mt.nn.Linear(3, 2, device="cpu").state_dict(), assign=True)
+        <All keys matched successfully>
+        >>> layer.weight.device
+        device(type='cpu')
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict: expected a dict, got {type(state_dict).__name__}")
@@ -139,9 +186,9 @@ class StateDict:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Load this module's own state, without that of modules below; append what does not fit to the lists.
+        """Load this module's own state, without that of its submodules, and append problems to the lists.
 
-        ``state_dict`` holds the entries whose names start with ``prefix``; overriding methods may change it.
+        ``state_dict`` contains the entries whose names start with ``prefix``. Overriding methods may change it.
         """
         for hook in self._hooks_of("_load_state_dict_pre_hooks"):
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
@@ -171,13 +218,13 @@ class StateDict:
                     unexpected_keys.append(key)
 
     def _load_one(self, name: str, key: str, tensor: Tensor, value: Any, assign: bool) -> str | None:
-        """Load one tensor; the reason why it could not be, or None."""
+        """Load one tensor. Return the reason if that is impossible, else None."""
         if not isinstance(value, Tensor):
             return f"{key}: expected a Tensor in the state dict, got {type(value).__name__}."
         if is_lazy(tensor) and is_lazy(value):
             return None
         if tensor.dim() == 0 and value.dim() == 1 and value.shape[0] == 1:
-            value = value.reshape(())  # very old checkpoints hold single numbers so
+            value = value.reshape(())  # very old checkpoints store scalars with shape (1,)
         if value.shape != tensor.shape:
             return (
                 f"size mismatch for {key}: the state dict has shape {list(value.shape)}, "
@@ -211,7 +258,7 @@ def _load(
     module: Module, entries: Mapping[str, Any], prefix: str, metadata: Mapping[str, Any], assign: bool, missing: list[str],
     unexpected: list[str], errors: list[str],
 ) -> None:  # fmt: skip
-    """Load a module and those below it. No closure: one that called itself would be a reference cycle."""
+    """Load a module and its submodules. This is not a closure because a recursive closure is a reference cycle."""
     local_metadata = dict(metadata.get(prefix[:-1], {}))
     if assign:
         local_metadata["assign_to_params_buffers"] = True
@@ -228,7 +275,7 @@ def _load(
 
 
 def _by_child(entries: Mapping[str, Any], start: int) -> dict[str, dict[str, Any]]:
-    """The entries of each module below, by its name: what stands between ``start`` and the next dot."""
+    """Return the entries of each submodule by its name, which is the text between ``start`` and the next dot."""
     below: dict[str, dict[str, Any]] = {}
     for key, value in entries.items():
         end = key.find(".", start)
@@ -238,7 +285,7 @@ def _by_child(entries: Mapping[str, Any], start: int) -> dict[str, dict[str, Any
 
 
 def _tied_places(root: Any) -> list[list[tuple[Module, str, Tensor]]]:
-    """Where each parameter and buffer stands that stands in several places."""
+    """Return the places (module, name, tensor) of each parameter and buffer that is registered more than once."""
     places: dict[int, list[tuple[Module, str, Tensor]]] = {}
     for module in root.modules():
         for members in (module._parameters, module._buffers):
@@ -249,7 +296,7 @@ def _tied_places(root: Any) -> list[list[tuple[Module, str, Tensor]]]:
 
 
 def _tie_again(places: list[tuple[Module, str, Tensor]]) -> None:
-    """Where a tied tensor was replaced in one place, put the last replacement into all of them."""
+    """If a tied tensor was replaced in some of its places, put the last replacement into all of them."""
     now = [getattr(module, name) for module, name, _ in places]
     replaced = [tensor for tensor, (_, _, before) in zip(now, places) if tensor is not before]
     if replaced:

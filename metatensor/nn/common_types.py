@@ -1,4 +1,4 @@
-"""Types of arguments that are one number, or one for each dimension."""
+"""Types of arguments that are a single number or one number per dimension."""
 
 from typing import TypeAlias, TypeVar
 

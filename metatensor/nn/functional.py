@@ -1,7 +1,13 @@
-"""Functions of layers without their state: ``nn.functional.linear(x, weight, bias)`` and the like.
+"""Stateless functions of layers, such as ``linear(x, weight, bias)``.
 
-They are operators, declared in `metatensor.ops` under "nn.functional.*", not Python functions around operators; this
-module only gives them a place. One that is declared later (a plugin's) is found when first asked for.
+The functions are the operators that `metatensor.ops` and plugins declare as "nn.functional.*". Operators declared
+after this module was imported are looked up on first access.
+
+Examples
+--------
+>>> import metatensor as mt
+>>> mt.nn.functional.linear(mt.empty(2, 8), mt.empty(4, 8)).shape
+metatensor.Size([2, 4])
 """
 
 from importlib import import_module
@@ -12,7 +18,7 @@ from metatensor._core.op import op_by_name as _op_by_name
 
 globals().update(_namespace("nn.functional"))
 
-# Functions in Python beside the operators: loaded when first asked for, as they need the layers.
+# Python functions that are not operators. They are imported on first access because they need the layers.
 _HELPERS = dict.fromkeys((
     "_canonical_mask", "_check_key_padding_mask", "_get_softmax_dim", "_in_projection", "_in_projection_packed", "_is_integer",
     "_list_with_default", "_mha_shape_check", "_no_grad_embedding_renorm_", "_none_or_dtype", "_pair", "_single", "_triple",

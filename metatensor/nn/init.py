@@ -1,7 +1,9 @@
-"""Filling tensors with initial values, in place and without recording gradients.
+"""Initializers: functions that fill a tensor in place, without recording gradients, and return it.
 
-Each function returns the tensor it was given. On the meta device nothing is written, but shapes are checked and the
-generator moves on as everywhere else, so that the values drawn later do not depend on where a model was built.
+``fan_in`` and ``fan_out`` are the numbers of inputs per output and of outputs per input of a weight (out, in, ...).
+
+On the meta device nothing is written, but shapes are checked and the generator advances as on other devices. Values
+drawn later thus do not depend on the device on which a model was built.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ __all__ = [
 
 _SQRT_5 = math.sqrt(5)
 
-# Called as functions, which makes no bound method at each use.
+# Calling the functions of the class avoids a bound method per call.
 _uniform_ = mt.Tensor.uniform_
 _normal_ = mt.Tensor.normal_
 _fill_ = mt.Tensor.fill_
@@ -56,11 +58,28 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which initial values are scaled before a nonlinearity, to keep the variance of activations.
+    """Return the recommended factor for initial values of a layer that a nonlinearity follows.
 
-    1 for linear and convolution layers and sigmoid, 5/3 for tanh, sqrt(2) for relu, 3/4 for selu, and
-    sqrt(2 / (1 + slope^2)) for leaky_relu, whose slope is ``param`` (0.01 where None). ValueError for other names
-    and for a slope that is not a number.
+    The factor keeps the variance of activations constant: 1 for linear and convolution layers and for "sigmoid", 5/3
+    for "tanh", sqrt(2) for "relu", 3/4 for "selu", and sqrt(2 / (1 + slope**2)) for "leaky_relu" (He et al., 2015).
+
+    Parameters
+    ----------
+    nonlinearity : str
+        Name of a function of `metatensor.nn.functional`.
+    param : float, optional
+        Negative slope of "leaky_relu". Default 0.01.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown or the slope is not a number.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> round(mt.nn.init.calculate_gain("relu"), 4)
+    1.4142
     """
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
@@ -74,7 +93,23 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: mt.Tensor, a: float = 0.0, b: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
-    """Uniform values from [a, b)."""
+    """Fill a tensor with values from the uniform distribution on [a, b).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Tensor of any shape.
+    a, b : float
+        Bounds. Defaults 0 and 1.
+    generator : Generator, optional
+        Source of random numbers. Default: the device's generator.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.init.uniform_(mt.empty(2, 3)).shape
+    metatensor.Size([2, 3])
+    """
     if generator is None:
         return fill(_uniform_, tensor, a, b)
     return without_grad(tensor.uniform_, a, b, generator=generator)
@@ -83,7 +118,23 @@ def uniform_(tensor: mt.Tensor, a: float = 0.0, b: float = 1.0, generator: mt.Ge
 def normal_(
     tensor: mt.Tensor, mean: float = 0.0, std: float = 1.0, generator: mt.Generator | None = None
 ) -> mt.Tensor:
-    """Normal values with the given mean and standard deviation."""
+    """Fill a tensor with values from a normal distribution.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Tensor of any shape.
+    mean, std : float
+        Mean and standard deviation. Defaults 0 and 1.
+    generator : Generator, optional
+        Source of random numbers. Default: the device's generator.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.init.normal_(mt.empty(2, 3), std=0.02).shape
+    metatensor.Size([2, 3])
+    """
     if generator is None:
         return fill(_normal_, tensor, mean, std)
     return without_grad(tensor.normal_, mean, std, generator=generator)
@@ -97,12 +148,30 @@ def trunc_normal_(
     b: float = 2.0,
     generator: mt.Generator | None = None,
 ) -> mt.Tensor:
-    """Normal values that lie in [a, b], by inverting the normal's distribution function there.
+    """Fill a tensor with values from a normal distribution restricted to [a, b].
 
-    Warns where the mean is more than two standard deviations outside [a, b], where this is inexact.
+    Values are drawn by inverting the distribution function. A warning says so if the mean is more than two standard
+    deviations outside [a, b], because the result is inexact then.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Tensor of any shape.
+    mean, std : float
+        Mean and standard deviation of the unrestricted distribution. Defaults 0 and 1.
+    a, b : float
+        Bounds. Defaults -2 and 2.
+    generator : Generator, optional
+        Source of random numbers. Default: the device's generator.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> bool((mt.nn.init.trunc_normal_(mt.empty(100, device="cpu")).abs() <= 2).all())
+    True
     """
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn("trunc_normal_: the mean is more than 2 std outside [a, b]; values may be off", stacklevel=2)
+        warnings.warn("trunc_normal_: the mean is more than 2 std outside [a, b]; the distribution may be inexact", stacklevel=2)
     low, high = ((1.0 + math.erf((edge - mean) / std / math.sqrt(2.0))) / 2.0 for edge in (a, b))
     return without_grad(_trunc_normal, tensor, mean, std, a, b, 2 * low - 1, 2 * high - 1, generator)
 
@@ -137,31 +206,51 @@ def _no_grad_zero_(tensor: mt.Tensor) -> mt.Tensor:
 
 
 def constant_(tensor: mt.Tensor, val: float) -> mt.Tensor:
-    """``val`` everywhere."""
+    """Fill a tensor with the value ``val``."""
     return fill(_fill_, tensor, val)
 
 
 def ones_(tensor: mt.Tensor) -> mt.Tensor:
-    """1 everywhere."""
+    """Fill a tensor with ones."""
     return fill(_fill_, tensor, 1.0)
 
 
 def zeros_(tensor: mt.Tensor) -> mt.Tensor:
-    """0 everywhere."""
+    """Fill a tensor with zeros."""
     return fill(_fill_, tensor, 0.0)
 
 
 def eye_(tensor: mt.Tensor) -> mt.Tensor:
-    """The identity matrix, cut or padded with zeros. ValueError unless the tensor has 2 dimensions."""
+    """Fill a matrix with the identity: ones on the diagonal, zeros elsewhere.
+
+    Raise ValueError if the tensor does not have 2 dimensions.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.init.eye_(mt.empty(2, 3, device="cpu"))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     if tensor.dim() != 2:
         raise ValueError(f"eye_: expected 2 dimensions, got shape {list(tensor.shape)}")
     return without_grad(tensor.copy_, mt.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
 def dirac_(tensor: mt.Tensor, groups: int = 1) -> mt.Tensor:
-    """A convolution weight (out, in/groups, ...) that passes on as many input channels unchanged as it can.
+    """Fill the weight of a convolution so that it passes on as many input channels unchanged as possible.
 
-    ValueError unless there are 3 to 5 dimensions and the first is divisible by ``groups``.
+    Parameters
+    ----------
+    tensor : Tensor
+        Weight (out_channels, in_channels / groups, ...) of 3 to 5 dimensions.
+    groups : int
+        Groups of the convolution. Default 1.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has another number of dimensions or ``groups`` does not divide the first.
     """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError(f"dirac_: expected 3, 4 or 5 dimensions, got shape {list(tensor.shape)}")
@@ -194,13 +283,31 @@ def _calculate_correct_fan(tensor: mt.Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: mt.Tensor, gain: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
-    """Uniform in +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010). At least 2 dimensions."""
+    """Fill a weight with uniform values within ±gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Weight (out, in, ...) of at least 2 dimensions.
+    gain : float
+        Factor. Default 1. See `calculate_gain`.
+    generator : Generator, optional
+        Source of random numbers. Default: the device's generator.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than 2 dimensions.
+    """
     bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: mt.Tensor, gain: float = 1.0, generator: mt.Generator | None = None) -> mt.Tensor:
-    """Normal with std gain sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010). At least 2 dimensions."""
+    """Fill a weight with normal values of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+
+    The formula is that of Glorot and Bengio (2010). See `xavier_uniform_` for the parameters.
+    """
     std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return normal_(tensor, 0.0, std, generator)
 
@@ -212,10 +319,33 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: mt.Generator | None = None,
 ) -> mt.Tensor:
-    """Uniform in +-gain sqrt(3 / fan) (He and others, 2015); ``a`` is the slope of leaky_relu.
+    """Fill a weight with uniform values within ±gain * sqrt(3 / fan) (He et al., 2015).
 
-    A tensor without elements is left alone, with a warning. ValueError for an unknown ``mode`` and for fewer than
-    2 dimensions.
+    The gain is ``calculate_gain(nonlinearity, a)``. A tensor without elements is left unchanged, with a warning.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Weight (out, in, ...) of at least 2 dimensions.
+    a : float
+        Negative slope if ``nonlinearity`` is "leaky_relu". Default 0.
+    mode : str
+        "fan_in" (the default) or "fan_out", which selects ``fan``.
+    nonlinearity : str
+        Nonlinearity that follows the layer. Default "leaky_relu".
+    generator : Generator, optional
+        Source of random numbers. Default: the device's generator.
+
+    Raises
+    ------
+    ValueError
+        If ``mode`` or ``nonlinearity`` is unknown or the tensor has fewer than 2 dimensions.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.init.kaiming_uniform_(mt.empty(4, 3), nonlinearity="relu").shape
+    metatensor.Size([4, 3])
     """
     if tensor.numel() == 0:
         return _nothing_to_do("kaiming_uniform_", tensor)
@@ -226,14 +356,14 @@ def kaiming_uniform_(
 
 
 def _uniform_by_fan_in_(weight: mt.Tensor, bias: mt.Tensor | None) -> None:
-    """Fill the weight and the bias of a layer, uniform in +-1 / sqrt(fan_in)."""
+    """Fill the weight and bias of a layer with uniform values within ±1 / sqrt(fan_in)."""
     kaiming_uniform_(weight, a=_SQRT_5)
     if bias is not None:
         _uniform_within_([bias], math.prod(weight.shape[1:]))
 
 
 def _uniform_within_(tensors: Iterable[mt.Tensor], size: int) -> None:
-    """Fill tensors, uniform in +-1 / sqrt(size); with zeros if the size is 0."""
+    """Fill tensors with uniform values within ±1 / sqrt(size), or with zeros if the size is 0."""
     bound = 1 / math.sqrt(size) if size > 0 else 0.0
     for tensor in tensors:
         uniform_(tensor, -bound, bound)
@@ -246,7 +376,10 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: mt.Generator | None = None,
 ) -> mt.Tensor:
-    """Normal with std gain / sqrt(fan) (He and others, 2015); as `kaiming_uniform_` otherwise."""
+    """Fill a weight with normal values of standard deviation gain / sqrt(fan) (He et al., 2015).
+
+    See `kaiming_uniform_` for the parameters.
+    """
     if tensor.numel() == 0:
         return _nothing_to_do("kaiming_normal_", tensor)
     std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
@@ -259,9 +392,27 @@ def _nothing_to_do(name: str, tensor: mt.Tensor) -> mt.Tensor:
 
 
 def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: mt.Generator | None = None) -> mt.Tensor:
-    """A (semi-)orthogonal matrix, times ``gain``; dimensions after the first count as one (Saxe and others, 2013).
+    """Fill a weight with a (semi-)orthogonal matrix times ``gain`` (Saxe et al., 2013).
 
-    ValueError for fewer than 2 dimensions. The matrix is drawn whole: a slice of it cannot be drawn alone.
+    Dimensions after the first are flattened into one to form the matrix.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Weight of at least 2 dimensions.
+    gain : float
+        Factor. Default 1.
+    generator : Generator, optional
+        Source of random numbers. Default: the device's generator.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than 2 dimensions.
+
+    Notes
+    -----
+    The matrix can only be drawn as a whole. A slice of it cannot be drawn separately.
     """
     if tensor.dim() < 2:
         raise ValueError(f"orthogonal_: expected at least 2 dimensions, got shape {list(tensor.shape)}")
@@ -281,10 +432,11 @@ def _orthogonal(tensor: mt.Tensor, gain: float, generator: Any) -> mt.Tensor:
 
 
 def _orthonormal_rows(matrix: mt.Tensor) -> mt.Tensor:
-    """Gram-Schmidt in place: each row less its parts along the rows above, brought to length 1.
+    """Orthonormalize the rows in place by the Gram-Schmidt process.
 
-    The parts are taken out twice, because once leaves too much of them in float32. What results is uniformly
-    distributed where the rows are normal: it is the Q of a QR factorisation whose R has a positive diagonal.
+    The projections on earlier rows are subtracted twice, because a single pass is too inaccurate in float32. For
+    normally distributed rows the result is uniformly distributed: it is the Q of a QR factorization whose R has a
+    positive diagonal.
     """
     for i in range(matrix.shape[0]):
         row = matrix[i]
@@ -299,9 +451,23 @@ def _orthonormal_rows(matrix: mt.Tensor) -> mt.Tensor:
 def sparse_(
     tensor: mt.Tensor, sparsity: float, std: float = 0.01, generator: mt.Generator | None = None
 ) -> mt.Tensor:
-    """Normal values, of which the fraction ``sparsity`` of each column is zero (Martens, 2010).
+    """Fill a matrix with normal values and set the fraction ``sparsity`` of each column to 0 (Martens, 2010).
 
-    ValueError unless the tensor has 2 dimensions.
+    Parameters
+    ----------
+    tensor : Tensor
+        Matrix.
+    sparsity : float
+        Fraction of zeros per column, rounded up to whole elements.
+    std : float
+        Standard deviation of the other values. Default 0.01.
+    generator : Generator, optional
+        Source of random numbers. Default: the device's generator.
+
+    Raises
+    ------
+    ValueError
+        If the tensor does not have 2 dimensions.
     """
     if tensor.dim() != 2:
         raise ValueError(f"sparse_: expected 2 dimensions, got shape {list(tensor.shape)}")
@@ -322,7 +488,7 @@ def _without_underscore(new: Any) -> Any:
         return new(*args, **kwargs)
 
     deprecated.__name__ = deprecated.__qualname__ = old
-    deprecated.__doc__ = f"The old name of `{new.__name__}`."
+    deprecated.__doc__ = f"Deprecated name of `{new.__name__}`."
     return deprecated
 
 

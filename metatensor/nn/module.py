@@ -1,4 +1,4 @@
-"""Module: the base class of layers and models."""
+"""`Module`, the base class of layers and models."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Module"]
 
 
 class _CallSignature:
-    """The signature of a module as a function, as `inspect.signature` asks for it. Classes keep that of their constructor."""
+    """Descriptor that gives `inspect.signature` the call signature of an instance. Classes keep their constructor's."""
 
     def __get__(self, module: Any, cls: type | None = None) -> inspect.Signature:
         if module is None:
             raise AttributeError("__signature__")
-        import inspect  # slow to import, and seldom needed
+        import inspect  # slow to import and rarely needed
 
         call = type(module).__call__
         if call is not Module.__call__:
@@ -38,28 +38,45 @@ class _CallSignature:
 
 
 class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
-    """Base class of everything that has parameters and a `forward`.
+    """Base class of layers and models.
 
-    Parameters, buffers and modules that are assigned as attributes are registered: they are found by `parameters`,
-    `state_dict`, `to` and the like, under the attribute's name. A subclass calls ``super().__init__()`` before it
-    assigns any. Calling a module runs its hooks and `forward`; an exception that leaves it carries, as a note and as
-    ``exc.module_path``, the dotted path of the module in which it arose.
+    Parameters, buffers and modules that are assigned as attributes are registered under the attribute's name.
+    `parameters`, `state_dict`, `to` and other methods then find them. A subclass calls ``super().__init__()`` before it
+    assigns any, and defines ``forward``, which computes the result of a call. Calling a module also runs its hooks.
+
+    An exception that leaves a call has a note and an attribute ``module_path`` with the dotted path of the module that
+    raised it.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> class Scale(mt.nn.Module):
+    ...     def __init__(self, size):
+    ...         super().__init__()
+    ...         self.scale = mt.nn.Parameter(mt.ones(size))
+    ...     def forward(self, x):
+    ...         return x * self.scale
+    >>> layer = Scale(3)
+    >>> layer(mt.empty(2, 3)).shape
+    metatensor.Size([2, 3])
+    >>> list(layer.state_dict())
+    ['scale']
     """
 
     __signature__ = _CallSignature()
 
     training: bool
-    """Whether the module is in training mode (`train`, `eval`)."""
+    """True in training mode, False in evaluation mode. Set by `train` and `eval`."""
 
     call_super_init: bool = False
-    """Whether ``Module.__init__`` goes on to the next class's ``__init__``, for multiple inheritance."""
+    """Whether ``Module.__init__`` calls ``super().__init__``, for multiple inheritance."""
 
     dump_patches: bool = False
     _version: int = 1
     _is_full_backward_hook: bool | None = None
     _compiled_call_impl = None
 
-    __init__ = ModuleBase.__init__  # found here at once, instead of at the end of the bases
+    __init__ = ModuleBase.__init__  # a shorter look-up than through all base classes
     __dict__ = InstanceDict()  # type: ignore[assignment]
     __setattr__ = module_setattr
     __delattr__ = module_delattr
@@ -69,21 +86,40 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
     add_module = add_module
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """`add_module` by another name."""
+        """Register a submodule. See `add_module`."""
         self.add_module(name, module)
 
     def forward(self, *input: Any) -> Any:
-        """What calling the module computes; every subclass that is called defines it."""
+        """Compute the result of a call. Subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} is called, but defines no forward()")
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         return ModuleBase.__call__(self, *args, **kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: calls are not compiled here, and a compiled one would give the same."""
+        """Do nothing. The method exists for compatibility: metatensor does not compile modules."""
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode, here and below: dropout drops, batch norm uses and updates statistics of the batch."""
+        """Set training or evaluation mode of this module and its submodules, and return this module.
+
+        In training mode dropout drops elements, and batch norms use and update the statistics of the batch.
+
+        Parameters
+        ----------
+        mode : bool
+            True (the default) for training mode.
+
+        Raises
+        ------
+        ValueError
+            If ``mode`` is not a bool.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> mt.nn.Dropout().train(False).training
+        False
+        """
         if not isinstance(mode, bool):
             raise ValueError(f"train: expected a bool, got {mode!r}")
         self.training = mode
@@ -92,7 +128,7 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode: ``train(False)``."""
+        """Set evaluation mode of this module and its submodules, and return this module. Same as ``train(False)``."""
         return self.train(False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,14 +145,14 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
         return type(self).__name__
 
     def unresolved(self) -> list[Any]:
-        """Every parameter, buffer and tensor attribute that holds no data, with its name and where it was made.
+        """Return the parameters, buffers and tensor attributes without data, with their names and places of creation.
 
-        `metatensor.assert_materialized` raises where there is one.
+        `metatensor.assert_materialized` raises an error if there are any.
         """
         return later("unresolved")(self)
 
     def extra_repr(self) -> str:
-        """What stands between the brackets of this module's repr; several lines are indented."""
+        """Return the text between the parentheses of the module's repr. Subclasses override it."""
         return ""
 
     def __repr__(self) -> str:

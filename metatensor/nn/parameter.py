@@ -1,4 +1,4 @@
-"""Parameter and Buffer: tensors that a module registers when assigned to it, also while their shape is unknown."""
+"""`Parameter` and `Buffer`, the tensors that a module registers on assignment, and their uninitialized variants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _ParameterMeta(type):
-    """``isinstance(x, Parameter)`` also for tensors of other classes that `Parameter` has marked."""
+    """Metaclass that makes ``isinstance(x, Parameter)`` true for tensors that `Parameter` has marked."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         if type.__instancecheck__(cls, instance):
@@ -31,7 +31,7 @@ class _ParameterMeta(type):
 
 
 def _data_of(cls: type, data: Any) -> Tensor:
-    """Return ``data``, an empty tensor for None. TypeError if it is no tensor."""
+    """Return ``data``, or an empty tensor for None. Raise TypeError if it is not a tensor."""
     if data is None:
         return mt.empty(0)
     if isinstance(data, Tensor):
@@ -40,14 +40,30 @@ def _data_of(cls: type, data: Any) -> Tensor:
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that belongs to a module: assigned as an attribute, it appears in ``module.parameters()``.
+    """Tensor that a module registers as a parameter when it is assigned as an attribute.
 
-    Args:
-        data: the tensor whose storage it shares, detached; an empty one where None. A tensor of a class of its own
-            keeps that class, and is marked as a parameter.
-        requires_grad: whether gradients are to be computed for it, also inside `no_grad`.
+    Parameters
+    ----------
+    data : Tensor, optional
+        Tensor to share storage with. The parameter is detached from it. Default: an empty tensor. An instance of a
+        tensor subclass keeps its class and is marked as a parameter.
+    requires_grad : bool
+        Whether gradients are computed for it, also if it is created under `no_grad`. Default True.
 
-    Raises TypeError where ``data`` is not a tensor, RuntimeError where a subclass's ``detach`` changes its class.
+    Raises
+    ------
+    TypeError
+        If ``data`` is not a tensor.
+    RuntimeError
+        If ``data.detach()`` of a tensor subclass returns another class.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.Module()
+    >>> layer.weight = mt.nn.Parameter(mt.ones(2, 3))
+    >>> [p.shape for p in layer.parameters()]
+    [metatensor.Size([2, 3])]
     """
 
     __torch_function__ = _disabled_torch_function_impl
@@ -76,7 +92,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
 
 class _BufferMeta(type):
-    """``isinstance(x, Buffer)`` for tensors that `Buffer` has marked, which keep their class."""
+    """Metaclass that makes ``isinstance(x, Buffer)`` true for tensors that `Buffer` has marked."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         if type.__instancecheck__(cls, instance):
@@ -85,13 +101,29 @@ class _BufferMeta(type):
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):
-    """A tensor that, assigned as an attribute of a module, is registered as a buffer.
+    """Tensor that a module registers as a buffer when it is assigned as an attribute.
 
-    Args:
-        data: the tensor whose storage it shares, detached; an empty one where None.
-        persistent: whether it is part of the module's ``state_dict``.
+    The result is an instance of the class of ``data``, marked as a buffer.
 
-    The result is a tensor of ``data``'s own class, marked as a buffer.
+    Parameters
+    ----------
+    data : Tensor, optional
+        Tensor to share storage with. The buffer is detached from it. Default: an empty tensor.
+    persistent : bool
+        Include the buffer in the module's `state_dict`. Default True.
+
+    Raises
+    ------
+    TypeError
+        If ``data`` is not a tensor.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.Module()
+    >>> layer.mean = mt.nn.Buffer(mt.zeros(3))
+    >>> list(layer.state_dict())
+    ['mean']
     """
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
@@ -104,10 +136,10 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
 
 class UninitializedTensorMixin:
-    """A tensor that has a dtype and a device, but no shape yet; `materialize` gives it one.
+    """Mixin for tensors with a dtype and a device but no shape yet. `materialize` gives them one.
 
-    Until then it can be moved, converted and copied; any other operation raises ValueError, and asking for its shape
-    RuntimeError.
+    Until then the tensor can be moved, converted and copied. Other operations raise ValueError, and reading its shape
+    raises RuntimeError.
     """
 
     __slots__ = ()
@@ -116,7 +148,15 @@ class UninitializedTensorMixin:
     _allowed = frozenset({"copy_", "to", "_to_copy", "cpu", "cuda", "is_complex", "is_floating_point", "size", "get_device"})
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Allocate it, in place, with this shape; its own device and dtype where none are given."""
+        """Allocate the tensor in place.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            Shape of the tensor.
+        device, dtype : optional
+            Default: the tensor's own.
+        """
         mine = self.data  # type: ignore[attr-defined]
         self.data = mt.empty(
             shape, device=mine.device if device is None else device, dtype=mine.dtype if dtype is None else dtype
@@ -131,13 +171,13 @@ class UninitializedTensorMixin:
         )
 
     def numel(self) -> Any:
-        """ValueError: there are no elements yet."""
+        """Raise ValueError: the tensor has no elements yet."""
         raise ValueError(f"numel(): a {type(self).__name__} has no shape yet; call the module with an input first")
 
     nelement = numel
 
     def share_memory_(self) -> Any:
-        """RuntimeError: there is no memory to share yet."""
+        """Raise RuntimeError: the tensor has no memory yet."""
         raise RuntimeError(f"{type(self).__name__}: there is no memory to share before the module has seen an input")
 
     def __repr__(self) -> str:
@@ -163,12 +203,28 @@ class UninitializedTensorMixin:
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether something is a parameter or buffer without a shape."""
+    """Return True for a parameter or buffer without a shape."""
     return isinstance(param, UninitializedTensorMixin)
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A `Parameter` whose shape is not known yet. See `UninitializedTensorMixin`."""
+    """`Parameter` without a shape. `materialize` turns it into a `Parameter`.
+
+    Parameters
+    ----------
+    requires_grad : bool
+        Whether gradients are computed for it. Default True.
+    device, dtype : optional
+        Device and dtype of the future tensor.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.UninitializedParameter()
+    >>> p.materialize((2, 3))
+    >>> type(p).__name__, p.shape
+    ('Parameter', metatensor.Size([2, 3]))
+    """
 
     cls_to_become = Parameter
 
@@ -177,7 +233,17 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
-    """A buffer whose shape is not known yet; it becomes a `Buffer`. See `UninitializedTensorMixin`."""
+    """Buffer without a shape. `materialize` turns it into a `Buffer`.
+
+    Parameters
+    ----------
+    requires_grad : bool
+        Whether gradients are computed for it. Default False.
+    device, dtype : optional
+        Device and dtype of the future tensor.
+    persistent : bool
+        Include the buffer in the module's `state_dict`. Default True.
+    """
 
     cls_to_become = Buffer
     _is_buffer = True

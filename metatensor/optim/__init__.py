@@ -1,7 +1,38 @@
-"""Optimizers, learning rate schedules and weight averaging. An optimizer reads gradients from `Tensor.grad`.
+"""Optimizers, learning rate schedules and weight averaging.
 
-Each optimizer is an `UpdateRule`: it declares its hyperparameters with their ranges, its state tensors and the formula that
-updates one parameter. Parameter groups, checks, state dicts and hooks are those of `Optimizer`.
+An optimizer reads gradients from `Tensor.grad` and updates parameters in place. Each one is an `UpdateRule`, which
+declares hyperparameters with their ranges, state tensors and the formula that updates one parameter. `Optimizer`
+provides parameter groups, checks, state dicts and hooks.
+
+Most optimizers share these parameters:
+
+Parameters
+----------
+params : iterable
+    Tensors, (name, tensor) pairs, or dicts. A dict is a parameter group: it has tensors or pairs under "params" and
+    may set any hyperparameter of the optimizer.
+lr : float or Tensor
+    Learning rate, not negative. A tensor has 1 element.
+weight_decay : float
+    Multiple of the parameter that is added to the gradient.
+maximize : bool
+    Follow the gradient upwards instead of downwards. Default False.
+differentiable : bool
+    Record gradients of the update itself. Default False.
+capturable : bool
+    Keep the step counter on the device of the parameter, which must be an accelerator. Default False.
+foreach, fused : bool, optional
+    Choices among implementations in PyTorch. metatensor has a single implementation, so results do not depend on them.
+
+Examples
+--------
+>>> import metatensor as mt
+>>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+>>> optimizer = mt.optim.SGD([p], lr=0.1)
+>>> p.grad = mt.tensor([2.0], device="cpu")
+>>> optimizer.step()
+>>> p.data
+tensor([0.8000])
 """
 
 from metatensor._core.lazy import attributes

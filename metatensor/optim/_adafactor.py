@@ -15,7 +15,7 @@ __all__ = ["Adafactor"]
 
 
 def _mean_over(dim: int) -> Any:
-    """Return a maker of zeros for the mean over one dimension, for parameters of two dimensions or more."""
+    """Return a function that makes zeros for the mean over one dimension, for parameters of 2 or more dimensions."""
 
     def make(p: Any, group: Group) -> Any:
         shape = list(p.shape)
@@ -28,9 +28,42 @@ def _mean_over(dim: int) -> Any:
 
 
 class Adafactor(UpdateRule):
-    """Adam without momentum that keeps the squared gradients of a matrix as the means of its rows and columns.
+    """Adafactor: an adaptive step without momentum whose state is small (Shazeer and Stern, 2018).
 
-    The step is relative to the size of the parameter, at least ``eps[1]``, and its root mean square is at most ``d``.
+    For parameters of 2 or more dimensions, the squared gradients are represented by the means of their rows and
+    columns. The step is relative to the root mean square of the parameter.
+
+    Parameters
+    ----------
+    params, foreach, maximize
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Upper bound of the relative step. Default 0.01.
+    beta2_decay : float
+        Exponent, not positive: step t has the weight ``t**beta2_decay`` in the averages. Default -0.8.
+    eps : pair of float
+        Lower bounds of the root of the squared gradients (None means the dtype's machine epsilon) and of the
+        parameter's root mean square. Default (None, 0.001).
+    d : float
+        Upper bound of the root mean square of a step before scaling, at least 1. Default 1.
+    weight_decay : float
+        Decoupled weight decay. Default 0.
+
+    Raises
+    ------
+    ValueError
+        If a hyperparameter is out of range.
+    RuntimeError
+        On a step if a parameter is complex.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.Adafactor([p], lr=0.1).step()
+    >>> p.data
+    tensor([0.9000])
     """
 
     ranges = {"beta2_decay": "(-inf, 0]", "eps": NON_NEGATIVE, "d": "[1, inf)"}

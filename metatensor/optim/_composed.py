@@ -1,4 +1,4 @@
-"""Schedules made of others."""
+"""Schedules that are composed of other schedules."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["ChainedScheduler", "SequentialLR"]
 
 
 class _Composed(LRScheduler):
-    """A schedule that has others, all for one optimizer. Its state dict contains theirs."""
+    """Base of schedules that contain others for the same optimizer. Its state dict contains theirs."""
 
     _schedulers: list[Any]
 
     def _take(self, schedulers: Sequence[Any], optimizer: Any) -> None:
-        """Check the schedules, and keep them."""
+        """Check and store the schedules."""
         name = type(self).__name__
         if not schedulers:
             raise ValueError(f"{name}: there must be at least one schedule")
@@ -46,8 +46,35 @@ class SequentialLR(_Composed):
 
     Parameters
     ----------
-    milestones
-        The epochs, ascending, at which the second and further schedules begin.
+    optimizer : Optimizer
+        Optimizer of all schedules.
+    schedulers : list of LRScheduler
+        Schedules, in order.
+    milestones : list of int
+        Epochs, ascending, at which the second and further schedules begin.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If there are no schedules, their optimizers differ, one is a `ReduceLROnPlateau`, or the number of milestones is
+        wrong.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim.lr_scheduler import ConstantLR, ExponentialLR, SequentialLR
+    >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> first, second = ConstantLR(optimizer, factor=0.5, total_iters=2), ExponentialLR(optimizer, gamma=0.5)
+    >>> schedule = SequentialLR(optimizer, [first, second], milestones=[2])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.4, 0.4, 0.8, 0.4]
     """
 
     def __init__(self, optimizer: Any, schedulers: list[Any], milestones: list[int], last_epoch: int = -1) -> None:
@@ -63,7 +90,7 @@ class SequentialLR(_Composed):
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def recursive_undo(self, sched: Any = None) -> None:
-        """Take the first step of all schedules in ``sched``, by default this one, back: only the first has begun."""
+        """Undo the first step of all schedules in ``sched``, by default this one: only the first has begun."""
         for scheduler in (self if sched is None else sched)._schedulers:
             if hasattr(scheduler, "_schedulers"):
                 self.recursive_undo(scheduler)
@@ -71,7 +98,7 @@ class SequentialLR(_Composed):
                 scheduler.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]
-        """Go to the next epoch and set the rates."""
+        """Advance to the next epoch and set the rates."""
         self.last_epoch += 1
         current = self._schedulers[sum(milestone <= self.last_epoch for milestone in self._milestones)]
         if self.last_epoch in self._milestones:
@@ -82,14 +109,36 @@ class SequentialLR(_Composed):
 
 
 class ChainedScheduler(_Composed):
-    """Step several schedules at once; each changes the rate that the one before it has set."""
+    """Step several schedules together. Each changes the rate that the previous one has set.
+
+    Parameters
+    ----------
+    schedulers : sequence of LRScheduler
+        Schedules, in order.
+    optimizer : Optimizer, optional
+        Optimizer of all schedules. Default: that of the first.
+
+    Raises
+    ------
+    ValueError
+        If there are no schedules, their optimizers differ, or one is a `ReduceLROnPlateau`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim.lr_scheduler import ChainedScheduler, ConstantLR, ExponentialLR
+    >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedules = [ConstantLR(optimizer, factor=0.5, total_iters=2), ExponentialLR(optimizer, gamma=0.5)]
+    >>> ChainedScheduler(schedules).get_last_lr()
+    [0.4]
+    """
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Any = None) -> None:
         self._take(schedulers, optimizer)
         self._last_lr = group_values(self.optimizer, "lr")
 
     def step(self) -> None:  # type: ignore[override]
-        """Step each of the schedules."""
+        """Step all schedules."""
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = group_values(self.optimizer, "lr")

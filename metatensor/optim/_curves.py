@@ -1,7 +1,8 @@
 """Schedules that are a function of the epoch.
 
-A `Curve` declares its closed form: which share of the initial rate epoch t has. A step does not set that rate, but multiplies
-the current one by share(t) / share(t - 1), so that schedules can be chained and rates can be changed by hand between steps.
+A `Curve` declares its closed form, share(t): the share of the initial rate at epoch t. A step does not set the rate to
+that value but multiplies the current rate by share(t) / share(t - 1). Schedules can thus be chained, and rates can be
+changed by hand between steps.
 """
 
 from __future__ import annotations
@@ -21,25 +22,28 @@ __all__ = [
 
 
 class Curve(LRScheduler):
-    """A schedule whose rate at epoch t is ``low + (initial rate - low) * share(t)``."""
+    """Base of schedules whose rate at epoch t is ``low + (initial rate - low) * share(t)``."""
 
     _low = "eta_min"
-    """The attribute, if there is one, that is the rate for a share of 0."""
+    """Name of the attribute with the rate for a share of 0. If there is no such attribute, that rate is 0."""
 
     _moves_on_resuming = False
-    """Whether constructing the schedule with a ``last_epoch`` goes on from the current rate; if not, that rate is kept."""
+    """Whether construction with a ``last_epoch`` changes the rate. If not, the rate is kept until the next step."""
 
     def _share(self, epoch: int) -> float:
         """Return the closed form at an epoch."""
         raise NotImplementedError
 
     def _ratio(self, epoch: int) -> float | None:
-        """Return share(t) / share(t - 1), None if the divisor is 0. Subclasses for which it is simpler say it themselves."""
+        """Return share(t) / share(t - 1), or None if the divisor is 0.
+
+        Subclasses may override it with a simpler formula.
+        """
         before = self._share(epoch - 1)
         return None if before == 0 else self._share(epoch) / before
 
     def get_lr(self) -> list[Any]:
-        """Return the current rates, moved on to `last_epoch`."""
+        """Return the current rates, advanced to `last_epoch`."""
         self._warn_outside_step()
         epoch, low, rates = self.last_epoch, getattr(self, self._low, 0.0), self._current()
         if epoch == 0:
@@ -57,7 +61,33 @@ class Curve(LRScheduler):
 
 
 class StepLR(Curve):
-    """Multiply the rate by ``gamma`` every ``step_size`` epochs."""
+    """Multiply the rate by ``gamma`` every ``step_size`` epochs.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    step_size : int
+        Epochs between changes.
+    gamma : float
+        Factor. Default 0.1.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.8, 0.4, 0.4]
+    """
 
     _moves_on_resuming = True
 
@@ -73,7 +103,33 @@ class StepLR(Curve):
 
 
 class MultiStepLR(Curve):
-    """Multiply the rate by ``gamma`` at each of the epochs ``milestones``; twice at one that is there twice."""
+    """Multiply the rate by ``gamma`` at each of several epochs.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    milestones : iterable of int
+        Epochs at which the rate changes. An epoch that is listed twice counts twice.
+    gamma : float
+        Factor. Default 0.1.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.4, 0.2]
+    """
 
     _moves_on_resuming = True
 
@@ -89,7 +145,38 @@ class MultiStepLR(Curve):
 
 
 class ConstantLR(Curve):
-    """Multiply the rate by ``factor`` until epoch ``total_iters``."""
+    """Multiply the rate by ``factor`` until epoch ``total_iters``.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    factor : float
+        Factor in [0, 1]. Default 1/3.
+    total_iters : int
+        Epoch at which the factor is removed. Default 5.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If ``factor`` is out of range.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.4, 0.4, 0.8, 0.8]
+    """
 
     _moves_on_resuming = True
 
@@ -108,7 +195,40 @@ class ConstantLR(Curve):
 
 
 class LinearLR(Curve):
-    """Multiply the rate by a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters`` epochs."""
+    """Multiply the rate by a factor that changes linearly.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    start_factor : float
+        First factor, in (0, 1]. Default 1/3.
+    end_factor : float
+        Last factor, in [0, 1]. Default 1.
+    total_iters : int
+        Epoch at which the last factor is reached. Default 5.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If a factor is out of range.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.4, 0.6, 0.8, 0.8]
+    """
 
     def __init__(
         self, optimizer: Any, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
@@ -125,7 +245,31 @@ class LinearLR(Curve):
 
 
 class ExponentialLR(Curve):
-    """Multiply the rate by ``gamma`` at each epoch."""
+    """Multiply the rate by ``gamma`` at each epoch.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    gamma : float
+        Factor.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.2, 0.1]
+    """
 
     def __init__(self, optimizer: Any, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -139,7 +283,33 @@ class ExponentialLR(Curve):
 
 
 class PolynomialLR(Curve):
-    """Let the rate fall to 0 in ``total_iters`` epochs, as the power ``power`` of the share of epochs that is left."""
+    """Decrease the rate to 0 as ``(1 - epoch / total_iters) ** power``.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    total_iters : int
+        Epoch at which the rate is 0. Default 5.
+    power : float
+        Exponent. Default 1.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.6, 0.4, 0.2, 0.0]
+    """
 
     def __init__(self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
@@ -150,7 +320,33 @@ class PolynomialLR(Curve):
 
 
 class CosineAnnealingLR(Curve):
-    """Let the rate fall to ``eta_min`` in ``T_max`` epochs as half a cosine, and rise again (arXiv:1608.03983)."""
+    """Decrease the rate to ``eta_min`` along half a cosine, then increase it again (Loshchilov and Hutter, 2016).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    T_max : int
+        Epochs until the minimum.
+    eta_min : float
+        Minimal rate. Default 0.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.0, 0.4, 0.8]
+    """
 
     def __init__(self, optimizer: Any, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
@@ -161,9 +357,9 @@ class CosineAnnealingLR(Curve):
 
 
 class _ByFunctions(LRScheduler):
-    """A schedule by functions of the epoch, one for each group or one for all.
+    """Base of schedules that are given functions of the epoch, one per group or one for all.
 
-    Of the functions, a state dict has the attributes of those that are callable objects.
+    The state dict contains the attributes of functions that are callable objects, but not the functions.
     """
 
     def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: int = -1) -> None:
@@ -183,7 +379,36 @@ class _ByFunctions(LRScheduler):
 
 
 class LambdaLR(_ByFunctions):
-    """Set the rate to the initial rate times ``lr_lambda(epoch)``."""
+    """Set the rate to the initial rate times ``lr_lambda(epoch)``.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    lr_lambda : callable or list of callable
+        Function of the epoch, for all parameter groups or one per group.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If the number of functions differs from the number of groups.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (epoch + 1))
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.2667, 0.2]
+    """
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -191,7 +416,38 @@ class LambdaLR(_ByFunctions):
 
 
 class MultiplicativeLR(_ByFunctions):
-    """Multiply the rate by ``lr_lambda(epoch)`` at each epoch."""
+    """Multiply the rate by ``lr_lambda(epoch)`` at each epoch.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    lr_lambda : callable or list of callable
+        Function of the epoch, for all parameter groups or one per group.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    TypeError
+        If a function is not callable.
+    ValueError
+        If the number of functions differs from the number of groups.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.2, 0.1]
+    """
 
     def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: int = -1) -> None:
         for function in lr_lambda if isinstance(lr_lambda, (list, tuple)) else [lr_lambda]:

@@ -1,4 +1,4 @@
-"""Schedules that go up and down."""
+"""Cyclic schedules."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 
 
 def _check_count(name: str, value: Any) -> int:
-    """Return ``value``. ValueError unless it is a positive int."""
+    """Return ``value``. Raise ValueError unless it is a positive int."""
     if not isinstance(value, int) or value <= 0:
         raise ValueError(f"{name} must be a positive int, got {value}")
     return value
 
 
 class _MomentumCycle(LRScheduler):
-    """A schedule that lets the momentum fall while the rate rises, and rise while it falls.
+    """Base of schedules that move the momentum in the direction opposite to the rate.
 
-    The momentum is an optimizer's ``momentum``, or the first of its ``betas``.
+    The momentum is the optimizer's ``momentum``, or the first of its ``betas``.
     """
 
     cycle_momentum: bool
     use_beta1: bool
 
     def _start_momentum(self, low: Any, high: Any, new: bool) -> tuple[list[Any], list[Any]]:
-        """Return the bounds of the momentum of each group. If ``new``, store them in the groups and start at the upper one."""
+        """Return the bounds of the momentum of each group. If ``new``, store them and start at the upper bound."""
         name, defaults = type(self).__name__, self.optimizer.defaults
         if not {"momentum", "betas"} & defaults.keys():
             raise ValueError(f"{name}: cycle_momentum needs an optimizer that has momentum or betas")
@@ -55,20 +55,56 @@ _HEIGHTS: dict[str, Callable[[Any, float], float]] = {
     "triangular2": lambda schedule, cycle: 0.5 ** (cycle - 1),
     "exp_range": lambda schedule, iteration: schedule.gamma**iteration,
 }
-"""The height of a cycle, by the mode of a `CyclicLR`."""
+"""Height of a cycle for each mode of `CyclicLR`."""
 
 
 class CyclicLR(_MomentumCycle):
-    """Move the rate between two bounds, up in ``step_size_up`` steps and down in ``step_size_down`` (arXiv:1506.01186).
+    """Move the rate up and down between two bounds (Smith, 2015).
 
     Parameters
     ----------
-    mode
-        "triangular" cycles are all as high; in "triangular2" each is half as high as the one before; in "exp_range" the
-        height at iteration t is ``gamma**t``.
-    scale_fn, scale_mode
-        A function for the height, in place of ``mode``: of the number of the cycle, from 1, if ``scale_mode`` is "cycle", of
-        the iteration if it is "iterations".
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    base_lr, max_lr : float or list of float
+        Bounds of the rate, for all parameter groups or one per group.
+    step_size_up : int
+        Steps from the lower to the upper bound. Default 2000.
+    step_size_down : int, optional
+        Steps back to the lower bound. Default ``step_size_up``.
+    mode : str
+        "triangular" (the default): all cycles have the same height. "triangular2": each cycle has half the height of
+        the one before. "exp_range": the height at iteration t is ``gamma**t``.
+    gamma : float
+        Base for "exp_range". Default 1.
+    scale_fn : callable, optional
+        Function that returns the height, used instead of ``mode``.
+    scale_mode : str
+        Argument of ``scale_fn``: "cycle" (the default) for the number of the cycle, from 1, or "iterations".
+    cycle_momentum : bool
+        Move the momentum too, in the opposite direction. Default True.
+    base_momentum, max_momentum : float or list of float
+        Bounds of the momentum. Defaults 0.8 and 0.9.
+    last_epoch : int
+        Step to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If ``mode`` is unknown, or ``cycle_momentum`` is set and the optimizer has neither ``momentum`` nor ``betas``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8, momentum=0.9)
+    >>> schedule = lr_scheduler.CyclicLR(optimizer, 0.1, 0.5, step_size_up=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.1, 0.3, 0.5, 0.3, 0.1]
     """
 
     def __init__(
@@ -97,7 +133,7 @@ class CyclicLR(_MomentumCycle):
         self.base_lrs = lows
 
     def scale_fn(self, x: float) -> float:
-        """Return the height of the cycle, or at the iteration, ``x``."""
+        """Return the height for cycle or iteration ``x``."""
         return self._scale_fn_custom(x) if self._scale_fn_custom else _HEIGHTS[self.mode](self, x)
 
     def get_lr(self) -> list[Any]:
@@ -120,9 +156,41 @@ class CyclicLR(_MomentumCycle):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Let the rate fall to ``eta_min`` as half a cosine and begin again at the initial rate (arXiv:1608.03983).
+    """Decrease the rate to ``eta_min`` along half a cosine, then restart at the initial rate.
 
-    The first fall takes ``T_0`` epochs, each further one ``T_mult`` times as many as the one before.
+    The formula is that of SGDR (Loshchilov and Hutter, 2016).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    T_0 : int
+        Epochs until the first restart.
+    T_mult : int
+        Factor by which each period is longer than the one before. Default 1.
+    eta_min : float
+        Minimal rate. Default 0.
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If ``T_0`` or ``T_mult`` is not a positive int, or ``eta_min`` is not a number.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim import SGD, lr_scheduler
+    >>> optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(5):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.4, 0.8, 0.4, 0.8]
     """
 
     def __init__(self, optimizer: Any, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1) -> None:
@@ -140,7 +208,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
-        """Go to the next epoch, or to ``epoch``, which may be a fraction of one, and set the rates."""
+        """Advance to the next epoch, or to ``epoch``, which may be a fraction, and set the rates."""
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1
             self.T_cur += 1
@@ -155,7 +223,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self._set_rates(self.get_lr())
 
     def _position(self, epoch: float) -> tuple[Any, int]:
-        """Return how many epochs of its cycle have passed at an epoch, and how many the cycle has."""
+        """Return the number of epochs since the last restart at ``epoch``, and the length of that period."""
         if epoch < 0:
             raise ValueError(f"CosineAnnealingWarmRestarts: epoch must not be negative, got {epoch}")
         if self.T_mult == 1:
@@ -171,34 +239,66 @@ _ANNEALING: dict[str, Callable[[float], float]] = {
     "linear": lambda done: done,
     "cos": lambda done: (1 - math.cos(math.pi * done)) / 2,
 }
-"""The share of the way from one value to another after a share of the time, by the strategy's name."""
+"""Interpolation between two values for each strategy: the progress in value as a function of the progress in time."""
 
 
 def annealing(owner: object, strategy: str) -> str:
-    """Return the name of a strategy. ValueError unless there is one of this name."""
+    """Return the name of a strategy. Raise ValueError if it is unknown."""
     if strategy not in _ANNEALING:
         raise ValueError(f"{type(owner).__name__}: anneal_strategy must be cos or linear, got {strategy!r}")
     return strategy
 
 
 def annealed(strategy: str, start: Any, end: Any, done: float) -> Any:
-    """Return the value on the way from ``start`` to ``end`` after the share ``done`` of the time."""
+    """Return the value between ``start`` and ``end`` after the fraction ``done`` of the time."""
     return end if done == 1 else start + (end - start) * _ANNEALING[strategy](done)
 
 
 class OneCycleLR(_MomentumCycle):
-    """Raise the rate to ``max_lr`` and let it fall far below where it began, in one cycle of all steps (arXiv:1708.07120).
+    """Raise the rate to ``max_lr``, then lower it far below the first rate (Smith and Topin, 2017).
+
+    Call `step` once per optimizer step. The schedule ends after ``total_steps`` steps.
 
     Parameters
     ----------
-    total_steps
-        The number of steps; if it is None, ``epochs * steps_per_epoch``.
-    pct_start
-        The share of the steps, from 0 to 1, in which the rate rises.
-    div_factor, final_div_factor
-        The rate begins at ``max_lr / div_factor`` and ends at that divided by ``final_div_factor``.
-    three_phase
-        Whether the rate falls to where it began, as fast as it rose, before it falls to its end.
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    max_lr : float or list of float
+        Maximal rate, for all parameter groups or one per group.
+    total_steps : int, optional
+        Number of steps. Default ``epochs * steps_per_epoch``.
+    epochs, steps_per_epoch : int, optional
+        Used if ``total_steps`` is None.
+    pct_start : float
+        Fraction of the steps in which the rate rises. Default 0.3.
+    anneal_strategy : str
+        "cos" (the default) or "linear".
+    cycle_momentum : bool
+        Move the momentum too, in the opposite direction. Default True.
+    base_momentum, max_momentum : float or list of float
+        Bounds of the momentum. Defaults 0.85 and 0.95.
+    div_factor : float
+        The first rate is ``max_lr / div_factor``. Default 25.
+    final_div_factor : float
+        The last rate is the first one divided by this. Default 1e4.
+    three_phase : bool
+        Lower the rate to the first one, as fast as it rose, before it falls to the last one. Default False.
+    last_epoch : int
+        Step to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, the number of steps is not given, ``cycle_momentum`` is set and the optimizer
+        has neither ``momentum`` nor ``betas``, or on a step after the last.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], momentum=0.9)
+    >>> schedule = mt.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, total_steps=100)
+    >>> schedule.get_last_lr()
+    [0.02]
     """
 
     def __init__(
@@ -229,7 +329,7 @@ class OneCycleLR(_MomentumCycle):
         super().__init__(optimizer, last_epoch)
 
     def _phases(self, rising: float, three_phase: bool) -> list[dict[str, Any]]:
-        """Return the phases: at which step each ends, and the names of the bounds between which rate and momentum move."""
+        """Return the phases: the last step of each, and the names of the bounds of rate and momentum."""
         ends = [rising - 1, 2 * rising - 2, self.total_steps - 1] if three_phase else [rising - 1, self.total_steps - 1]
         rates = ["initial_lr", "max_lr", "initial_lr", "min_lr"] if three_phase else ["initial_lr", "max_lr", "min_lr"]
         momenta = ["max_momentum", "base_momentum", "max_momentum", "max_momentum"]
@@ -242,7 +342,7 @@ class OneCycleLR(_MomentumCycle):
         self._warn_outside_step()
         now, phases = self.last_epoch, self._schedule_phases
         if now > self.total_steps:
-            raise ValueError(f"OneCycleLR: step {now} of a schedule of {self.total_steps}")
+            raise ValueError(f"OneCycleLR: step {now} exceeds total_steps={self.total_steps}")
         which = next((i for i, phase in enumerate(phases) if now <= phase["end_step"]), len(phases) - 1)
         phase, start = phases[which], phases[which - 1]["end_step"] if which else 0
         done = (now - start) / (phase["end_step"] - start)

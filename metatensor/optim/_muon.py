@@ -18,19 +18,19 @@ _RATE_FACTORS = {
     "original": lambda rows, columns: math.sqrt(max(1, rows / columns)),
     "match_rms_adamw": lambda rows, columns: 0.2 * math.sqrt(max(rows, columns)),
 }
-"""adjust_lr_fn: by what the rate is multiplied for a matrix, so that updates of matrices of all shapes are as large."""
+"""Factor of the rate for a matrix, by ``adjust_lr_fn``. It makes updates of matrices of all shapes equally large."""
 
 
 def _orthogonalized(matrix: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
-    """Return, in bfloat16, the nearest semi-orthogonal matrix, roughly, by Newton-Schulz iteration.
+    """Return, in bfloat16, an approximation of the nearest semi-orthogonal matrix, by Newton-Schulz iteration.
 
-    Each step applies the odd polynomial a s + b s**3 + c s**5 to the singular values s, which begin below 1.
+    Each step applies the odd polynomial a s + b s**3 + c s**5 to the singular values s, which are at most 1 at first.
     """
     a, b, c = coefficients
     tall = matrix.size(0) > matrix.size(1)
     x = matrix.bfloat16()
     if tall:
-        x = x.mT  # the products below are then of the smaller size
+        x = x.mT  # makes the Gram matrix below as small as possible
     x = x / x.norm().clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.mT
@@ -40,18 +40,46 @@ def _orthogonalized(matrix: Any, coefficients: tuple[float, float, float], steps
 
 
 class Muon(UpdateRule):
-    """Momentum whose updates are orthogonalized, for weights that are matrices.
+    """Momentum with orthogonalized updates, for weights that are matrices (Jordan et al., 2024).
 
-    b <- momentum b + (1 - momentum) g; the update is the orthogonalized b, or with ``nesterov`` that of
-    momentum b + (1 - momentum) g. Weight decay is decoupled.
+    With the gradient g, the momentum buffer is b <- momentum b + (1 - momentum) g. The update is the orthogonalized b
+    or, with ``nesterov``, the orthogonalized momentum b + (1 - momentum) g.
 
     Parameters
     ----------
-    ns_coefficients, ns_steps, eps
-        The polynomial and the number of the Newton-Schulz steps (below 100), and the least norm that they divide by.
-    adjust_lr_fn
-        "original" (or None) multiplies the rate by sqrt(max(1, rows / columns)), "match_rms_adamw" by
-        0.2 sqrt(max(rows, columns)), with which the rates of AdamW can be kept.
+    params
+        See `metatensor.optim`. All parameters must have 2 dimensions.
+    lr : float or Tensor
+        Learning rate. Default 0.001.
+    weight_decay : float
+        Decoupled weight decay. Default 0.1.
+    momentum : float
+        Decay of the momentum buffer, not negative. Default 0.95.
+    nesterov : bool
+        Use Nesterov momentum. Default True.
+    ns_coefficients : tuple of 3 float
+        Coefficients (a, b, c) of the Newton-Schulz polynomial a s + b s**3 + c s**5.
+    eps : float
+        Lower bound of the norm that the update is divided by. Default 1e-7.
+    ns_steps : int
+        Newton-Schulz steps, below 100. Default 5.
+    adjust_lr_fn : str, optional
+        "original" (the default) multiplies the rate by sqrt(max(1, rows / columns)). "match_rms_adamw" multiplies it by
+        0.2 * sqrt(max(rows, columns)), so that rates of AdamW can be reused (Liu et al., 2025).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not a matrix or a hyperparameter is out of range.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.ones(4, 3))
+    >>> p.grad = mt.ones(4, 3)
+    >>> mt.optim.Muon([p]).step()
+    >>> p.shape
+    metatensor.Size([4, 3])
     """
 
     ranges = {"momentum": NON_NEGATIVE}

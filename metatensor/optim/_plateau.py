@@ -1,4 +1,4 @@
-"""The schedule that watches a metric."""
+"""`ReduceLROnPlateau`, the schedule that follows a metric."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BARS = {
     ("min", "abs"): lambda best, threshold: best - threshold,
     ("max", "abs"): lambda best, threshold: best + threshold,
 }
-"""What a metric must surpass to count as better than the best one, by mode and threshold mode."""
+"""Value that a metric must surpass to count as an improvement, by mode and threshold mode."""
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -23,16 +23,39 @@ class ReduceLROnPlateau(LRScheduler):
 
     Parameters
     ----------
-    mode
-        "min" for a metric that should fall, "max" for one that should rise.
-    threshold, threshold_mode
-        By how much a metric must be better than the best one: as a share of it ("rel") or as a difference ("abs").
-    cooldown
-        For how many steps after a reduction no step counts as bad.
-    min_lr
-        The least rate, for all groups or one for each.
-    eps
-        A reduction by no more than this is left out.
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    mode : str
+        "min" (the default) if the metric should fall, "max" if it should rise.
+    factor : float
+        Factor below 1. Default 0.1.
+    patience : int
+        Steps without improvement that are tolerated. Default 10.
+    threshold : float
+        Minimal improvement. Default 1e-4.
+    threshold_mode : str
+        "rel" (the default) if ``threshold`` is relative to the best metric, "abs" if it is a difference.
+    cooldown : int
+        Steps after a reduction in which missing improvements do not count. Default 0.
+    min_lr : float or list of float
+        Minimal rate, for all parameter groups or one per group. Default 0.
+    eps : float
+        Skip reductions by this or less. Default 1e-8.
+
+    Raises
+    ------
+    ValueError
+        If ``factor``, ``mode``, ``threshold_mode`` or the number of minimal rates is wrong.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = mt.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in [1.0, 1.0, 1.0]:
+    ...     schedule.step(loss)
+    >>> schedule.get_last_lr()
+    [0.4]
     """
 
     def __init__(
@@ -56,12 +79,12 @@ class ReduceLROnPlateau(LRScheduler):
         self._reset()
 
     def _reset(self) -> None:
-        """Forget all metrics."""
+        """Reset the best metric and all counters."""
         self.best, self.num_bad_epochs, self.cooldown_counter = self.mode_worse, 0, 0
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether the last reduction is at most `cooldown` steps ago."""
+        """True during the cooldown after a reduction."""
         return self.cooldown_counter > 0
 
     def _is_better(self, a: float, best: float) -> bool:
@@ -69,7 +92,15 @@ class ReduceLROnPlateau(LRScheduler):
         return a < bar if self.mode == "min" else a > bar
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Take in the metric of the next epoch, or of ``epoch``, and reduce the rate if it is time."""
+        """Process the metric of the next epoch, and reduce the rate if necessary.
+
+        Parameters
+        ----------
+        metrics : float or Tensor
+            Metric.
+        epoch : int, optional
+            Deprecated. Number of the epoch.
+        """
         value = float(metrics)
         if epoch is not None:
             self._warn_of_epoch()
@@ -85,9 +116,8 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = group_values(self.optimizer, "lr")
 
     def _reduce_lr(self, epoch: int) -> None:
-        """Reduce the rates."""
         groups = self.optimizer.param_groups
-        if len(groups) != len(self.min_lrs):  # groups were added since
+        if len(groups) != len(self.min_lrs):  # groups were added after construction
             if self.default_min_lr is None:
                 raise RuntimeError(f"ReduceLROnPlateau: {len(self.min_lrs)} values of min_lr for {len(groups)} parameter groups")
             self.min_lrs = [self.default_min_lr] * len(groups)

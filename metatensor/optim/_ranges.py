@@ -1,4 +1,4 @@
-"""Ranges of hyperparameters, written as intervals: ``"[0, 1)"`` holds 0 and everything below 1."""
+"""Range checks of hyperparameters. Ranges are written as intervals: "[0, 1)" includes 0 and excludes 1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NON_NEGATIVE = "[0, inf)"
 
 @functools.cache
 def _parsed(interval: str) -> tuple[float, bool, float, bool]:
-    """Return the lower bound, whether it is included, the upper bound, and whether that is."""
+    """Return the lower bound, whether it is included, the upper bound, and whether that is included."""
     low, high = interval[1:-1].split(",")
     return float(low), interval[0] == "[", float(high), interval[-1] == "]"
 
@@ -27,8 +27,8 @@ def _contains(interval: str, value: float) -> bool:
 def check_range(owner: object, name: str, value: Any, interval: str | tuple[str, ...]) -> None:
     """Raise ValueError unless ``value`` lies in ``interval``.
 
-    A tuple of values is checked element by element, against one interval or a tuple of as many. None and tensors pass:
-    a tensor may be without data, and may change later.
+    The elements of a tuple are checked separately, against a single interval or a tuple of intervals. None and tensors
+    are not checked, because a tensor may have no data and may change later.
     """
     if isinstance(value, (tuple, list)):
         intervals = interval if isinstance(interval, tuple) else (interval,) * len(value)
@@ -39,6 +39,6 @@ def check_range(owner: object, name: str, value: Any, interval: str | tuple[str,
 
 
 def check_scalar(owner: object, name: str, value: Any) -> None:
-    """Raise ValueError if ``value`` is a tensor of more or fewer elements than one."""
+    """Raise ValueError if ``value`` is a tensor that does not have exactly 1 element."""
     if isinstance(value, mt.Tensor) and value.numel() != 1:
         raise ValueError(f"{type(owner).__name__}: {name} must be a number or a tensor of 1 element, got shape {tuple(value.shape)}")

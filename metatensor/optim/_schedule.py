@@ -34,7 +34,10 @@ def update_group(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def per_group(name: str, optimizer: Any, value: Any) -> list[Any]:
-    """Return a value for each group: the elements of a list or tuple, or ``value`` for all. ValueError if the length differs."""
+    """Return one value per group: the elements of a list or tuple, or ``value`` for all.
+
+    Raise ValueError if the length of a list differs from the number of groups.
+    """
     count = len(optimizer.param_groups)
     values = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(values) != count:
@@ -43,7 +46,7 @@ def per_group(name: str, optimizer: Any, value: Any) -> list[Any]:
 
 
 def attributes_of(function: Any) -> dict[str, Any] | None:
-    """Return what a state dict keeps of a callable: the attributes of an object, None for a function or None."""
+    """Return the state of a callable for a state dict: the attributes of an object, or None for a function or None."""
     return None if function is None or isinstance(function, types.FunctionType) else dict(vars(function))
 
 
@@ -54,7 +57,7 @@ def restore_attributes(function: Any, kept: dict[str, Any] | None) -> None:
 
 
 def _note_steps(optimizer: Any) -> None:
-    """Have an optimizer note that its `step` was called. A schedule warns if it is stepped before."""
+    """Wrap an optimizer's `step` to record that it was called. Schedules warn if they are stepped before it."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
     owner, func = ref(optimizer), optimizer.step.__func__
@@ -70,16 +73,38 @@ def _note_steps(optimizer: Any) -> None:
 
 
 class LRScheduler:
-    """The base class of schedules: sets the learning rate of each group of an optimizer at each `step`.
+    """Base class of schedules, which set the learning rate of each group of an optimizer at each `step`.
 
-    A subclass defines `get_lr`. It may define ``_get_closed_form_lr``, which returns the rates of an epoch whatever the rates
-    before it were; `step` to a given epoch uses it.
+    A subclass defines `get_lr`. It may also define ``_get_closed_form_lr``, which returns the rates of an epoch
+    regardless of earlier rates. `step` uses it if it is given an epoch.
 
     Parameters
     ----------
-    last_epoch
-        -1 for a new schedule, which begins at epoch 0. The epoch reached, to resume one; each group must have an
-        "initial_lr" then, as groups of a loaded optimizer have.
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    last_epoch : int
+        -1 (the default) for a new schedule, which begins at epoch 0. To resume a schedule, the epoch it has reached.
+        Each group must then have an "initial_lr", as the groups of a loaded optimizer do.
+
+    Raises
+    ------
+    TypeError
+        If ``optimizer`` is not an `Optimizer`.
+    KeyError
+        If a schedule is resumed and a group has no "initial_lr".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> class Halving(mt.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [rate / 2**self.last_epoch for rate in self.base_lrs]
+    >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = Halving(optimizer)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.4]
     """
 
     _get_lr_called_within_step = False
@@ -117,7 +142,7 @@ class LRScheduler:
             setattr(self, name, False)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all attributes but the optimizer."""
+        """Return all attributes except the optimizer."""
         return {key: value for key, value in vars(self).items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -125,11 +150,11 @@ class LRScheduler:
         vars(self).update(state_dict)
 
     def get_last_lr(self) -> list[Any]:
-        """Return the rates that were set last, one for each group."""
+        """Return the rates that were set last, one per group."""
         return self._last_lr
 
     def get_lr(self) -> list[Any]:
-        """Return the rate of each group for `last_epoch`. Subclasses implement it."""
+        """Return the rate of each group for `last_epoch`. Subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__}: a schedule must define get_lr")
 
     def _current(self) -> list[Any]:
@@ -140,7 +165,13 @@ class LRScheduler:
             warnings.warn(f"{type(self).__name__}: use get_last_lr() for the current rates", UserWarning, stacklevel=3)
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch, or to ``epoch``, and set the rates. Call it after the optimizer's `step`."""
+        """Advance to the next epoch and set the rates. Call it after the optimizer's `step`.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            Deprecated. Advance to this epoch instead; a warning is emitted.
+        """
         if self._step_count == 1:
             self._warn_of_order()
         if epoch is not None:
@@ -149,7 +180,10 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _warn_of_order(self) -> None:
-        """Warn if the optimizer was not stepped before the second step of the schedule; the first was at construction."""
+        """Warn if the optimizer has not been stepped before the second step of the schedule.
+
+        The first step of the schedule is at construction.
+        """
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn("the optimizer's step was replaced after the schedule was made", UserWarning, stacklevel=3)
         elif not getattr(self.optimizer, "_opt_called", False):
@@ -162,7 +196,7 @@ class LRScheduler:
         warnings.warn("step(epoch) is deprecated: call step() once an epoch", UserWarning, stacklevel=3)
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        """Go to the next epoch, or to ``epoch``, and set the rates."""
+        """Advance to the next epoch, or to ``epoch``, and set the rates."""
         formula = self.get_lr
         if epoch is None:
             epoch = self.last_epoch + 1

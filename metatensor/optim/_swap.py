@@ -1,4 +1,4 @@
-"""Stepping an optimizer with other parameters and another state."""
+"""Temporary replacement of an optimizer's parameters and state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ __all__ = ["swap_in_optimizer_params_and_state"]
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, mt.Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """Give an optimizer other parameters and another state inside a ``with`` block.
+    """Replace the parameters and the state of an optimizer inside a ``with`` block.
 
     Parameters
     ----------
-    swapin_parameters
-        The parameters by name, in the order in which the optimizer has its own.
-    swapin_optim_state
-        A `state_dict` for them. Its tensors are used and not copied, so that a step in the block changes them.
+    optimizer : Optimizer
+        Optimizer to change.
+    swapin_parameters : dict
+        Parameters by name, in the order of the optimizer's own.
+    swapin_optim_state : dict
+        A `state_dict` for them. Its tensors are used without copying, so a step in the block changes them.
+
+    Raises
+    ------
+    ValueError
+        If the number of parameters differs from the optimizer's.
     """
     groups, state = optimizer.param_groups, optimizer.state
     replacements = list(swapin_parameters.values())

@@ -10,12 +10,12 @@ import metatensor as mt
 
 
 def has_data(tensor: Any) -> bool:
-    """Return whether a tensor's elements can be read."""
+    """Return True if a tensor's elements can be read."""
     return tensor.untyped_storage().data is not None
 
 
 def _get_value(x: Any) -> Any:
-    """Return the number in a tensor of one element, 1.0 if it has no data, and anything but a tensor unchanged."""
+    """Return the number in a tensor of 1 element, or 1.0 if it has no data. Return anything but a tensor unchanged."""
     if not isinstance(x, mt.Tensor):
         return x
     return x.item() if has_data(x) else 1.0
@@ -27,7 +27,7 @@ def _get_scalar_dtype(is_fused: bool | None = None) -> Any:
 
 
 def _view_as_real(params: list[Any], *state_and_grads: list[Any]) -> None:
-    """Replace the complex tensors of the lists by real views, at the positions where ``params`` is complex."""
+    """Replace complex tensors in the lists by real views, at the positions at which ``params`` is complex."""
     where = [i for i, p in enumerate(params) if p.is_complex()]
     for tensors in (params, *state_and_grads):
         for i in where:
@@ -35,7 +35,7 @@ def _view_as_real(params: list[Any], *state_and_grads: list[Any]) -> None:
 
 
 def _default_to_fused_or_foreach(params: Any, differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
-    """Return (False, False): parameters are updated one by one."""
+    """Return (False, False): parameters are updated one at a time."""
     return False, False
 
 
@@ -48,12 +48,12 @@ def _get_fused_kernels_supported_devices() -> list[str]:
 
 
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
-    """Return the device types that may hold a step counter. Meta is one, as it stands for any device."""
+    """Return the device types that support step counters. Meta is included because it stands for any device."""
     return ["cuda", "xpu", "hpu", "privateuseone", "meta"] + (["xla"] if supports_xla else [])
 
 
 def _disable_dynamo_if_unsupported(single_tensor_fn: Any = None) -> Callable[[Any], Any]:
-    """Return a decorator that returns its function unchanged: there is no compiler to keep away."""
+    """Return a decorator that returns its function unchanged, because there is no compiler to disable."""
     return lambda func: func
 
 

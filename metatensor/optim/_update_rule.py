@@ -1,7 +1,7 @@
-"""Optimizers that are declared: hyperparameters with ranges, state tensors, and a formula for one parameter.
+"""Declarative optimizers: hyperparameters with ranges, state tensors, and an update formula for one parameter.
 
-`UpdateRule` does the rest for all of them: it checks, makes the state at a parameter's first step, negates the gradient where
-it maximizes, applies weight decay, and updates complex parameters as pairs of real numbers.
+`UpdateRule` does the rest for all of them. It checks hyperparameters, creates the state at a parameter's first step,
+negates the gradient to maximize, applies weight decay, and updates complex parameters as pairs of real numbers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ __all__ = ["UpdateRule", "average", "average_square", "counter", "filled", "numb
 
 Group: TypeAlias = Mapping[str, Any]
 Maker: TypeAlias = Callable[[Any, Group], Any]
-"""Makes a state tensor from a parameter and the hyperparameters of its group; None where there is to be none."""
+"""Function that makes a state tensor from a parameter and the hyperparameters of its group, or returns None."""
 
 _UNKNOWN = 0.5
-"""Stands for a hyperparameter that is a tensor without data. Every formula is defined there, and no result has data."""
+"""Value of a hyperparameter that is a tensor without data. All formulas are defined for it; results have no data."""
 
 
 def number(value: Any, p: Any) -> Any:
-    """Return a hyperparameter, for an update of ``p``, as a number.
+    """Return a hyperparameter as a number, for an update of ``p``.
 
-    Raises RuntimeError if it is a tensor without data and ``p`` has data.
+    Raise RuntimeError if it is a tensor without data although ``p`` has data.
     """
     if not isinstance(value, mt.Tensor):
         return value
@@ -40,19 +40,22 @@ def number(value: Any, p: Any) -> Any:
 
 
 def counter(p: Any, group: Group, start: float = 0.0) -> Any:
-    """Make a counter: on the cpu, or beside the parameter in groups that are capturable or fused."""
+    """Make a step counter: on the CPU, or on the device of the parameter if the group is capturable or fused."""
     fused = bool(group.get("fused"))
     device = p.device if group.get("capturable") or fused else "cpu"
     return mt.tensor(start, dtype=_get_scalar_dtype(is_fused=fused), device=device)
 
 
 def zeros(p: Any, group: Group) -> Any:
-    """Make zeros in the shape, dtype, device and order of dimensions of ``p``."""
+    """Make zeros of the shape, dtype, device and memory format of ``p``."""
     return mt.zeros_like(p, memory_format=mt.preserve_format)
 
 
 def filled(option: str) -> Maker:
-    """Return a maker of tensors like the parameter, filled with a hyperparameter (in both parts if they are complex)."""
+    """Return a function that makes tensors like the parameter, filled with a hyperparameter.
+
+    Both parts of complex tensors are filled.
+    """
 
     def make(p: Any, group: Group) -> Any:
         value = number(group[option], p)
@@ -62,7 +65,7 @@ def filled(option: str) -> Maker:
 
 
 def only_with(option: str, make: Maker) -> Maker:
-    """Return ``make`` for groups whose ``option`` is not zero, false or None."""
+    """Return ``make`` restricted to groups in which ``option`` is not zero, false or None."""
     return lambda p, group: make(p, group) if group[option] else None
 
 
@@ -77,26 +80,34 @@ def average_square(mean: Any, value: Any, decay: float) -> Any:
 
 
 class UpdateRule(Optimizer):
-    """An optimizer that updates each parameter by the same formula.
+    """Base of optimizers that update each parameter by the same formula.
 
-    A subclass has a constructor that passes its arguments on (``super().__init__(params, vars())``), and declares `ranges`,
-    `state_tensors` and `update`. ``foreach`` and ``fused`` select among implementations in PyTorch; here there is one.
+    A subclass passes the arguments of its constructor on, by ``super().__init__(params, vars())``, and defines
+    `ranges`, `state_tensors` and `update`. ``foreach`` and ``fused`` select implementations in PyTorch; here there is
+    only one.
+
+    Raises
+    ------
+    ValueError
+        If a hyperparameter is out of range, or hyperparameters exclude each other.
+    RuntimeError
+        If ``fused`` is combined with ``foreach`` or ``differentiable``.
     """
 
     ranges: ClassVar[dict[str, str | tuple[str, ...]]] = {}
-    """Hyperparameter: the interval it must lie in; for a tuple, one interval for all elements or one for each."""
+    """Interval of each hyperparameter. For a tuple, a single interval for all elements or one per element."""
 
     state_tensors: ClassVar[dict[str, Maker]] = {}
-    """State tensor: how it is made at the first step of a parameter."""
+    """Function that makes each state tensor, at the first step of a parameter."""
 
     decays_weights = True
-    """Whether the base applies ``weight_decay``: to the parameter if ``decoupled_weight_decay``, else to the gradient."""
+    """Whether this class applies ``weight_decay``: to the parameter if it is decoupled, else to the gradient."""
 
     complex_as_real = True
     """Whether a complex parameter is updated as a real tensor with one more dimension, of size 2."""
 
     sparse = False
-    """Whether gradients must be sparse. If false, they must not be."""
+    """Whether gradients must be sparse (True) or dense (False)."""
 
     def __init__(self, params: Any, arguments: Mapping[str, Any]) -> None:
         options = {key: value for key, value in arguments.items() if key not in ("self", "params", "__class__")}
@@ -109,12 +120,12 @@ class UpdateRule(Optimizer):
         super().__init__(params, options)
 
     def check(self, option: SimpleNamespace) -> None:
-        """Raise ValueError for hyperparameters that do not go together."""
+        """Raise ValueError for hyperparameters that are inconsistent."""
 
     def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
         """Update ``p`` in place.
 
-        ``option`` has the hyperparameters of the group as numbers, and the number of this step, from 1, as ``option.step``.
+        ``option`` has the hyperparameters of the group as numbers. ``option.step`` is the number of this step, from 1.
         """
         raise NotImplementedError
 
@@ -129,17 +140,22 @@ class UpdateRule(Optimizer):
                     kept["step"] = counter(p, group, float(kept["step"]))
 
     def step(self, closure: Any = None) -> Any:
-        """Update the parameters that have a gradient.
+        """Update all parameters that have a gradient.
 
         Parameters
         ----------
-        closure
-            A function that computes the gradients again; it is called first.
+        closure : callable, optional
+            Function that recomputes the gradients and returns the loss. It is called first.
 
         Returns
         -------
         object
-            What ``closure`` returned, or None.
+            Result of ``closure``, or None.
+
+        Raises
+        ------
+        RuntimeError
+            If a gradient is sparse and the optimizer needs dense ones, or the other way round.
         """
         loss = None
         if closure is not None:
@@ -201,5 +217,5 @@ def _count(step: Any) -> float:
 
 
 def _as_real(value: Any) -> Any:
-    """Return a view of complex tensors as real ones, and anything else unchanged."""
+    """Return a real view of a complex tensor, and anything else unchanged."""
     return mt.view_as_real(value) if isinstance(value, mt.Tensor) and value.is_complex() else value

@@ -12,7 +12,32 @@ __all__ = ["Adadelta"]
 
 
 class Adadelta(UpdateRule):
-    """Scale the gradient by the ratio of the root mean squares of past steps and of past gradients."""
+    """Adadelta (Zeiler, 2012).
+
+    The gradient is multiplied by the ratio of the root mean squares of past updates and of past gradients.
+
+    Parameters
+    ----------
+    params, foreach, capturable, maximize, differentiable
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Factor of the update. Default 1.
+    rho : float
+        Decay of the averages, in [0, 1]. Default 0.9.
+    eps : float
+        Value added to both averages. Default 1e-6.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.Adadelta([p]).step()
+    >>> p.data
+    tensor([0.9968])
+    """
 
     ranges = {"rho": "[0, 1]", "eps": NON_NEGATIVE}
     state_tensors = {"step": counter, "square_avg": zeros, "acc_delta": zeros}

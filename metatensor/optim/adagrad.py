@@ -12,9 +12,34 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(UpdateRule):
-    """Divide the gradient by the root of the sum of all squared gradients; the rate is lr / (1 + (t - 1) lr_decay).
+    """Adagrad (Duchi et al., 2011).
 
-    The state exists from the start, not from the first step.
+    The gradient is divided by the root of the sum of all squared gradients so far. The rate at step t is
+    ``lr / (1 + (t - 1) * lr_decay)``. Unlike that of other optimizers, the state is created by the constructor.
+
+    Parameters
+    ----------
+    params, foreach, maximize, differentiable, fused
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Initial learning rate. Default 0.01.
+    lr_decay : float
+        Decay of the rate. Default 0.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+    initial_accumulator_value : float
+        Initial value of the sum. Default 0.
+    eps : float
+        Value added to the root. Default 1e-10.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.Adagrad([p], lr=0.1).step()
+    >>> p.data
+    tensor([0.9000])
     """
 
     ranges = {"lr_decay": NON_NEGATIVE, "initial_accumulator_value": NON_NEGATIVE, "eps": NON_NEGATIVE}
@@ -30,7 +55,7 @@ class Adagrad(UpdateRule):
             self.state.update((p, self.begin(p, group)) for p in group["params"])
 
     def share_memory(self) -> None:
-        """Do nothing: memory of this process is not shared with others."""
+        """Do nothing: the state is not moved to shared memory."""
 
     def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
         rate = option.lr / (1 + (option.step - 1) * option.lr_decay)

@@ -14,10 +14,41 @@ __all__ = ["Adam"]
 
 
 class Adam(UpdateRule):
-    """Adam: scale the average gradient by the root of the average squared gradient.
+    """Adam (Kingma and Ba, 2014), optionally with AMSGrad (Reddi et al., 2018).
 
-    m <- b1 m + (1 - b1) g and v <- b2 v + (1 - b2) g**2 are corrected for their start at zero at step t, so that
-    p <- p - lr (m / (1 - b1**t)) / (sqrt(v / (1 - b2**t)) + eps). AMSGrad uses the largest v so far.
+    With the gradient g, m <- b1 m + (1 - b1) g and v <- b2 v + (1 - b2) g**2. At step t the update is
+    p <- p - lr (m / (1 - b1**t)) / (sqrt(v / (1 - b2**t)) + eps).
+
+    Parameters
+    ----------
+    params, foreach, maximize, capturable, differentiable, fused
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Learning rate. Default 0.001.
+    betas : pair of float or of Tensor
+        Decays (b1, b2), in [0, 1). Default (0.9, 0.999).
+    eps : float
+        Value added to the root. Default 1e-8.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+    amsgrad : bool
+        Use the largest v so far. Default False.
+    decoupled_weight_decay : bool
+        Multiply the parameter by ``1 - lr * weight_decay`` instead, as AdamW does. Default False.
+
+    Raises
+    ------
+    ValueError
+        If a hyperparameter is out of range or only one beta is a tensor.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.Adam([p], lr=0.1).step()
+    >>> p.data
+    tensor([0.9000])
     """
 
     ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}

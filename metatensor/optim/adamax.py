@@ -13,7 +13,33 @@ __all__ = ["Adamax"]
 
 
 class Adamax(UpdateRule):
-    """Adam in the infinity norm: u <- max(b2 u, abs(g) + eps) and p <- p - lr (m / (1 - b1**t)) / u."""
+    """Variant of Adam with the infinity norm (Kingma and Ba, 2014, section 7.1).
+
+    With the gradient g, m <- b1 m + (1 - b1) g and u <- max(b2 u, abs(g) + eps). At step t the update is
+    p <- p - lr (m / (1 - b1**t)) / u.
+
+    Parameters
+    ----------
+    params, foreach, maximize, differentiable, capturable
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Learning rate. Default 0.002.
+    betas : pair of float
+        Decays (b1, b2), in [0, 1). Default (0.9, 0.999).
+    eps : float
+        Value added to the magnitude of the gradient. Default 1e-8.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.Adamax([p], lr=0.1).step()
+    >>> p.data
+    tensor([0.9000])
+    """
 
     ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}
     state_tensors = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}

@@ -10,7 +10,26 @@ __all__ = ["AdamW"]
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: p <- (1 - lr weight_decay) p before each step."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017).
+
+    Before each step of `Adam` the parameter is multiplied by ``1 - lr * weight_decay``.
+
+    Parameters
+    ----------
+    params, lr, betas, eps, amsgrad, maximize, foreach, capturable, differentiable, fused
+        As in `Adam`.
+    weight_decay : float
+        Decoupled weight decay. Default 0.01.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.AdamW([p], lr=0.1, weight_decay=0.5).step()
+    >>> p.data
+    tensor([0.8500])
+    """
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,

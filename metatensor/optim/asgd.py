@@ -17,9 +17,34 @@ def _beside(value: Any, p: Any) -> Any:
 
 
 class ASGD(UpdateRule):
-    """Gradient descent with a decreasing rate that keeps the average of the parameter's path, as the state ``ax``.
+    """Averaged stochastic gradient descent (Polyak and Juditsky, 1992).
 
-    At step t the rate is lr / (1 + lambd lr t)**alpha, and the average takes in 1 / max(1, t - t0) of the new parameter.
+    At step t the rate is ``lr / (1 + lambd * lr * t) ** alpha``. The state ``ax`` is an average of the parameter: after
+    step t it moves by the fraction ``1 / max(1, t - t0)`` towards the new value.
+
+    Parameters
+    ----------
+    params, foreach, maximize, differentiable, capturable
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Initial learning rate. Default 0.01.
+    lambd : float
+        Decay of the parameter and of the rate. Default 1e-4.
+    alpha : float
+        Exponent of the decay of the rate. Default 0.75.
+    t0 : float
+        Step after which averaging begins. Default 1e6.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.ASGD([p], lr=0.1, lambd=0).step()
+    >>> p.data
+    tensor([0.8000])
     """
 
     state_tensors = {

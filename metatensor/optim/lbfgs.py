@@ -18,7 +18,10 @@ Search = Callable[[float, Any], tuple[float, Any]]
 def _cubic_minimum(
     x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, bounds: tuple[float, float] | None = None
 ) -> float:
-    """Where the cubic through two values and slopes is smallest, between ``bounds``; their middle where it is nowhere."""
+    """Return the minimum, within ``bounds``, of the cubic through two points with given values and slopes.
+
+    If the cubic has no minimum, return the middle of the bounds.
+    """
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
     d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
     square = d1 * d1 - g1 * g2
@@ -36,7 +39,10 @@ def _strong_wolfe(
     evaluate: Search, t: float, d: Any, f: float, g: Any, slope: Any, c1: float = 1e-4, c2: float = 0.9,
     tolerance_change: float = 1e-9, max_ls: int = 25,
 ) -> tuple[float, Any, float, int]:  # fmt: skip
-    """(loss, gradient, step, evaluations) at a step along ``d`` that meets the strong Wolfe conditions, if one is found."""
+    """Search along ``d`` for a step that meets the strong Wolfe conditions.
+
+    Return (loss, gradient, step, number of evaluations) of the best step found.
+    """
     d_norm = _get_value(d.abs().max())
     slope0 = _get_value(slope)
 
@@ -81,7 +87,7 @@ def _strong_wolfe(
         near, far = min(a, b), max(a, b)
         margin = 0.1 * (far - near)
         if min(far - t, t - near) < margin:
-            # too near an end: move off it at the second time, or where the point lies on or beyond it
+            # Too close to an end of the bracket: move away the second time in a row, or if the point is not inside.
             if stuck or t >= far or t <= near:
                 t = far - margin if abs(t - far) < abs(t - near) else near + margin
                 stuck = False
@@ -108,7 +114,36 @@ def _strong_wolfe(
 
 
 class LBFGS(Optimizer):
-    """L-BFGS, of one group of parameters. `step` needs a closure, which is called several times."""
+    """L-BFGS, for a single parameter group (Liu and Nocedal, 1989).
+
+    `step` needs a closure, which it calls several times.
+
+    Parameters
+    ----------
+    params : iterable
+        Tensors or (name, tensor) pairs.
+    lr : float or Tensor
+        Step size, or the first step size of a line search. Default 1.
+    max_iter : int
+        Maximal number of iterations per `step`. Default 20.
+    max_eval : int, optional
+        Maximal number of evaluations per `step`. Default ``max_iter * 5 // 4``.
+    tolerance_grad : float
+        Stop if no element of the gradient is larger in magnitude. Default 1e-7.
+    tolerance_change : float
+        Stop if the loss, or all elements of the step, change by no more. Default 1e-9.
+    history_size : int
+        Number of past updates that approximate the Hessian. Default 100.
+    line_search_fn : str, optional
+        "strong_wolfe", or None (the default) for steps of size ``lr``.
+
+    Raises
+    ------
+    ValueError
+        If ``lr`` is negative or there is more than one parameter group.
+    RuntimeError
+        On a step if ``line_search_fn`` has another value.
+    """
 
     def __init__(
         self, params: Any, lr: Any = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
@@ -152,7 +187,7 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _direction(state: dict[str, Any], grad: Any, prev_grad: Any, history: int) -> None:
-        """Put the next direction into ``state["d"]``, having remembered the last step."""
+        """Append the last step to the history, and store the next direction in ``state["d"]``."""
         y = grad.sub(prev_grad)
         s = state["d"].mul(state["t"])
         ys = y.dot(s)
@@ -174,7 +209,18 @@ class LBFGS(Optimizer):
 
     @mt.no_grad()
     def step(self, closure: Any) -> Any:  # type: ignore[override]
-        """Make up to ``max_iter`` iterations; returns the loss before them."""
+        """Run up to ``max_iter`` iterations.
+
+        Parameters
+        ----------
+        closure : callable
+            Function that recomputes the gradients and returns the loss.
+
+        Returns
+        -------
+        object
+            Result of the first call of ``closure``, the loss before the iterations.
+        """
         if len(self.param_groups) != 1:
             raise AssertionError("LBFGS: there can be only one group of parameters")
         closure = mt.enable_grad()(closure)

@@ -25,4 +25,4 @@ __all__ = [
 
 
 class _LRScheduler(LRScheduler):
-    """The older name of `LRScheduler`, for subclasses."""
+    """Older name of `LRScheduler`, for subclasses."""

@@ -17,10 +17,37 @@ def _product(p: Any, group: Group) -> Any:
 
 
 class NAdam(UpdateRule):
-    """Adam with Nesterov momentum.
+    """Adam with Nesterov momentum (Dozat, 2016).
 
-    The momentum of step t is mu(t) = b1 (1 - 0.96**(t momentum_decay) / 2); M is the product of mu(1) to mu(t). The step is
-    lr ((1 - mu(t)) g / (1 - M) + mu(t + 1) m / (1 - M mu(t + 1))) / (sqrt(v / (1 - b2**t)) + eps).
+    The momentum at step t is mu(t) = b1 (1 - 0.96**(t momentum_decay) / 2), and M is the product of mu(1) to mu(t).
+    With the averages m and v of `Adam`, the parameter is reduced by lr ((1 - mu(t)) g / (1 - M) + mu(t + 1) m / (1 - M
+    mu(t + 1))) / (sqrt(v / (1 - b2**t)) + eps).
+
+    Parameters
+    ----------
+    params, foreach, maximize, capturable, differentiable
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Learning rate. Default 0.002.
+    betas : pair of float
+        Decays (b1, b2), in [0, 1). Default (0.9, 0.999).
+    eps : float
+        Value added to the root. Default 1e-8.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+    momentum_decay : float
+        Speed at which the momentum approaches b1. Default 0.004.
+    decoupled_weight_decay : bool
+        Multiply the parameter by ``1 - lr * weight_decay`` instead, as AdamW does. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.ones(4, 3))
+    >>> p.grad = mt.ones(4, 3)
+    >>> mt.optim.NAdam([p]).step()
+    >>> p.shape
+    metatensor.Size([4, 3])
     """
 
     ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE, "momentum_decay": NON_NEGATIVE}

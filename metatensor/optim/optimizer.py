@@ -1,4 +1,4 @@
-"""The base class of optimizers: parameter groups, per-parameter state, state dicts, and hooks around `step`."""
+"""`Optimizer`, the base class of optimizers: parameter groups, state, state dicts, and hooks around `step`."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _HOOKS = (
 
 
 class _RequiredParameter:
-    """The type of `required`."""
+    """Type of `required`."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
 
 
 required = _RequiredParameter()
-"""The default of a hyperparameter that every parameter group has to name."""
+"""Default of a hyperparameter that every parameter group must set."""
 
 
 def _registered(hooks: Hooks, hook: Callable[..., Any], first: bool = False) -> RemovableHandle:
@@ -58,24 +58,56 @@ def _registered(hooks: Hooks, hook: Callable[..., Any], first: bool = False) -> 
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` before each step of any optimizer. Return a handle that removes it."""
+    """Register ``hook(optimizer, args, kwargs)``, which runs before each step of any optimizer.
+
+    The hook returns None or new (args, kwargs). The result is a handle that removes the hook.
+    """
     return _registered(_global_optimizer_pre_hooks, hook)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` after each step of any optimizer. Return a handle that removes it."""
+    """Register ``hook(optimizer, args, kwargs)``, which runs after each step of any optimizer.
+
+    The result is a handle that removes the hook.
+    """
     return _registered(_global_optimizer_post_hooks, hook)
 
 
 class Optimizer:
-    """The base class of optimizers.
+    """Base class of optimizers.
+
+    A subclass defines `step`.
 
     Parameters
     ----------
-    params
-        Tensors, (name, tensor) pairs, or dicts that have such under "params" and the hyperparameters of that group beside it.
-    defaults
-        The hyperparameters of groups that do not name their own.
+    params : iterable
+        Tensors, (name, tensor) pairs, or dicts. A dict is a parameter group: it has tensors or pairs under "params" and
+        may set hyperparameters.
+    defaults : dict
+        Hyperparameters of groups that do not set their own.
+
+    Raises
+    ------
+    TypeError
+        If ``params`` is a tensor or contains something other than tensors.
+    ValueError
+        If there are no parameters. See `add_param_group` for other cases.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> class Shrink(mt.optim.Optimizer):
+    ...     def __init__(self, params, factor=0.5):
+    ...         super().__init__(params, {"factor": factor})
+    ...     @mt.no_grad()
+    ...     def step(self, closure=None):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 p.mul_(group["factor"])
+    >>> p = mt.nn.Parameter(mt.ones(2, device="cpu"))
+    >>> Shrink([p]).step()
+    >>> p.data
+    tensor([0.5000, 0.5000])
     """
 
     defaults: dict[str, Any]
@@ -106,7 +138,7 @@ class Optimizer:
         self.defaults.setdefault("differentiable", False)
 
     def _restore(self, attributes: dict[str, Any]) -> None:
-        """Set attributes, and have everything that hooks need."""
+        """Set attributes, and create the tables of hooks that are missing."""
         self.__dict__.update(attributes)
         for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
@@ -127,7 +159,7 @@ class Optimizer:
 
     @staticmethod
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``func``, a `step` method, wrapped so that it calls the hooks of its optimizer and the global ones."""
+        """Return a `step` method that calls ``func`` between the hooks of its optimizer and the global ones."""
 
         @functools.wraps(func)
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -146,46 +178,59 @@ class Optimizer:
         return step
 
     def _patch_step_function(self) -> None:
-        """Wrap the `step` of this class, once, so that it calls hooks."""
+        """Wrap the `step` of this class so that it runs hooks, unless that is done already."""
         cls: Any = type(self)
         if not hasattr(cls.step, "hooked"):
             cls.step = self.profile_hook_step(cls.step)
             cls.step.hooked = True
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before each step. The hook may return other (args, kwargs)."""
+        """Register ``hook(optimizer, args, kwargs)``, which runs before each step and may return new (args, kwargs)."""
         return _registered(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` after each step."""
+        """Register ``hook(optimizer, args, kwargs)``, which runs after each step."""
         return _registered(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(optimizer)`` before `state_dict`."""
+        """Register ``hook(optimizer)``, which runs before `state_dict`.
+
+        With ``prepend``, it runs before hooks that were registered earlier.
+        """
         return _registered(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` after `state_dict`. The hook may return another dict."""
+        """Register ``hook(optimizer, state_dict)``, which runs after `state_dict` and may return a replacement."""
         return _registered(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` before `load_state_dict`. The hook may return another dict."""
+        """Register a hook that runs before `load_state_dict`.
+
+        It is called as ``hook(optimizer, state_dict)`` and may return a replacement for the dict.
+        """
         return _registered(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(optimizer)`` after `load_state_dict`."""
+        """Register ``hook(optimizer)``, which runs after `load_state_dict`."""
         return _registered(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # State dicts
 
     def state_dict(self) -> StateDict:
-        """Return the state and the groups, with parameters replaced by their positions.
+        """Return the state and the parameter groups, with parameters replaced by their positions.
 
         Returns
         -------
         dict
-            "state" maps a parameter's position, counted over all groups, to its state. "param_groups" has the
+            "state" maps the position of a parameter, counted over all groups, to its state. "param_groups" contains the
             hyperparameters of each group and, under "params", the positions of its parameters. Tensors are not copied.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> optimizer = mt.optim.SGD(mt.nn.Linear(3, 2).parameters(), lr=0.1)
+        >>> optimizer.state_dict()["param_groups"][0]["params"]
+        [0, 1]
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
@@ -208,8 +253,9 @@ class Optimizer:
     def _process_value_according_to_param_policy(
         param: Any, value: Any, param_id: int, param_groups: list[dict[Any, Any]], key: Hashable = None
     ) -> Any:
-        """Return a state tensor in the dtype and on the device of ``param``. A step counter stays on the host, unless its
-        group is capturable or fused.
+        """Return a state tensor with the dtype and device of ``param``.
+
+        A step counter is not moved unless its group is capturable or fused.
         """
         if key != "step":
             return value.to(dtype=param.dtype if param.is_floating_point() else None, device=param.device)
@@ -218,7 +264,12 @@ class Optimizer:
         return value.to(dtype=mt.float32, device=param.device) if beside else value
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        """Replace the state and the hyperparameters by those of a `state_dict`, of this library or of PyTorch.
+        """Restore state and hyperparameters from a `state_dict`, of this library or of PyTorch.
+
+        Parameters
+        ----------
+        state_dict : dict
+            Result of `state_dict` of an optimizer with groups of the same sizes. It is not changed.
 
         Raises
         ------
@@ -235,7 +286,7 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__}: the state has groups of {sizes} parameters, this optimizer has groups of {expected}")
 
         def placed(p: Any, value: Any, position: Any, key: Hashable = None) -> Any:
-            """Return a value of the state with the tensors in it moved to where they belong."""
+            """Return a state value with all tensors in it converted to the dtype and device they need."""
             if isinstance(value, mt.Tensor):
                 return self._process_value_according_to_param_policy(p, value, position, state_dict["param_groups"], key)
             if isinstance(value, dict):
@@ -263,7 +314,7 @@ class Optimizer:
     # Steps and groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients of all parameters, or fill them with zeros if ``set_to_none`` is false."""
+        """Set the gradients of all parameters to None, or to zeros if ``set_to_none`` is false."""
         for p in self._parameters():
             if set_to_none:
                 p.grad = None
@@ -271,25 +322,33 @@ class Optimizer:
                 p.grad = p.grad.detach().zero_()
 
     def step(self, closure: Any = None) -> Any:
-        """Update the parameters once. Subclasses implement it."""
+        """Update the parameters once. Subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__}: an optimizer must define step")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters to those that are updated.
+        """Add a parameter group.
 
         Parameters
         ----------
-        param_group
-            The parameters under "params": a tensor, a list of tensors or of (name, tensor) pairs. Hyperparameters that it
-            does not name are the optimizer's defaults, and are added to it.
+        param_group : dict
+            Under "params" a tensor or a list of tensors or of (name, tensor) pairs. Other keys are hyperparameters.
+            Missing ones are set to the optimizer's defaults in this dict.
 
         Raises
         ------
         TypeError
-            If it is not a dict, or its parameters are not tensors or come as a set.
+            If ``param_group`` is not a dict, or its parameters are a set or not tensors.
         ValueError
-            If a parameter is not a leaf or is in another group, a required hyperparameter is missing, or only some groups
-            name their parameters.
+            If a parameter is not a leaf or is in another group, a required hyperparameter is missing, or only some
+            groups have names.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(2))], lr=0.1)
+        >>> optimizer.add_param_group({"params": mt.nn.Parameter(mt.zeros(3)), "lr": 0.01})
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.1, 0.01]
         """
         name = type(self).__name__
         if not isinstance(param_group, Mapping):

@@ -13,7 +13,7 @@ __all__ = ["RAdam"]
 
 
 def _rectification(step: float, decay: float) -> float:
-    """Return the variance rectification r(t) of the paper's algorithm 2, or 0 where the variance is intractable."""
+    """Return the variance rectification r(t) of algorithm 2 of the paper, or 0 if the variance is intractable."""
     limit = 2 / (1 - decay) - 1
     length = limit - 2 * step * decay**step / (1 - decay**step)
     if length <= 5:
@@ -22,7 +22,35 @@ def _rectification(step: float, decay: float) -> float:
 
 
 class RAdam(UpdateRule):
-    """Adam whose adaptive step is rectified while few gradients have been averaged; at first it is momentum alone."""
+    """Rectified Adam (Liu et al., 2019).
+
+    The adaptive step is scaled by a factor that is small while few gradients have been averaged. In the first steps the
+    update is momentum alone.
+
+    Parameters
+    ----------
+    params, foreach, maximize, capturable, differentiable
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Learning rate. Default 0.001.
+    betas : pair of float
+        Decays of the averages of the gradient and of its square, in [0, 1). Default (0.9, 0.999).
+    eps : float
+        Value added to the root. Default 1e-8.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+    decoupled_weight_decay : bool
+        Multiply the parameter by ``1 - lr * weight_decay`` instead, as AdamW does. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.RAdam([p], lr=0.1).step()
+    >>> p.data
+    tensor([0.8000])
+    """
 
     ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}
     state_tensors = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}

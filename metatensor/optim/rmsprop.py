@@ -1,4 +1,4 @@
-"""RMSprop (Hinton, 2012, lecture 6 of "Neural Networks for Machine Learning"), plain and centred (Graves, 2013, arXiv:1308.0850)."""
+"""RMSprop (Hinton, 2012, "Neural Networks for Machine Learning", lecture 6; centered: Graves, 2013, arXiv:1308.0850)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,36 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(UpdateRule):
-    """Divide the gradient by the root of the average squared gradient, or of the gradient's variance if ``centered``."""
+    """RMSprop (Hinton, 2012), optionally centered (Graves, 2013).
+
+    The gradient is divided by the root of the average squared gradient or, if ``centered``, of the gradient's variance.
+
+    Parameters
+    ----------
+    params, capturable, foreach, maximize, differentiable
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Learning rate. Default 0.01.
+    alpha : float
+        Decay of the averages. Default 0.99.
+    eps : float
+        Value added to the root. Default 1e-8.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+    momentum : float
+        Decay of the momentum buffer. Default 0, no momentum.
+    centered : bool
+        Divide by the root of the variance. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.RMSprop([p], lr=0.1, alpha=0.75).step()
+    >>> p.data
+    tensor([0.8000])
+    """
 
     ranges = {"alpha": NON_NEGATIVE, "eps": NON_NEGATIVE, "momentum": NON_NEGATIVE}
     state_tensors = {

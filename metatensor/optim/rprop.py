@@ -12,10 +12,30 @@ __all__ = ["Rprop"]
 
 
 class Rprop(UpdateRule):
-    """Step by the sign of the gradient, each element by a length of its own.
+    """Resilient backpropagation: steps by the sign of the gradient (Riedmiller and Braun, 1993).
 
-    The length grows by ``etas[1]`` while the sign stays and shrinks by ``etas[0]`` when it turns, within ``step_sizes``. An
-    element whose sign has turned is not moved in that step.
+    Each element has its own step size. It grows by ``etas[1]`` while the sign of the gradient stays and shrinks by
+    ``etas[0]`` when the sign changes. An element whose sign has changed is not moved in that step.
+
+    Parameters
+    ----------
+    params, capturable, foreach, maximize, differentiable
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Initial step size. Default 0.01.
+    etas : pair of float
+        Factors of step sizes, in (0, 1) and above 1. Default (0.5, 1.2).
+    step_sizes : pair of float
+        Bounds of step sizes. Default (1e-6, 50).
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.Rprop([p], lr=0.1).step()
+    >>> p.data
+    tensor([0.9000])
     """
 
     ranges = {"etas": ("(0, 1)", "(1, inf)")}

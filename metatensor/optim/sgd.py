@@ -12,10 +12,39 @@ __all__ = ["SGD"]
 
 
 class SGD(UpdateRule):
-    """Stochastic gradient descent, with heavy-ball or Nesterov momentum.
+    """Stochastic gradient descent, optionally with momentum (Polyak, 1964; Sutskever et al., 2013).
 
-    With the gradient g, weight decay included, b <- momentum b + (1 - dampening) g, starting from b = g at the first step, and
-    p <- p - lr b. Nesterov's variant subtracts lr (g + momentum b).
+    With the gradient g, including weight decay, the momentum buffer is b <- momentum b + (1 - dampening) g. It is g at
+    the first step. The update is p <- p - lr b, or with ``nesterov`` p <- p - lr (g + momentum b).
+
+    Parameters
+    ----------
+    params, maximize, foreach, differentiable, fused
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Learning rate. Default 0.001.
+    momentum : float
+        Decay of the momentum buffer. Default 0, no momentum.
+    dampening : float
+        Reduction of the gradient's share in the buffer. Default 0.
+    weight_decay : float
+        Multiple of the parameter that is added to the gradient. Default 0.
+    nesterov : bool
+        Use Nesterov momentum, which needs a positive ``momentum`` and no ``dampening``. Default False.
+
+    Raises
+    ------
+    ValueError
+        If a hyperparameter is out of range, or ``nesterov`` is used without momentum or with dampening.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0], device="cpu"))
+    >>> p.grad = mt.tensor([2.0], device="cpu")
+    >>> mt.optim.SGD([p], lr=0.1).step()
+    >>> p.data
+    tensor([0.8000])
     """
 
     ranges = {"momentum": NON_NEGATIVE}

@@ -1,4 +1,4 @@
-"""Adam for gradients that are zero but for a few rows (Kingma and Ba, 2014, arXiv:1412.6980)."""
+"""Adam for sparse gradients (Kingma and Ba, 2014, arXiv:1412.6980)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,21 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(UpdateRule):
-    """Adam that updates a parameter and its averages only at the elements that a sparse gradient lists.
+    """Adam that updates a parameter and its averages only at the elements listed by a sparse gradient.
 
-    metatensor has no sparse tensors of its own. A gradient counts as sparse if its ``is_sparse`` is true; it must have
-    ``coalesce()``, ``indices()`` and ``values()``, as PyTorch's tensors in COO layout have.
+    metatensor has no sparse tensors. A gradient counts as sparse if its ``is_sparse`` is true. It must have the methods
+    ``coalesce()``, ``indices()`` and ``values()``, like PyTorch's tensors in COO layout.
+
+    Parameters
+    ----------
+    params, maximize
+        See `metatensor.optim`.
+    lr : float or Tensor
+        Learning rate, positive. Default 0.001.
+    betas : pair of float
+        Decays of the averages, in [0, 1). Default (0.9, 0.999).
+    eps : float
+        Value added to the root, positive. Default 1e-8.
     """
 
     ranges = {"lr": "(0, inf)", "betas": "[0, 1)", "eps": "(0, inf)"}

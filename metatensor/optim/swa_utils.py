@@ -1,4 +1,4 @@
-"""Averages of a model's weights along training (Izmailov et al., 2018, arXiv:1803.05407)."""
+"""Averaging of a model's weights during training (Izmailov et al., 2018, arXiv:1803.05407)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _move_all(averages: Iterable[Any], current: Iterable[Any], share: float) -> None:
-    """Move averages in place towards current values, by a share of the distance."""
+    """Move averages in place towards current values, by a fraction of the distance."""
     for average, value in zip(averages, current, strict=True):
         if average.is_floating_point() or average.is_complex():
             average.lerp_(value, share)
@@ -32,42 +32,59 @@ def _check_decay(function: str, decay: float) -> None:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
-    """Return a function that updates a list of exponential moving averages in place."""
+    """Return a function that updates a list of exponential moving averages in place, for `AveragedModel`."""
     _check_decay("get_ema_multi_avg_fn", decay)
     return mt.no_grad()(lambda averages, current, num_averaged: _move_all(averages, current, 1 - decay))  # type: ignore[no-any-return]
 
 
 def get_swa_multi_avg_fn() -> Callable[..., None]:
-    """Return a function that updates a list of means of ``num_averaged`` values in place by one more value."""
+    """Return a function that updates a list of means of ``num_averaged`` values in place, for `AveragedModel`."""
     return mt.no_grad()(lambda averages, current, num_averaged: _move_all(averages, current, 1 / (float(num_averaged) + 1)))  # type: ignore[no-any-return]
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[..., Any]:
-    """Return a function that returns the next value of an exponential moving average."""
+    """Return a function that computes the next value of an exponential moving average, for `AveragedModel`."""
     _check_decay("get_ema_avg_fn", decay)
     return mt.no_grad()(lambda average, current, num_averaged: decay * average + (1 - decay) * current)  # type: ignore[no-any-return]
 
 
 def get_swa_avg_fn() -> Callable[..., Any]:
-    """Return a function that returns the mean of ``num_averaged`` values, given as their mean, and one more."""
+    """Return a function that computes the mean of ``num_averaged`` values and one more, for `AveragedModel`."""
     return mt.no_grad()(lambda average, current, num_averaged: average + (current - average) / (num_averaged + 1))  # type: ignore[no-any-return]
 
 
 class AveragedModel(mt.nn.Module):
-    """A copy of a model whose parameters are averages of the model's.
+    """Copy of a model whose parameters are averages of the model's parameters over time.
 
     Parameters
     ----------
-    model
-        The model to copy and, through `update_parameters`, to average.
-    device
-        Where the copy is kept; by default where the model is.
-    avg_fn
-        ``avg_fn(average, current, num_averaged)`` returns the next average of one parameter. By default the mean.
-    multi_avg_fn
-        The same for lists of parameters, in place. Only one of the two may be given.
-    use_buffers
-        Whether buffers are averaged too, and not copied.
+    model : Module
+        Model to copy.
+    device : optional
+        Device of the copy. Default: that of the model.
+    avg_fn : callable, optional
+        ``avg_fn(average, current, num_averaged)`` returns the new average of one parameter. Default: the mean.
+    multi_avg_fn : callable, optional
+        The same for lists of parameters, in place. Only one of the two functions may be given.
+    use_buffers : bool
+        Average buffers too, instead of copying their current values. Default False.
+
+    Raises
+    ------
+    AssertionError
+        If both functions are given.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.optim.swa_utils import AveragedModel
+    >>> model = mt.nn.Linear(1, 1, bias=False, device="cpu")
+    >>> averaged = AveragedModel(model)
+    >>> for value in (1.0, 3.0):
+    ...     _ = mt.nn.init.constant_(model.weight, value)
+    ...     averaged.update_parameters(model)
+    >>> averaged.module.weight.item()
+    2.0
     """
 
     def __init__(
@@ -93,7 +110,7 @@ class AveragedModel(mt.nn.Module):
         return [tensor.detach() for tensor in chain(model.parameters(), buffers)]
 
     def update_parameters(self, model: Any) -> None:
-        """Take the current parameters of ``model`` into the averages. The first time they are copied."""
+        """Update the averages with the current parameters of ``model``. The first call copies them."""
         averages = self._averaged(self.module)
         current = [value.to(average.device) for average, value in zip(averages, self._averaged(model), strict=True)]
         counted = has_data(self.n_averaged)
@@ -116,14 +133,16 @@ def _copy_all(targets: Iterable[Any], sources: Iterable[Any]) -> None:
 
 @mt.no_grad()
 def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
-    """Compute the running statistics of all batch norm layers of a model again.
+    """Recompute the running statistics of all batch norm layers of a model.
 
     Parameters
     ----------
-    loader
-        Batches: the model's argument, or a list or tuple that begins with it.
-    device
-        Where batches are moved to first.
+    loader : iterable
+        Batches: the argument of the model, or a list or tuple whose first element is it.
+    model : Module
+        Model, which is called in training mode.
+    device : optional
+        Move batches to this device first.
     """
     norms = [module for module in model.modules() if isinstance(module, mt.nn.modules.batchnorm._BatchNorm)]
     if not norms:
@@ -131,7 +150,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
     momenta, training = [norm.momentum for norm in norms], model.training
     for norm in norms:
         norm.reset_running_stats()
-        norm.momentum = None  # the mean over all batches
+        norm.momentum = None  # mean over all batches
     model.train()
     for batch in loader:
         batch = batch[0] if isinstance(batch, (list, tuple)) else batch
@@ -146,10 +165,34 @@ class SWALR(LRScheduler):
 
     Parameters
     ----------
-    swa_lr
-        The rate, for all groups or one for each. It is stored in the groups.
-    anneal_strategy
-        "cos" or "linear".
+    optimizer : Optimizer
+        Optimizer whose rates are set.
+    swa_lr : float or list of float
+        Final rate, for all parameter groups or one per group. It is stored in the groups.
+    anneal_epochs : int
+        Epochs until the final rate. Default 10.
+    anneal_strategy : str
+        "cos" (the default) or "linear".
+    last_epoch : int
+        Epoch to resume at. Default -1 for a new schedule.
+
+    Raises
+    ------
+    ValueError
+        If ``anneal_epochs`` is not a nonnegative int or the strategy is unknown.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], lr=0.8)
+    >>> schedule = mt.optim.swa_utils.SWALR(optimizer, swa_lr=0.2, anneal_epochs=2, anneal_strategy="linear")
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(schedule.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     schedule.step()
+    >>> rates
+    [0.8, 0.5, 0.2, 0.2]
     """
 
     def __init__(
@@ -163,7 +206,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _done(self, step: int) -> float:
-        """Return the share of the way that is covered after a number of steps."""
+        """Return the fraction of the way covered after a number of steps."""
         passed = max(0, step) / self.anneal_epochs if self.anneal_epochs else float(step > 0)
         return _ANNEALING[self._anneal_strategy](min(1.0, passed))
 
@@ -176,6 +219,6 @@ class SWALR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             rate, target = group["lr"], group["swa_lr"]
-            # the rate was first + before * (target - first), and becomes first + now * (target - first)
+            # With the first rate f, the rate is f + before * (target - f) and becomes f + now * (target - f).
             rates.append(target if before == 1 else rate + (target - rate) * (now - before) / (1 - before))
         return rates

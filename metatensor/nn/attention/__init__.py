@@ -1,7 +1,7 @@
-"""Which kernel computes attention: PyTorch's switch, for programs that set it. There is one kernel for each device.
+"""Selection of attention kernels, for compatibility with programs that set it.
 
-`metatensor.nn.attention.bias` has causal masks that are not tensors yet, `metatensor.nn.attention.flex_attention`
-attention with scores and masks that are functions.
+Each device has a single attention kernel, so the selection does not change results. The submodule `bias` has causal
+masks that need no memory, and `flex_attention` has attention with functions for scores and masks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _chosen = _Chosen()
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
-    """The kernels that this thread's innermost `sdpa_kernel` names; all of them outside of any."""
+    """Return the kernels of this thread's innermost `sdpa_kernel` context, or all kernels outside of one."""
     return list(_chosen.backends)
 
 
@@ -74,9 +74,29 @@ def _backend_from_string(name: str) -> SDPBackend:
 
 @contextmanager
 def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[dict[str, Any]]:
-    """A context in which attention is to be computed by one of these kernels; it gives the same results.
+    """Context manager that records which attention kernels a program allows. Results do not depend on it.
 
-    AssertionError for anything but a `SDPBackend` or a list.
+    Parameters
+    ----------
+    backends : SDPBackend or list of SDPBackend
+        Allowed kernels.
+    set_priority : bool
+        Keep the order of ``backends`` instead of the default order. Default False.
+
+    Raises
+    ------
+    AssertionError
+        If ``backends`` is neither an `SDPBackend` nor a list.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.attention import SDPBackend, sdpa_kernel
+    >>> q = mt.empty(1, 2, 5, 8)
+    >>> with sdpa_kernel(SDPBackend.MATH):
+    ...     out = mt.nn.functional.scaled_dot_product_attention(q, q, q)
+    >>> out.shape
+    metatensor.Size([1, 2, 5, 8])
     """
     if not isinstance(backends, (list, SDPBackend)):
         raise AssertionError(f"sdpa_kernel: expected a SDPBackend or a list of them, got {type(backends).__name__}")
@@ -93,24 +113,24 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
 
 
 def register_flash_attention_impl(impl: str, *, register_fn: Callable[..., Any]) -> None:
-    """NotImplementedError: the kernels of attention are the devices' own."""
+    """Raise NotImplementedError: each device has its own attention kernel."""
     raise NotImplementedError(f"register_flash_attention_impl({impl!r}): attention is computed by the kernels of devices")
 
 
 def activate_flash_attention_impl(impl: str) -> None:
-    """ValueError: there is none to choose."""
+    """Raise ValueError: there are no implementations to choose from."""
     raise ValueError(f"activate_flash_attention_impl: there is no implementation {impl!r}; attention is computed by devices")
 
 
 def list_flash_attention_impls() -> list[str]:
-    """There are none."""
+    """Return an empty list: there are no implementations to choose from."""
     return []
 
 
 def current_flash_attention_impl() -> str | None:
-    """None: there are none."""
+    """Return None: there are no implementations to choose from."""
     return None
 
 
 def restore_flash_attention_impl(_raise_warn: bool = True) -> None:
-    """No effect."""
+    """Do nothing: there are no implementations to choose from."""

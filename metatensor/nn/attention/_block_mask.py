@@ -1,4 +1,4 @@
-"""`BlockMask`: which blocks of a matrix of scores a mask leaves something of, and which it leaves whole."""
+"""`BlockMask`: the blocks of a score matrix that a mask keeps in part or in full."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _TENSORS = (
 
 
 def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
-    """The mask that leaves everything."""
+    """Return True: a mask function that keeps every score."""
     return batch.new_ones(size=(), dtype=mt.bool, device=batch.device)
 
 
 def sliced_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> NoReturn:
-    """RuntimeError: the mask of a part of a BlockMask, whose positions are those of the part, is not known."""
+    """Raise RuntimeError: the mask function of a sliced BlockMask is unknown, because the positions have changed."""
     raise RuntimeError("BlockMask: a part of a BlockMask has no mask_mod of its own; set it from the mask_mod of the whole")
 
 
 def ordered(dense: Any) -> tuple[Any, Any]:
-    """How many blocks each row has, and the numbers of the columns with these first."""
+    """Return the number of ones in each row of a 0-1 matrix, and all column numbers with those of the ones first."""
     dense = dense.to(mt.int32)
     columns = mt.argsort(dense, dim=-1, descending=True, stable=True)
     plain = mt.contiguous_format
@@ -39,23 +39,45 @@ def ordered(dense: Any) -> tuple[Any, Any]:
 
 
 def _dense(counts: Any, columns: Any, width: int) -> Any:
-    """What `ordered` was made from."""
+    """Return the 0-1 matrix from which `ordered` made ``counts`` and ``columns``."""
     places = mt.arange(columns.shape[-1], dtype=mt.int32, device=columns.device)
-    at = mt.where(places < counts.unsqueeze(-1), columns, width)  # the others are written behind the last column
+    at = mt.where(places < counts.unsqueeze(-1), columns, width)  # unused entries go to an extra column
     dense = mt.zeros((*columns.shape[:-1], width + 1), dtype=mt.int32, device=columns.device)
     return dense.scatter_(-1, at.long(), 1)[..., :width].contiguous()
 
 
 def _transposed(counts: Any, columns: Any) -> tuple[Any, Any]:
-    """The same by columns."""
+    """Return the counts and column numbers of the transposed 0-1 matrix."""
     return ordered(_dense(counts, columns, columns.shape[-1]).mT)
 
 
 class BlockMask:
-    """Blocks of queries and keys between which there is attention, by rows and by columns of blocks.
+    """Block-sparse attention mask, stored by rows and by columns of blocks.
 
-    ``kv_num_blocks`` (..., rows) and ``kv_indices`` (..., rows, columns) say how many blocks of keys a block of
-    queries attends to, and which; ``full_*`` are those in which ``mask_mod`` is true everywhere. See `from_kv_blocks`.
+    A block of queries attends to ``kv_num_blocks`` (..., rows) blocks of keys, listed first in ``kv_indices`` (...,
+    rows, columns). ``full_kv_num_blocks`` and ``full_kv_indices`` describe further blocks in which ``mask_mod`` is true
+    everywhere. ``q_num_blocks``, ``q_indices``, ``full_q_num_blocks`` and ``full_q_indices`` describe the transposed
+    mask. Use `from_kv_blocks` or `create_block_mask` to make one.
+
+    Parameters
+    ----------
+    seq_lengths : pair of int
+        Numbers of queries and keys.
+    BLOCK_SIZE : pair of int
+        Queries and keys per block. Default (128, 128).
+    mask_mod : callable
+        ``mask_mod(batch, head, query, key)`` tells whether a score is kept. Default: all are.
+    dq_write_order, dq_write_order_full, dq_kv_order, dq_kv_order_spt : optional
+        Orders for a backward kernel. They are stored and otherwise unused.
+
+    Raises
+    ------
+    RuntimeError
+        If ``kv_indices`` has fewer than 2 dimensions.
+    AssertionError
+        If ``kv_num_blocks`` is missing, or numbers and indices of full blocks are not given together.
+    ValueError
+        If ``dq_write_order_full`` is given without ``dq_write_order``.
     """
 
     _TENSOR_ATTRS = list(_TENSORS)
@@ -85,7 +107,7 @@ class BlockMask:
             raise AssertionError("BlockMask: kv_num_blocks is needed")
         for one, other in ((full_kv_num_blocks, full_kv_indices), (full_q_num_blocks, full_q_indices)):
             if (one is None) != (other is None):
-                raise AssertionError("BlockMask: numbers and indices of full blocks go together")
+                raise AssertionError("BlockMask: numbers and indices of full blocks must be given together")
         if dq_write_order_full is not None and dq_write_order is None:
             raise ValueError("BlockMask: dq_write_order_full needs dq_write_order")
         self.seq_lengths = seq_lengths
@@ -120,11 +142,11 @@ class BlockMask:
         dq_write_order_full: Any = None,
         dq_kv_order: Any = None,
     ) -> BlockMask:
-        """A mask from its blocks by rows; those by columns are found, unless ``compute_q_blocks`` is False."""
+        """Return a mask from its blocks by rows. The blocks by columns are computed if ``compute_q_blocks``."""
         if kv_indices.dim() < 2:
             raise RuntimeError(f"BlockMask: kv_indices must have at least 2 dimensions, got {kv_indices.dim()}")
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
-            raise AssertionError("BlockMask: full_kv_num_blocks and full_kv_indices go together")
+            raise AssertionError("BlockMask: full_kv_num_blocks and full_kv_indices must be given together")
         if dq_kv_order is not None and not isinstance(dq_kv_order, (bool, mt.Tensor)):
             raise ValueError(f"BlockMask: dq_kv_order must be a bool or a tensor, got {type(dq_kv_order).__name__}")
         q_num_blocks = q_indices = full_q_num_blocks = full_q_indices = None
@@ -154,29 +176,32 @@ class BlockMask:
         )
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
-        """Lengths, tensors, block sizes and the mask; without ``flatten`` lengths and block sizes are pairs."""
+        """Return lengths, tensors, block sizes and mask function.
+
+        Lengths and block sizes are pairs unless ``flatten``.
+        """
         lengths: tuple[Any, ...] = tuple(self.seq_lengths) if flatten else (self.seq_lengths,)
         sizes: tuple[Any, ...] = tuple(self.BLOCK_SIZE) if flatten else (self.BLOCK_SIZE,)
         return (*lengths, *(getattr(self, name) for name in _TENSORS), self.dq_kv_order_spt, *sizes, self.mask_mod)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Batches, heads, queries and keys."""
+        """Shape of the mask: batches, heads, queries and keys."""
         return (*self.kv_indices.shape[:-2], *self.seq_lengths)
 
     def numel(self) -> int:
-        """Elements of the whole mask."""
+        """Return the number of elements of the dense mask."""
         return math.prod(self.shape)
 
     def sparsity(self) -> float:
-        """The share of the mask, in percent, in whose blocks nothing is computed."""
+        """Return the percentage of the mask that lies in skipped blocks."""
         blocks = self.kv_num_blocks.sum()
         if self.full_kv_num_blocks is not None:
             blocks = blocks + self.full_kv_num_blocks.sum()
         return 100 * (1 - blocks.item() * self.BLOCK_SIZE[0] * self.BLOCK_SIZE[1] / self.numel())
 
     def to_dense(self) -> Any:
-        """1 for blocks in which something is computed, 0 for the others."""
+        """Return an integer tensor (..., rows, columns) with 1 for blocks that are computed and 0 for the others."""
         width = self.kv_indices.shape[-1]
         dense = _dense(self.kv_num_blocks, self.kv_indices, width)
         if self.full_kv_num_blocks is None:
@@ -184,14 +209,17 @@ class BlockMask:
         return dense | _dense(self.full_kv_num_blocks, self.full_kv_indices, width)
 
     def to(self, device: Any) -> BlockMask:
-        """The mask with its tensors on a device."""
+        """Return a copy of the mask with its tensors on ``device``."""
         moved = {name: None if getattr(self, name) is None else getattr(self, name).to(device) for name in _TENSORS}
         return BlockMask(
             self.seq_lengths, **moved, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod, dq_kv_order_spt=self.dq_kv_order_spt
         )
 
     def __getitem__(self, index: Any) -> BlockMask:
-        """A part by batches, heads and blocks of queries; an int keeps its dimension. It has no mask_mod, see `sliced_mask`."""
+        """Return a slice by batches, heads and blocks of queries. An int index keeps its dimension.
+
+        The result has no mask function; see `sliced_mask`.
+        """
         given = (*(index if isinstance(index, tuple) else (index,)), slice(None), slice(None), slice(None))[:3]
         sizes = self.kv_num_blocks.shape[:3]
         where = tuple(
@@ -201,7 +229,7 @@ class BlockMask:
         return self._changed(lambda counts, columns: (counts[where], columns[where]), sliced_mask, self.seq_lengths)
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
-        """The upper left corner, for other lengths."""
+        """Return the upper left part of the mask, for other lengths."""
         rows = -(-new_q_len // self.BLOCK_SIZE[0])
         width = -(-new_kv_len // self.BLOCK_SIZE[1])
 
@@ -249,7 +277,15 @@ class BlockMask:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string().strip()}\n)"
 
     def to_string(self, grid_size: int | tuple[int, int] = (20, 20), limit: int = 4) -> str:
-        """The blocks as a drawing, of at most ``limit`` heads, ``grid_size`` (rows, columns) large; -1 is all of them."""
+        """Return a drawing of the blocks.
+
+        Parameters
+        ----------
+        grid_size : int or pair of int
+            Maximal rows and columns of the drawing. Default (20, 20).
+        limit : int
+            Maximal number of heads that are drawn. Default 4.
+        """
         dense = self.to_dense()
         *batch, rows, columns = dense.shape
         most = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size

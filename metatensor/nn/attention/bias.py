@@ -1,4 +1,4 @@
-"""Causal masks that attention takes as such: they become tensors only where no causal kernel fits."""
+"""Causal masks for `scaled_dot_product_attention` that become tensors only if no causal kernel fits."""
 
 from __future__ import annotations
 
@@ -13,16 +13,26 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(IntEnum):
-    """Which corner of the scores the diagonal of the mask goes through."""
+    """Corner of the score matrix at which the diagonal of a causal mask starts or ends."""
 
     UPPER_LEFT = auto()
     LOWER_RIGHT = auto()
 
 
 class CausalBias(mt.Tensor):
-    """A causal mask for ``seq_len_q`` queries and ``seq_len_kv`` keys, given to attention as ``attn_mask``.
+    """Causal mask that is passed to `scaled_dot_product_attention` as ``attn_mask``.
 
-    AssertionError for a variant that is no `CausalVariant`.
+    Parameters
+    ----------
+    variant : CausalVariant
+        Alignment of the diagonal.
+    seq_len_q, seq_len_kv : int
+        Numbers of queries and keys.
+
+    Raises
+    ------
+    AssertionError
+        If ``variant`` is not a `CausalVariant`.
     """
 
     def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> CausalBias:
@@ -35,10 +45,10 @@ class CausalBias(mt.Tensor):
         self.seq_len_q = seq_len_q
         self.seq_len_kv = seq_len_kv
         if seq_len_q > seq_len_kv and variant == CausalVariant.LOWER_RIGHT:
-            warnings.warn("CausalBias: the first queries see no key, and attention gives NaN for them", stacklevel=2)
+            warnings.warn("CausalBias: the first queries attend to no key, so attention returns NaN for them", stacklevel=2)
 
     def _materialize(self, device: Any = None) -> mt.Tensor:
-        """The mask as a tensor of bools; on cpu unless a device is named."""
+        """Return the mask as a bool tensor (seq_len_q, seq_len_kv), on the CPU unless a device is given."""
         ones = mt.ones(self.seq_len_q, self.seq_len_kv, device=device or "cpu", dtype=mt.bool)
         return ones.tril(0 if self.variant == CausalVariant.UPPER_LEFT else self.seq_len_kv - self.seq_len_q)
 
@@ -53,9 +63,9 @@ class CausalBias(mt.Tensor):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> mt.Tensor:
-        """Attention with the bias ``attn_mask``. ValueError where ``is_causal`` is set, too."""
+        """Compute attention with a CausalBias. Raise ValueError if ``is_causal`` is set too."""
         if is_causal:
-            raise ValueError("scaled_dot_product_attention(): is_causal and a CausalBias exclude each other")
+            raise ValueError("scaled_dot_product_attention(): is_causal cannot be combined with a CausalBias")
         causal = attn_mask.seq_len_q == attn_mask.seq_len_kv or attn_mask.variant == CausalVariant.UPPER_LEFT
         mask = None if causal else attn_mask._materialize(query.device)
         return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa)
@@ -73,14 +83,34 @@ class CausalBias(mt.Tensor):
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """A bias for (queries, keys) whose diagonal starts at the first query and key. AssertionError for other sizes."""
+    """Return a causal mask for sizes (queries, keys) whose diagonal starts at the first query and key.
+
+    Raise AssertionError for another number of sizes.
+
+    Examples
+    --------
+    >>> from metatensor.nn.attention.bias import causal_upper_left
+    >>> causal_upper_left(2, 3)
+    tensor([[ True, False, False],
+            [ True,  True, False]])
+    """
     if len(size) != 2:
         raise AssertionError(f"causal_upper_left: expected 2 sizes, got {len(size)}")
     return CausalBias(CausalVariant.UPPER_LEFT, *size)
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """A bias for (queries, keys) whose diagonal ends at the last query and key. AssertionError for other sizes."""
+    """Return a causal mask for sizes (queries, keys) whose diagonal ends at the last query and key.
+
+    Raise AssertionError for another number of sizes.
+
+    Examples
+    --------
+    >>> from metatensor.nn.attention.bias import causal_lower_right
+    >>> causal_lower_right(2, 3)
+    tensor([[ True,  True, False],
+            [ True,  True,  True]])
+    """
     if len(size) != 2:
         raise AssertionError(f"causal_lower_right: expected 2 sizes, got {len(size)}")
     return CausalBias(CausalVariant.LOWER_RIGHT, *size)

@@ -1,4 +1,4 @@
-"""Attention whose scores and mask are functions of the positions: each of one score, or of one position."""
+"""Attention with user functions that change single scores (score_mod) or mask single positions (mask_mod)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _sliced_mask_mod_error = sliced_mask
 
 
 class FlexKernelOptions(TypedDict, total=False):
-    """Options for PyTorch's kernels; there are none here that heed them."""
+    """Options of PyTorch's kernels. metatensor checks some of them and uses none."""
 
     BACKEND: Literal["AUTO", "TRITON", "FLASH", "TRITON_DECODE"]
     PRESCALE_QK: bool
@@ -52,14 +52,14 @@ class FlexKernelOptions(TypedDict, total=False):
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` is to return besides its result."""
+    """Auxiliary results to request from `flex_attention`: log-sum-exp and maximum of the scores of each query."""
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What it returned besides its result; None for what was not asked for."""
+    """Auxiliary results of `flex_attention`. Results that were not requested are None."""
 
     lse: Any = None
     max_scores: Any = None
@@ -87,17 +87,23 @@ def _combined(name: str, mask_mods: tuple[Any, ...], start: str, join: Callable[
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """A mask of what any of the masks leaves. RuntimeError for what cannot be called."""
+    """Return a mask function that keeps a score if any of the given ones does.
+
+    Raise RuntimeError if an argument is not callable.
+    """
     return _combined("or_mask", mask_mods, "new_zeros", lambda a, b: a | b)
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
-    """A mask of what all of the masks leave. RuntimeError for what cannot be called."""
+    """Return a mask function that keeps a score if all of the given ones do.
+
+    Raise RuntimeError if an argument is not callable.
+    """
     return _combined("and_mask", mask_mods, "new_ones", lambda a, b: a & b)
 
 
 def _arguments(function: Callable[..., Any]) -> int:
-    """How many arguments a score_mod (5) or a mask_mod (4) needs. AssertionError for another number."""
+    """Return the number of required arguments: 4 for a mask_mod, 5 for a score_mod. Raise AssertionError for others."""
     found = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
     if len(found) not in (4, 5):
         raise AssertionError(f"expected a function of 4 (a mask_mod) or 5 arguments (a score_mod), got {len(found)}")
@@ -105,7 +111,7 @@ def _arguments(function: Callable[..., Any]) -> int:
 
 
 def _vmap_for_bhqkv(fn: Callable[..., Any], prefix: tuple[int | None, ...], suffix: tuple[int | None, ...] = ()) -> Any:
-    """The function over vectors of batches, heads, queries and keys, with as many dimensions of results."""
+    """Vectorize a function over batches, heads, queries and keys. The result has these four dimensions."""
     vmap = later("vmap")
 
     for at in (3, 2, 1, 0):
@@ -129,7 +135,31 @@ def _positions(sizes: tuple[int, ...], device: Any) -> list[Any]:
 def create_mask(
     mod_fn: Callable[..., Any], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None
 ) -> Any:
-    """What a mask_mod says of all positions, or where a score_mod leaves more than -inf: (B, H, Q_LEN, KV_LEN) bools."""
+    """Return the dense mask of a mask_mod, or the mask of scores that a score_mod does not set to minus infinity.
+
+    Parameters
+    ----------
+    mod_fn : callable
+        A mask_mod ``(b, h, q_idx, kv_idx)`` or a score_mod ``(score, b, h, q_idx, kv_idx)``.
+    B, H : int or None
+        Batches and heads. None means 1.
+    Q_LEN, KV_LEN : int
+        Numbers of queries and keys.
+    device : optional
+        Device of the mask. Default: CUDA if it is available, else the CPU.
+
+    Returns
+    -------
+    Tensor
+        Bools of shape (B, H, Q_LEN, KV_LEN).
+
+    Examples
+    --------
+    >>> from metatensor.nn.attention.flex_attention import create_mask
+    >>> create_mask(lambda b, h, q_idx, kv_idx: q_idx >= kv_idx, None, None, 2, 2, device="cpu")
+    tensor([[[[ True, False],
+              [ True,  True]]]])
+    """
     device = _default_device() if device is None else device
     sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
     if _arguments(mod_fn) == 4:
@@ -151,9 +181,41 @@ def create_block_mask(
     compute_dq_write_order: bool = False,
     dq_kv_order: bool = True,
 ) -> BlockMask:
-    """The blocks of what a mask_mod leaves; those that it leaves whole apart, where ``separate_full_blocks`` is set.
+    """Return the block-sparse form of a mask.
 
-    AssertionError for a function that is no mask_mod, NotImplementedError for an order of the backward pass.
+    Parameters
+    ----------
+    mask_mod : callable
+        ``mask_mod(b, h, q_idx, kv_idx)`` tells whether a score is kept.
+    B, H : int or None
+        Batches and heads. None means 1.
+    Q_LEN, KV_LEN : int
+        Numbers of queries and keys.
+    device : optional
+        Device of the mask. Default: CUDA if it is available, else the CPU.
+    BLOCK_SIZE : int or pair of int
+        Queries and keys per block. Default 128.
+    separate_full_blocks : bool
+        List blocks that are kept in full separately. Default True.
+    compute_dq_write_order : bool
+        Must be False.
+    dq_kv_order : bool
+        Checked and otherwise ignored.
+
+    Raises
+    ------
+    AssertionError
+        If ``mask_mod`` does not take 4 arguments or does not return bools.
+    NotImplementedError
+        If ``compute_dq_write_order`` is true.
+
+    Examples
+    --------
+    >>> from metatensor.nn.attention.flex_attention import create_block_mask
+    >>> mask = create_block_mask(lambda b, h, q_idx, kv_idx: q_idx >= kv_idx, None, None, 256, 256, device="cpu")
+    >>> mask.to_dense()
+    tensor([[[[1, 0],
+              [1, 1]]]], dtype=metatensor.int32)
     """
     if _arguments(mask_mod) != 4:
         raise AssertionError(f"create_block_mask: expected a mask_mod, a function of (b, h, q_idx, kv_idx), got {mask_mod}")
@@ -179,12 +241,12 @@ def create_block_mask(
 
 
 def create_nested_block_mask(*args: Any, **kwargs: Any) -> NoReturn:
-    """NotImplementedError: there are no nested tensors."""
+    """Raise NotImplementedError: metatensor has no nested tensors."""
     raise NotImplementedError("create_nested_block_mask: there are no nested tensors in metatensor")
 
 
 def _create_empty_block_mask(query: Any, key: Any) -> BlockMask:
-    """One block of everything."""
+    """Return a mask of a single block, which keeps everything."""
     block = mt.zeros(1, 1, 1, 1, dtype=mt.int32, device=query.device)
     return BlockMask.from_kv_blocks(block[0] + 1, block, BLOCK_SIZE=_LARGE_SPARSE_BLOCK_SIZE, seq_lengths=(1, 1))
 
@@ -193,7 +255,7 @@ def _create_empty_block_mask(query: Any, key: Any) -> BlockMask:
 
 
 def _check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
-    """ValueError for tensors that do not go together, NotImplementedError for what is not computed."""
+    """Raise ValueError for inconsistent tensors and NotImplementedError for unsupported ones."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.device == key.device == value.device:
         raise ValueError(f"flex_attention: all must be on one device, got {query.device}, {key.device} and {value.device}")
@@ -206,13 +268,13 @@ def _check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
     if not query.dim() == key.dim() == value.dim() == 4:
         raise NotImplementedError(f"flex_attention: all must have 4 dimensions: {shapes}")
     if not enable_gqa and query.size(1) != key.size(1):
-        raise ValueError(f"flex_attention: the heads differ, which enable_gqa=True allows: {shapes}")
+        raise ValueError(f"flex_attention: the numbers of heads differ, which needs enable_gqa=True: {shapes}")
     if enable_gqa and query.size(1) % key.size(1):
         raise ValueError(f"flex_attention: the heads of key must divide those of query: {shapes}")
 
 
 def _check_block_mask(query: Any, key: Any, block_mask: BlockMask | None) -> None:
-    """ValueError for a mask of other sizes."""
+    """Raise ValueError for a mask of other sizes, and RuntimeError for a mask on another device."""
     batches = query.size(0), key.size(0)
     if batches[0] != batches[1] and (block_mask is None or block_mask.kv_num_blocks.size(0) != batches[0]):
         raise ValueError(f"flex_attention: batches of {batches[0]} and {batches[1]} need a block_mask for {batches[0]}")
@@ -231,17 +293,17 @@ def _check_block_mask(query: Any, key: Any, block_mask: BlockMask | None) -> Non
 
 
 def _check_options(options: Any, query: Any, request: AuxRequest | None) -> None:
-    """As PyTorch checks ``kernel_options``, though nothing depends on them here."""
+    """Check ``kernel_options`` as PyTorch does, although they have no effect here."""
     options = options or {}
     if "BACKEND" in options and options.get("FORCE_USE_FLEX_ATTENTION", False):
-        raise RuntimeError("flex_attention: BACKEND and FORCE_USE_FLEX_ATTENTION exclude each other")
+        raise RuntimeError("flex_attention: BACKEND and FORCE_USE_FLEX_ATTENTION cannot be combined")
     if options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
         raise ValueError(f"flex_attention: there is no BACKEND {options['BACKEND']!r}")
     for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
         if name in options:
             raise AssertionError(f"flex_attention: {name} follows from return_aux")
     if request is not None and request.max_scores and query.device.type == "cpu":
-        raise NotImplementedError("flex_attention: max_scores are not returned on cpu")
+        raise NotImplementedError("flex_attention: max_scores are not supported on cpu")
 
 
 def flex_attention(
@@ -257,16 +319,55 @@ def flex_attention(
     *,
     return_aux: AuxRequest | None = None,
 ) -> Any:
-    """softmax(score_mod(query @ key.mT * scale) where block_mask) @ value, for (batch, heads, length, width).
+    """Return ``softmax(score_mod(query @ key.mT * scale)) @ value``, with masked scores left out of the softmax.
 
-    ``score_mod(score, b, h, q_idx, kv_idx)`` and the mask's ``mask_mod(b, h, q_idx, kv_idx)`` are written for one
-    score. With ``return_aux`` a pair of the result and `AuxOutput`; with ``return_lse``, its predecessor, of the
-    result and the logarithms of the sums of exponentials.
+    Parameters
+    ----------
+    query : Tensor
+        Shape (N, heads, L, E).
+    key : Tensor
+        Shape (N, heads, S, E).
+    value : Tensor
+        Shape (N, heads, S, width).
+    score_mod : callable, optional
+        ``score_mod(score, b, h, q_idx, kv_idx)`` returns the new value of a single score.
+    block_mask : BlockMask, optional
+        Mask whose ``mask_mod(b, h, q_idx, kv_idx)`` tells whether a single score is kept.
+    scale : float, optional
+        Factor of the scores. Default ``1 / sqrt(E)``.
+    enable_gqa : bool
+        Let key and value have fewer heads, which are repeated. Default False.
+    return_lse : bool
+        Return a pair (output, log-sum-exp). Default False. ``return_aux`` is its successor.
+    kernel_options : dict, optional
+        Checked and otherwise ignored.
+    return_aux : AuxRequest, optional
+        Return a pair (output, `AuxOutput`).
+
+    Returns
+    -------
+    Tensor
+        Shape (N, heads, L, width). Queries whose scores are all masked have an output of zeros.
+
+    Raises
+    ------
+    ValueError
+        If shapes or devices do not match, or both ``return_lse`` and ``return_aux`` are given.
+    NotImplementedError
+        If an input does not have 4 dimensions, or on the CPU if an input requires gradients.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.attention.flex_attention import flex_attention
+    >>> q = mt.ones(1, 2, 5, 8)
+    >>> flex_attention(q, q, q, lambda score, b, h, q_idx, kv_idx: score - (q_idx - kv_idx).abs()).shape
+    metatensor.Size([1, 2, 5, 8])
     """
     _check_inputs(query, key, value, enable_gqa)
     _check_block_mask(query, key, block_mask)
     if return_lse and return_aux is not None:
-        raise ValueError("flex_attention: return_lse and return_aux exclude each other")
+        raise ValueError("flex_attention: return_lse and return_aux cannot be combined")
     _check_options(kernel_options, query, return_aux)
     scores = _scores(query, key, 1 / math.sqrt(query.size(-1)) if scale is None else scale, score_mod, block_mask)
     hidden = (scores == -math.inf).all(-1)
@@ -285,13 +386,13 @@ def flex_attention(
 
 
 def _for_each_query(x: Any, query: Any, groups: int) -> Any:
-    """Heads of keys or values repeated for those of queries, and a batch of one for all."""
+    """Repeat the heads of keys or values for those of the queries, and expand a batch of one."""
     x = x.repeat_interleave(groups, 1) if groups != 1 else x
     return x.expand(query.size(0), *x.shape[1:])
 
 
 def _scores(query: Any, key: Any, scale: float, score_mod: Any, block_mask: BlockMask | None) -> Any:
-    """All scores, as the functions leave them, in float32 or float64."""
+    """Return all scores after score_mod and mask, in float32 or float64."""
     if key.size(0) not in (1, query.size(0)):
         raise RuntimeError(f"flex_attention: a batch of {key.size(0)} keys does not broadcast to {query.size(0)} queries")
     precise = mt.float64 if query.dtype is mt.float64 else mt.float32
@@ -308,7 +409,7 @@ def _scores(query: Any, key: Any, scale: float, score_mod: Any, block_mask: Bloc
 
 
 def _strides_like(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """Dense strides whose dimensions are in the order of others; the last is always innermost."""
+    """Return dense strides in the order of ``strides``, except that the last dimension is always innermost."""
     order = sorted(range(len(shape)), key=lambda dim: strides[dim])
 
     def filled(order: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The layers, one file a family."""
+"""The layers of `metatensor.nn`, one module per family."""
 
 from typing import Any
 
@@ -308,7 +308,7 @@ __all__ = [
 
 
 def _at_home() -> None:
-    """Put names of files of ours under the names of the files in which PyTorch has them, too."""
+    """Make names available in the modules where PyTorch defines them, if metatensor defines them elsewhere."""
     from metatensor.nn import common_types
     from metatensor.nn.modules import (
         activation,

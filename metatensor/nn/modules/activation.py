@@ -1,4 +1,4 @@
-"""Nonlinearities."""
+"""Activation layers: elementwise nonlinearities, gated units and softmax."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 class _InPlace(Module):
-    """A nonlinearity whose only option is to work in place."""
+    """Base of activations whose only option is ``inplace``."""
 
     __constants__ = ["inplace"]
     _function: Any
@@ -61,7 +61,7 @@ class _InPlace(Module):
 
 
 class _OfDim(Module):
-    """A nonlinearity along one dimension."""
+    """Base of activations that work along one dimension."""
 
     __constants__ = ["dim"]
     dim: int | None
@@ -79,31 +79,94 @@ class _OfDim(Module):
 
 
 class ReLU(_InPlace):
-    """``max(x, 0)``."""
+    """Rectified linear unit, ``max(x, 0)``, elementwise.
+
+    Parameters
+    ----------
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.ReLU()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([0., 2.])
+    """
 
     _function = F.relu
 
 
 class SiLU(_InPlace):
-    """``x * sigmoid(x)``, also called swish."""
+    """Sigmoid linear unit, ``x * sigmoid(x)``, elementwise. It is also called swish.
+
+    Parameters
+    ----------
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.SiLU()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.2689,  1.7616])
+    """
 
     _function = F.silu
 
 
 class Mish(_InPlace):
-    """``x * tanh(softplus(x))``."""
+    """Mish activation, ``x * tanh(softplus(x))``, elementwise (Misra, 2019).
+
+    Parameters
+    ----------
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Mish()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.3034,  1.9440])
+    """
 
     _function = F.mish
 
 
 class SELU(_InPlace):
-    """``scale * (max(x, 0) + min(alpha * (exp(x) - 1), 0))`` with the constants of Klambauer and others, 2017."""
+    """Scaled exponential linear unit, elementwise.
+
+    The result is ``scale * (max(x, 0) + min(alpha * (exp(x) - 1), 0))``, with the constants ``scale`` and ``alpha`` of
+    Klambauer et al. (2017).
+
+    Parameters
+    ----------
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.SELU()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-1.1113,  2.1014])
+    """
 
     _function = F.selu
 
 
 class Hardsigmoid(_InPlace):
-    """``clamp(x / 6 + 1/2, 0, 1)``."""
+    """Piecewise linear sigmoid, ``clamp(x / 6 + 1/2, 0, 1)``, elementwise.
+
+    Parameters
+    ----------
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Hardsigmoid()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([0.3333, 0.8333])
+    """
 
     _function = F.hardsigmoid
 
@@ -112,7 +175,19 @@ class Hardsigmoid(_InPlace):
 
 
 class Hardswish(_InPlace):
-    """``x * clamp(x / 6 + 1/2, 0, 1)``."""
+    """Piecewise swish, ``x * clamp(x / 6 + 1/2, 0, 1)``, elementwise (Howard et al., 2019).
+
+    Parameters
+    ----------
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Hardswish()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.3333,  1.6667])
+    """
 
     _function = F.hardswish
 
@@ -121,7 +196,28 @@ class Hardswish(_InPlace):
 
 
 class Hardtanh(Module):
-    """``clamp(x, min_val, max_val)``. AssertionError where ``max_val <= min_val``."""
+    """Clamp each element to an interval: ``clamp(x, min_val, max_val)``.
+
+    Parameters
+    ----------
+    min_val, max_val : float
+        Ends of the interval. Defaults -1 and 1.
+    inplace : bool
+        Overwrite the input with the result. Default False.
+    min_value, max_value : float, optional
+        Deprecated names of ``min_val`` and ``max_val``. Using one emits a FutureWarning.
+
+    Raises
+    ------
+    AssertionError
+        If ``max_val`` is not greater than ``min_val``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Hardtanh(-2, 2)(mt.tensor([-1.0, 5.0], device="cpu"))
+    tensor([-1.,  2.])
+    """
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -152,7 +248,19 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """``clamp(x, 0, 6)``."""
+    """`ReLU` with results limited to 6: ``clamp(x, 0, 6)``, elementwise.
+
+    Parameters
+    ----------
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.ReLU6()(mt.tensor([-1.0, 9.0], device="cpu"))
+    tensor([0., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -162,7 +270,23 @@ class ReLU6(Hardtanh):
 
 
 class Threshold(Module):
-    """``x`` where ``x > threshold``, ``value`` elsewhere."""
+    """Replace each element that is not above a threshold: ``x`` if ``x > threshold``, else ``value``.
+
+    Parameters
+    ----------
+    threshold : float
+        Elements at or below this are replaced.
+    value : float
+        Replacement.
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Threshold(0.5, -7.0)(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-7.,  2.])
+    """
 
     __constants__ = ["threshold", "value", "inplace"]
 
@@ -180,7 +304,24 @@ class Threshold(Module):
 
 
 class RReLU(Module):
-    """``x`` where positive, else ``x`` times a slope from [lower, upper): drawn in training, their mean otherwise."""
+    """Leaky rectifier with a random slope for negative elements (Xu et al., 2015).
+
+    Nonnegative elements are kept. In training mode each negative element is multiplied by a slope drawn uniformly from
+    ``[lower, upper)``. In evaluation mode the slope is the mean of the two bounds.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Bounds of the slope. Defaults 1/8 and 1/3.
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.RReLU().eval()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.2292,  2.0000])
+    """
 
     __constants__ = ["lower", "upper", "inplace"]
 
@@ -198,7 +339,21 @@ class RReLU(Module):
 
 
 class LeakyReLU(Module):
-    """``x`` where positive, ``negative_slope * x`` elsewhere."""
+    """Leaky rectifier, elementwise: ``x`` if ``x > 0``, else ``negative_slope * x``.
+
+    Parameters
+    ----------
+    negative_slope : float
+        Slope for negative elements. Default 0.01.
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LeakyReLU(0.1)(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.1000,  2.0000])
+    """
 
     __constants__ = ["inplace", "negative_slope"]
 
@@ -215,7 +370,7 @@ class LeakyReLU(Module):
 
 
 class _Alpha(Module):
-    """A nonlinearity with a scale for negative values."""
+    """Base of activations with a scale ``alpha`` for negative elements."""
 
     __constants__ = ["alpha", "inplace"]
     _function: Any
@@ -233,19 +388,66 @@ class _Alpha(Module):
 
 
 class ELU(_Alpha):
-    """``x`` where positive, ``alpha * (exp(x) - 1)`` elsewhere."""
+    """Exponential linear unit, elementwise: ``x`` if ``x > 0``, else ``alpha * (exp(x) - 1)`` (Clevert et al., 2016).
+
+    Parameters
+    ----------
+    alpha : float
+        Scale for negative elements. Default 1.
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.ELU()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.6321,  2.0000])
+    """
 
     _function = F.elu
 
 
 class CELU(_Alpha):
-    """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere."""
+    """Differentiable variant of `ELU`: ``x`` if ``x > 0``, else ``alpha * (exp(x / alpha) - 1)`` (Barron, 2017).
+
+    Parameters
+    ----------
+    alpha : float
+        Scale for negative elements. Default 1.
+    inplace : bool
+        Overwrite the input with the result. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.CELU(2.0)(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.7869,  2.0000])
+    """
 
     _function = F.celu
 
 
 class PReLU(Module):
-    """``x`` where positive, ``weight * x`` elsewhere, with one learned weight, or one for each channel."""
+    """Leaky rectifier with learned slopes: ``x`` if ``x > 0``, else ``weight * x`` (He et al., 2015).
+
+    Input and output have the same shape, (N, C, ...) if there is one slope per channel. The parameter ``weight`` has
+    shape (num_parameters,).
+
+    Parameters
+    ----------
+    num_parameters : int
+        1 (the default) for one slope shared by all elements, or C for one slope per channel.
+    init : float
+        Initial slope. Default 0.25.
+    device, dtype : optional
+        Device and dtype of ``weight``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.PReLU(8)(mt.empty(2, 8, 5)).shape
+    metatensor.Size([2, 8, 5])
+    """
 
     __constants__ = ["num_parameters"]
 
@@ -257,7 +459,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Every weight ``init``."""
+        """Set every slope to ``init``."""
         init.constant_(self.weight, self.init)
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
@@ -268,7 +470,22 @@ class PReLU(Module):
 
 
 class GELU(Module):
-    """``x`` times the normal distribution function of it; ``approximate="tanh"`` is the usual approximation."""
+    """Gaussian error linear unit, elementwise (Hendrycks and Gimpel, 2016).
+
+    The result is ``x * Phi(x)``, where ``Phi`` is the cumulative distribution function of the standard normal.
+
+    Parameters
+    ----------
+    approximate : str
+        "none" (the default) computes ``Phi`` exactly. "tanh" uses the approximation
+        ``(1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) / 2``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.GELU()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.1587,  1.9545])
+    """
 
     __constants__ = ["approximate"]
 
@@ -284,7 +501,21 @@ class GELU(Module):
 
 
 class Softplus(Module):
-    """``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x > threshold``."""
+    """Smooth rectifier, ``log(1 + exp(beta * x)) / beta``, elementwise.
+
+    Parameters
+    ----------
+    beta : float
+        Sharpness of the bend. Default 1.
+    threshold : float
+        Where ``beta * x`` exceeds this, the result is ``x``, which avoids overflow. Default 20.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Softplus()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([0.3133, 2.1269])
+    """
 
     __constants__ = ["beta", "threshold"]
 
@@ -316,54 +547,127 @@ class _Shrink(Module):
 
 
 class Hardshrink(_Shrink):
-    """``x`` where ``abs(x) > lambd``, 0 elsewhere."""
+    """Set small elements to 0: ``x`` if ``abs(x) > lambd``, else 0.
+
+    Parameters
+    ----------
+    lambd : float
+        Largest magnitude that becomes 0. Default 0.5.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Hardshrink()(mt.tensor([-1.0, 0.3], device="cpu"))
+    tensor([-1.,  0.])
+    """
 
     _function = F.hardshrink
 
 
 class Softshrink(_Shrink):
-    """``x`` moved towards 0 by ``lambd``, and not beyond."""
+    """Move each element towards 0 by ``lambd``, stopping at 0.
+
+    Parameters
+    ----------
+    lambd : float
+        Distance to move. Default 0.5.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Softshrink()(mt.tensor([-1.0, 0.3], device="cpu"))
+    tensor([-0.5000,  0.0000])
+    """
 
     _function = F.softshrink
 
 
 class Sigmoid(Module):
-    """``1 / (1 + exp(-x))``."""
+    """Logistic function, ``1 / (1 + exp(-x))``, elementwise.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Sigmoid()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([0.2689, 0.8808])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.sigmoid(input)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """Hyperbolic tangent, elementwise.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Tanh()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.7616,  0.9640])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.tanh(input)
 
 
 class LogSigmoid(Module):
-    """``log(sigmoid(x))``."""
+    """Logarithm of the logistic function, ``log(sigmoid(x))``, elementwise.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LogSigmoid()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-1.3133, -0.1269])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """``x / (1 + abs(x))``."""
+    """Softsign, ``x / (1 + abs(x))``, elementwise.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Softsign()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.5000,  0.6667])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """``x - tanh(x)``."""
+    """Difference ``x - tanh(x)``, elementwise.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Tanhshrink()(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-0.2384,  1.0360])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.tanhshrink(input)
 
 
 class GLU(_OfDim):
-    """The first half of ``dim`` times the sigmoid of the second half."""
+    """Gated linear unit: one half of the input times the sigmoid of the other half (Dauphin et al., 2017).
+
+    The input is split in two along ``dim``, whose size must be even. The output has half that size.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension to split. Default -1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.GLU()(mt.empty(4, 6)).shape
+    metatensor.Size([4, 3])
+    """
 
     dim: int
 
@@ -375,28 +679,79 @@ class GLU(_OfDim):
 
 
 class Softmax(_OfDim):
-    """``exp(x)`` divided by its sum along ``dim``."""
+    """Softmax along one dimension: ``exp(x)`` divided by its sum along ``dim``.
+
+    The output has the shape of the input.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Dimension whose results sum to 1. None (the default) means 0 for an input of 0, 1 or 3 dimensions and 1
+        otherwise.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Softmax(0)(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([0.0474, 0.9526])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.softmax(input, self.dim)
 
 
 class Softmin(_OfDim):
-    """`Softmax` of ``-x``."""
+    """Softmax of the negated input, along one dimension.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Dimension whose results sum to 1. For None (the default), see `Softmax`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Softmin(0)(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([0.9526, 0.0474])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.softmin(input, self.dim)
 
 
 class LogSoftmax(_OfDim):
-    """The logarithm of `Softmax`."""
+    """Logarithm of the softmax along one dimension.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Dimension along which to normalize. For None (the default), see `Softmax`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LogSoftmax(0)(mt.tensor([-1.0, 2.0], device="cpu"))
+    tensor([-3.0486, -0.0486])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         return F.log_softmax(input, self.dim)
 
 
 class Softmax2d(Module):
-    """`Softmax` over the channels of (N, C, H, W) or (C, H, W); ValueError for other numbers of dimensions."""
+    """Softmax over the channels of an image (N, C, H, W) or (C, H, W).
+
+    Raises
+    ------
+    ValueError
+        If the input does not have 3 or 4 dimensions.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Softmax2d()(mt.empty(2, 3, 4, 5)).shape
+    metatensor.Size([2, 3, 4, 5])
+    """
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
         if input.dim() not in (3, 4):

@@ -1,4 +1,4 @@
-"""Softmax over many classes, most of which are rare."""
+"""Approximate softmax over a large number of classes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,47 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log-probability of target classes, ordered from frequent to rare, by clusters (Grave and others, 2017).
+    """Log-probabilities of target classes by adaptive softmax (Grave et al., 2017), and their mean loss.
 
-    ``head`` scores the classes below ``cutoffs[0]`` and one entry for each further cluster; ``tail`` scores the
-    classes of a cluster after a projection to ``in_features // div_value ** i`` features. Input (N, in_features) and
-    target (N,) give a pair (output (N,), loss ()); without N both lose it. ValueError for cutoffs that are not
-    increasing, unique and between 1 and ``n_classes - 1``.
+    Classes are numbered from frequent to rare and grouped into clusters. The layer ``head`` scores the classes below
+    ``cutoffs[0]`` and has one more output for each cluster of rarer classes. ``tail[i]`` scores the classes of cluster
+    ``i`` after a projection to ``in_features // div_value ** (i + 1)`` features.
 
-    On meta, where it is not known which rows belong to which cluster, all rows go through every cluster.
+    Calling the layer with an input (N, in_features) and a target (N,) returns a named tuple: ``output`` (N,) holds the
+    log-probability of each target class, and ``loss`` () is minus its mean. An input (in_features,) with a target ()
+    gives an ``output`` ().
+
+    On the meta device the cluster of each row is unknown, so every row passes through all clusters.
+
+    Parameters
+    ----------
+    in_features : int
+        Size of the last dimension of the input.
+    n_classes : int
+        Number of classes.
+    cutoffs : sequence of int
+        First class of each cluster, increasing, between 1 and ``n_classes - 1``.
+    div_value : float
+        Factor by which the projections shrink from one cluster to the next. Default 4.
+    head_bias : bool
+        Add a bias to ``head``. Default False.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If ``cutoffs`` is empty, not strictly increasing, not integral or out of range.
+    RuntimeError
+        On a call whose shapes do not match or, unless on meta, whose targets are not classes.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.AdaptiveLogSoftmaxWithLoss(16, 100, cutoffs=[10, 40])
+    >>> output, loss = layer(mt.zeros(8, 16), mt.arange(8))
+    >>> output.shape, loss.shape
+    (metatensor.Size([8]), metatensor.Size([]))
     """
 
     def __init__(
@@ -69,7 +102,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(first, Linear(width, high - low, bias=False, **options)))
 
     def reset_parameters(self) -> None:
-        """Draw the initial values again."""
+        """Draw new initial values for the head and all clusters."""
         for layer in (self.head, *(layer for cluster in self.tail for layer in cluster)):
             layer.reset_parameters()
 
@@ -89,7 +122,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def _by_cluster(self, input: mt.Tensor, target: mt.Tensor, head: mt.Tensor) -> mt.Tensor:
         output = input.new_zeros(target.size(0))
-        entry = target.clone()  # of the head: the class itself, or its cluster's
+        entry = target.clone()  # column of `head`: the class itself, or the entry of its cluster
         used = 0
         for i, (low, high) in enumerate(zip([0, *self.cutoffs], self.cutoffs)):
             rows = ((target >= low) & (target < high)).nonzero().squeeze(1)
@@ -122,11 +155,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return mt.cat(parts, 1)
 
     def log_prob(self, input: mt.Tensor) -> mt.Tensor:
-        """The log-probabilities of all classes: (N, in_features) to (N, n_classes)."""
+        """Return the log-probabilities of all classes, (N, n_classes), for an input (N, in_features)."""
         return self._get_full_log_prob(input, self.head(input))
 
     def predict(self, input: mt.Tensor) -> mt.Tensor:
-        """The most probable class of each row: (N, in_features) to (N,)."""
+        """Return the most probable class of each row, (N,), for an input (N, in_features)."""
         scores = self.head(input)
         if input.is_meta:
             return self._get_full_log_prob(input, scores).argmax(1)

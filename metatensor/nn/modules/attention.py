@@ -1,4 +1,4 @@
-"""Multi-head attention as a layer."""
+"""The multi-head attention layer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,49 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Scaled dot-product attention of ``num_heads`` heads, with projections (Vaswani and others, 2017).
+    """Multi-head scaled dot-product attention with input and output projections (Vaswani et al., 2017).
 
-    Query (L, N, embed_dim), key (S, N, kdim) and value (S, N, vdim) give (L, N, embed_dim), N first with
-    ``batch_first``, or without N. The input projections are one weight (3 embed_dim, embed_dim) where ``kdim`` and
-    ``vdim`` are ``embed_dim``, else three. ``add_bias_kv`` adds a learned key and value, ``add_zero_attn`` a zero
-    one. ValueError for sizes that are not positive or heads that do not divide ``embed_dim``.
+    The inputs are a query (L, N, embed_dim), a key (S, N, kdim) and a value (S, N, vdim), and the output has the shape
+    of the query. With ``batch_first`` N is the first dimension. Inputs without N are accepted too. If ``kdim`` and
+    ``vdim`` equal ``embed_dim``, the input projections are one parameter ``in_proj_weight`` (3 * embed_dim, embed_dim);
+    otherwise they are ``q_proj_weight``, ``k_proj_weight`` and ``v_proj_weight``.
+
+    Parameters
+    ----------
+    embed_dim : int
+        Features of query and output.
+    num_heads : int
+        Number of heads. It must divide ``embed_dim``.
+    dropout : float
+        Probability of dropping an attention weight in training. Default 0.
+    bias : bool
+        Add biases to the projections. Default True.
+    add_bias_kv : bool
+        Append one learned key and value to each sequence. Default False.
+    add_zero_attn : bool
+        Append a key and a value of zeros to each sequence. Default False.
+    kdim, vdim : int, optional
+        Features of key and value. Default ``embed_dim``.
+    batch_first : bool
+        Take and return tensors of shape (N, L, features). Default False.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If ``embed_dim`` or ``num_heads`` is not positive.
+    AssertionError
+        If ``num_heads`` does not divide ``embed_dim``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.MultiheadAttention(16, 4, batch_first=True)
+    >>> query, memory = mt.empty(2, 5, 16), mt.empty(2, 7, 16)
+    >>> output, weights = layer(query, memory, memory)
+    >>> output.shape, weights.shape
+    (metatensor.Size([2, 5, 16]), metatensor.Size([2, 5, 7]))
     """
 
     __constants__ = ["batch_first"]
@@ -103,9 +140,34 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[mt.Tensor, mt.Tensor | None]:
-        """The output, and the attention weights (N, L, S) or None; by head where they are not averaged.
+        """Return the attention output and, if requested, the attention weights.
 
-        AssertionError for masks that are neither bool nor floating-point.
+        Parameters
+        ----------
+        query, key, value : Tensor
+            Shapes as in the class documentation.
+        key_padding_mask : Tensor, optional
+            Shape (N, S) or (S,). A bool mask is True for keys to ignore. A floating-point mask is added to the scores.
+        need_weights : bool
+            Return the attention weights. Default True.
+        attn_mask : Tensor, optional
+            Shape (L, S) or (N * num_heads, L, S), bool or floating-point as above.
+        average_attn_weights : bool
+            Average the returned weights over the heads. Default True.
+        is_causal : bool
+            Declare that ``attn_mask``, which must be given too, is the causal mask. Default False.
+
+        Returns
+        -------
+        output : Tensor
+            Shape of ``query``.
+        weights : Tensor or None
+            Shape (N, L, S) if averaged, else (N, num_heads, L, S). None without ``need_weights``.
+
+        Raises
+        ------
+        AssertionError
+            If a mask is neither bool nor floating-point.
         """
         for name, mask in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
             if mask is not None and mask.dtype is not mt.bool and not mask.is_floating_point():
@@ -143,10 +205,15 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: mt.Tensor | None, key_padding_mask: mt.Tensor | None, query: mt.Tensor
     ) -> tuple[mt.Tensor | None, int | None]:
-        """Both masks as one, for a query (N, L, E), and its kind; (None, None) without masks.
+        """Combine an attention mask and a padding mask for a query (N, L, E).
 
-        A padding mask alone stays as it is, of kind 1. An attention mask (L, L) or (N heads, L, L) becomes
-        (N, heads, L, L), of kind 2, with a padding mask (N, L) added to it.
+        Returns
+        -------
+        mask : Tensor or None
+            Without ``attn_mask``, ``key_padding_mask`` itself. Otherwise a mask (N, num_heads, L, L): ``attn_mask``, of
+            shape (L, L) or (N * num_heads, L, L), plus ``key_padding_mask``, of shape (N, L), if there is one.
+        kind : int or None
+            None without masks, 1 for a padding mask alone, 2 if there is an attention mask.
         """
         if attn_mask is None:
             return key_padding_mask, None if key_padding_mask is None else 1

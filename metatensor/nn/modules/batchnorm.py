@@ -1,4 +1,4 @@
-"""Batch normalisation."""
+"""Batch normalization layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
 class _NormBase(Module):
-    """Per-channel weight, bias and running statistics of batch and instance norms."""
+    """Base of batch and instance norms: per-channel weight, bias and running statistics."""
 
     _version = 2
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
@@ -59,14 +59,14 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forget the statistics seen so far: mean 0, variance 1, no batches."""
+        """Reset the running mean to 0, the running variance to 1 and the number of batches to 0."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0, and no statistics."""
+        """Set the weight to 1 and the bias to 0, and reset the running statistics."""
         self.reset_running_stats()
         if self.weight is not None:
             init.ones_(self.weight)
@@ -74,7 +74,7 @@ class _NormBase(Module):
             init.zeros_(self.bias)
 
     def _check_input_dim(self, input: mt.Tensor) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say how many dimensions its input has")
+        raise NotImplementedError(f"{type(self).__name__} does not define _check_input_dim()")
 
     def _expect_dims(self, input: mt.Tensor, *allowed: int) -> None:
         if input.dim() not in allowed:
@@ -102,7 +102,7 @@ class _NormBase(Module):
         version = local_metadata.get("version")
         key = prefix + "num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
-            # Checkpoints of the first version have no count of batches.
+            # Checkpoints of version 1 do not contain num_batches_tracked.
             count = self.num_batches_tracked
             if count is None or count.is_meta:
                 count = mt.zeros((), dtype=mt.int64, device=None if count is None else count.device)
@@ -119,9 +119,9 @@ class _BatchNorm(_NormBase):
         factor = self.momentum or 0.0
         if self.training and self.track_running_stats and count is not None:
             count.add_(1)
-            if self.momentum is None and not count.is_meta:  # a plain average; on meta no values depend on it
+            if self.momentum is None and not count.is_meta:  # cumulative average; on meta the count has no value
                 factor = 1.0 / float(count)
-        # Without statistics of its own, the batch's are used in evaluation too.
+        # A layer without running statistics uses those of the batch in evaluation mode too.
         from_batch = self.training or (self.running_mean is None and self.running_var is None)
         use_running = not self.training or self.track_running_stats
         return F.batch_norm(
@@ -137,11 +137,39 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Normalise each of C channels over the batch: (N, C) or (N, C, L), to the same shape.
+    """Batch normalization of an input (N, C) or (N, C, L) (Ioffe and Szegedy, 2015).
 
-    In training with the mean and (biased) variance of the batch, while running averages of them are kept
-    (``momentum`` is the share of the new value; None for a plain average over all batches); in evaluation with those.
-    ``affine`` adds a weight and, with ``bias``, a bias per channel. ValueError for another number of dimensions.
+    Each channel is normalized to ``(x - mean) / sqrt(variance + eps)``, then multiplied by ``weight`` and added to
+    ``bias``, both of shape (C,). The output has the shape of the input. In training mode, mean and biased variance are
+    those of the batch, and running averages of both are updated. Evaluation mode uses the running averages.
+
+    Parameters
+    ----------
+    num_features : int
+        Number of channels C.
+    eps : float
+        Value added to the variance. Default 1e-5.
+    momentum : float, optional
+        Share of the new batch in the running averages. Default 0.1. None averages all batches equally.
+    affine : bool
+        Have a ``weight`` and, with ``bias``, a ``bias``. Default True.
+    track_running_stats : bool
+        Keep running averages. Default True. Without them the statistics are always those of the batch.
+    device, dtype : optional
+        Device and dtype of parameters and running averages.
+    bias : bool
+        Have a ``bias``. Default True.
+
+    Raises
+    ------
+    ValueError
+        On a call with an input of another number of dimensions.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.BatchNorm1d(3)(mt.empty(8, 3, 5)).shape
+    metatensor.Size([8, 3, 5])
     """
 
     def _check_input_dim(self, input: mt.Tensor) -> None:
@@ -149,24 +177,54 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Normalise each of C channels over the batch: (N, C, H, W), to the same shape. See `BatchNorm1d`."""
+    """Batch normalization of an input (N, C, H, W). See `BatchNorm1d` for parameters and formula.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.BatchNorm2d(3)(mt.empty(8, 3, 4, 4)).shape
+    metatensor.Size([8, 3, 4, 4])
+    """
 
     def _check_input_dim(self, input: mt.Tensor) -> None:
         self._expect_dims(input, 4)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Normalise each of C channels over the batch: (N, C, D, H, W), to the same shape. See `BatchNorm1d`."""
+    """Batch normalization of an input (N, C, D, H, W). See `BatchNorm1d` for parameters and formula.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.BatchNorm3d(3)(mt.empty(8, 3, 2, 4, 4)).shape
+    metatensor.Size([8, 3, 2, 4, 4])
+    """
 
     def _check_input_dim(self, input: mt.Tensor) -> None:
         self._expect_dims(input, 5)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """`BatchNorm1d` for any (N, C, ...); of PyTorch's class with this name, the part within one process.
+    """Batch normalization of an input (N, C, ...), without synchronization between processes.
 
-    ``process_group`` is kept and not used: the statistics are those of the batch here. ValueError for fewer than 2
-    dimensions and for no channels.
+    The statistics are those of the local batch. The class exists so that models written for several processes can be
+    built. See `BatchNorm1d` for the other parameters and the formula.
+
+    Parameters
+    ----------
+    process_group : optional
+        Stored and otherwise unused.
+
+    Raises
+    ------
+    ValueError
+        On a call with an input of fewer than 2 dimensions or without channels.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.SyncBatchNorm(3)(mt.empty(8, 3, 4, 4)).shape
+    metatensor.Size([8, 3, 4, 4])
     """
 
     def __init__(
@@ -193,7 +251,20 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """The module with its batch norms, itself or below, replaced by ones of this class that have their state."""
+        """Replace all batch norms of a module, at any depth, by `SyncBatchNorm` layers with the same state.
+
+        Parameters
+        ----------
+        module : Module
+            Changed in place, unless it is a batch norm itself.
+        process_group : optional
+            Passed to the new layers.
+
+        Returns
+        -------
+        Module
+            ``module``, or its replacement if it is a batch norm.
+        """
         result = module
         if isinstance(module, _BatchNorm):
             arguments = module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats

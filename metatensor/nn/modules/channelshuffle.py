@@ -1,4 +1,4 @@
-"""Channels in another order."""
+"""The channel shuffle layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,22 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Interleave the channels of ``groups`` groups: (N, C, ...), to the same shape."""
+    """Interleave groups of channels: channels (g, C / g) are transposed to (C / g, g), with g = ``groups``.
+
+    Input and output have shape (N, C, ...) (Zhang et al., 2018).
+
+    Parameters
+    ----------
+    groups : int
+        Number of groups. It must divide C.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.arange(4, device="cpu").view(1, 4, 1)
+    >>> mt.nn.ChannelShuffle(2)(x).flatten()
+    tensor([0, 2, 1, 3])
+    """
 
     __constants__ = ["groups"]
 

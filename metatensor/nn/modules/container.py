@@ -1,4 +1,4 @@
-"""Modules that hold modules: in a row that is called, or as a list or dict."""
+"""Containers of modules: `Sequential`, `ModuleList` and `ModuleDict`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["Container", "ModuleDict", "ModuleList", "Sequential"]
 
 
 class Container(Module):
-    """Modules by name, given as keywords. Old, and warns; a plain `Module` does the same."""
+    """Module with the children given as keyword arguments. Deprecated: subclass `Module` instead.
+
+    Creating one emits a FutureWarning.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         warnings.warn("nn.Container is deprecated: subclass nn.Module", FutureWarning, stacklevel=2)
@@ -27,7 +30,7 @@ class Container(Module):
 
 
 class _Row(Module):
-    """Modules by position; their names are the positions, as text, unless a `Sequential` was given others."""
+    """Base of containers indexed by position. Children are named by position unless a `Sequential` got other names."""
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -39,14 +42,14 @@ class _Row(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def _name_at(self, index: int) -> str:
-        """The name at a position, which may count from the end. IndexError where there is none."""
+        """Return the name of the child at a position, which may be negative. Raise IndexError if there is none."""
         index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"{type(self).__name__}: there is no module {index} among {len(self)}")
         return list(self._modules)[index]
 
     def _renumber(self, modules: Iterable[Any]) -> None:
-        """Hold exactly these modules, named by position."""
+        """Replace all children by ``modules``, named by position."""
         self._modules = {str(i): module for i, module in enumerate(modules)}
 
     def __setitem__(self, index: int, module: Any) -> None:
@@ -54,9 +57,21 @@ class _Row(Module):
 
 
 class Sequential(_Row):
-    """Modules that are called one after the other, each with the output of the one before.
+    """Chain of modules: each is called with the output of the one before.
 
-    Given as arguments, which are named by position, or as one `OrderedDict` of names and modules.
+    Parameters
+    ----------
+    *args : Module
+        Modules, named "0", "1" and so on, or a single `OrderedDict` from names to modules.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> model = mt.nn.Sequential(mt.nn.Linear(8, 4), mt.nn.ReLU())
+    >>> model(mt.empty(2, 8)).shape
+    metatensor.Size([2, 4])
+    >>> model[1]
+    ReLU()
     """
 
     def __init__(self, *args: Any) -> None:
@@ -82,12 +97,20 @@ class Sequential(_Row):
         self._renumber(list(self))
 
     def append(self, module: Module) -> Self:
-        """Add a module at the end."""
+        """Add a module at the end and return the container."""
         self.add_module(str(len(self)), module)
         return self
 
     def insert(self, index: int, module: Module) -> Self:
-        """Add a module before position ``index``. IndexError where there is no such position."""
+        """Insert a module before position ``index``, renumber all children and return the container.
+
+        Raises
+        ------
+        AssertionError
+            If ``module`` is not a `Module`.
+        IndexError
+            If ``index`` is out of range.
+        """
         if not isinstance(module, Module):
             raise AssertionError(f"Sequential.insert: expected a Module, got {type(module).__name__}")
         if not -len(self) <= index <= len(self):
@@ -98,13 +121,13 @@ class Sequential(_Row):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
-        """Add modules at the end."""
+        """Add modules at the end and return the container."""
         for module in list(sequential):
             self.append(module)
         return self
 
     def pop(self, key: int | slice) -> Any:
-        """Take out and return a module, or several."""
+        """Remove and return the module at a position, or the modules of a slice."""
         taken = self[key]
         del self[key]
         return taken
@@ -138,7 +161,20 @@ class Sequential(_Row):
 
 
 class ModuleList(_Row):
-    """Modules in a list; the list itself is not called."""
+    """List of modules. Their parameters belong to the list, which is not callable itself.
+
+    Parameters
+    ----------
+    modules : iterable of Module, optional
+        Initial elements.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layers = mt.nn.ModuleList(mt.nn.Linear(4, 4) for _ in range(3))
+    >>> len(layers), layers[-1].weight.shape
+    (3, metatensor.Size([4, 4]))
+    """
 
     def __init__(self, modules: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -158,18 +194,21 @@ class ModuleList(_Row):
         self._renumber(modules)
 
     def append(self, module: Any) -> Self:
-        """Add a module at the end."""
+        """Add a module at the end and return the list."""
         self.add_module(str(len(self)), module)
         return self
 
     def insert(self, index: int, module: Any) -> None:
-        """Add a module before position ``index``, which is cut to the list's ends as in a list."""
+        """Insert a module before position ``index``.
+
+        As in `list.insert`, an index out of range means the nearest end.
+        """
         modules = list(self)
         modules.insert(index, module)
         self._renumber(modules)
 
     def extend(self, modules: Iterable[Any]) -> Self:
-        """Add modules at the end. TypeError where ``modules`` is not iterable."""
+        """Add modules at the end and return the list. Raise TypeError if ``modules`` is not iterable."""
         if not isinstance(modules, Iterable):
             raise TypeError(f"ModuleList: expected an iterable of modules, got {type(modules).__name__}")
         for i, module in enumerate(list(modules), len(self)):
@@ -177,7 +216,7 @@ class ModuleList(_Row):
         return self
 
     def pop(self, key: int | slice) -> Any:
-        """Take out and return a module, or several."""
+        """Remove and return the module at a position, or the modules of a slice."""
         taken = self[key]
         del self[key]
         return taken
@@ -189,7 +228,7 @@ class ModuleList(_Row):
         return ModuleList([*self, *other])
 
     def __repr__(self) -> str:
-        """As of any module, but neighbours that look alike are shown once, with their positions and number."""
+        """Return the usual text of a module, with runs of equal children shown once, as "(0-2): 3 x Linear(...)"."""
         if not self._modules:
             return f"{self._get_name()}()"
         runs: list[tuple[int, int, str]] = []
@@ -203,7 +242,23 @@ class ModuleList(_Row):
 
 
 class ModuleDict(Module):
-    """Modules by name; the dict itself is not called."""
+    """Dictionary of modules in insertion order.
+
+    Their parameters belong to the dictionary, which is not callable itself.
+
+    Parameters
+    ----------
+    modules : mapping or iterable of pairs, optional
+        Initial names and modules.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layers = mt.nn.ModuleDict({"act": mt.nn.ReLU()})
+    >>> layers["out"] = mt.nn.Linear(4, 2)
+    >>> list(layers)
+    ['act', 'out']
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -229,29 +284,34 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Take out all modules."""
+        """Remove all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Take out and return a module. KeyError where there is none."""
+        """Remove and return a module. Raise KeyError if there is none of that name."""
         return self._modules.pop(key)
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """Return the names."""
         return self._modules.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Pairs of name and module."""
+        """Return pairs of name and module."""
         return self._modules.items()
 
     def values(self) -> Iterable[Any]:
-        """The modules."""
+        """Return the modules."""
         return self._modules.values()
 
     def update(self, modules: Any) -> None:
-        """Add modules from a mapping or from pairs of name and module; one that is there is replaced.
+        """Add modules from a mapping or an iterable of (name, module) pairs, replacing those of the same names.
 
-        TypeError where ``modules`` is neither, ValueError where an element is not a pair.
+        Raises
+        ------
+        TypeError
+            If ``modules``, or one of its elements, is not iterable.
+        ValueError
+            If an element does not have exactly two parts.
         """
         pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
         if not isinstance(pairs, Iterable):

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions in 1, 2 and 3 dimensions."""
+"""Convolution and transposed convolution layers in 1, 2 and 3 dimensions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What convolutions of all dimensions share; sizes are given by dimension, as tuples."""
+    """Base of all convolutions. Sizes are tuples with one element per spatial dimension."""
 
     __constants__ = [
         "stride",
@@ -30,7 +30,7 @@ class _ConvNd(Module):
         "out_channels",
         "kernel_size",
     ]
-    padding: Any  # a name, or sizes
+    padding: Any  # "same", "valid" or a tuple of sizes
     weight: Parameter
 
     def __init__(
@@ -89,7 +89,7 @@ class _ConvNd(Module):
             raise ValueError(f"{name}: padding_mode must be one of {_PADDING_MODES}, not {padding_mode!r}")
 
     def _padding_for_pad(self) -> tuple[int, ...]:
-        """The padding as `pad` takes it: before and after, the last dimension first."""
+        """Return the padding in the order of `pad`: before and after each dimension, the last dimension first."""
         if not isinstance(self.padding, str):
             return _reverse_repeat_tuple(self.padding, 2)
         pads: list[int] = []
@@ -99,7 +99,7 @@ class _ConvNd(Module):
         return tuple(pads)
 
     def reset_parameters(self) -> None:
-        """Draw the initial values again: uniform in +-1 / sqrt(in_channels / groups * kernel elements)."""
+        """Draw new initial values, uniform within ±1 / sqrt(weight.shape[1] * kernel elements)."""
         init._uniform_by_fan_in_(self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -126,7 +126,7 @@ class _ConvNd(Module):
 
 
 class _Conv(_ConvNd):
-    """A convolution; subclasses give the number of dimensions."""
+    """Base of convolutions. Subclasses fix the number of dimensions."""
 
     _spread: Any
     _convolve: Any
@@ -173,13 +173,45 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Convolution over (N, in_channels, L), or without N: to (N, out_channels, L').
+    """Convolution of an input (N, in_channels, L) or (in_channels, L).
 
-    L' = (L + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1. ``padding`` may be "valid" (none) or "same"
-    (L' = L; stride 1 only). ``weight`` (out_channels, in_channels / groups, kernel_size) and ``bias``
-    (out_channels,) start uniform in +-1 / sqrt(in_channels / groups * kernel_size). ``padding_mode`` is "zeros",
-    "reflect", "replicate" or "circular". ValueError for channels that ``groups`` does not divide and for unknown
-    names.
+    The output has ``out_channels`` channels and length ``(L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride
+    + 1``. ``weight`` has shape (out_channels, in_channels / groups, kernel_size), and ``bias`` has shape
+    (out_channels,). Both are initialized uniformly within ±1 / sqrt(in_channels / groups * kernel_size). The kernel is
+    not flipped, so this is a cross-correlation.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Numbers of channels. ``groups`` must divide both.
+    kernel_size : int or tuple of int
+        Size of the kernel.
+    stride : int or tuple of int
+        Distance between neighbouring windows. Default 1.
+    padding : int, tuple of int or str
+        Elements added at both ends. Default 0. "valid" means none. "same" keeps the length and needs a stride of 1.
+    dilation : int or tuple of int
+        Distance between neighbouring kernel elements in the input. Default 1.
+    groups : int
+        Number of groups of channels that are convolved separately. Default 1.
+    bias : bool
+        Add a ``bias`` to each output channel. Default True.
+    padding_mode : str
+        "zeros" (the default), "reflect", "replicate" or "circular".
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If ``groups`` is not positive or does not divide the channels, if ``padding`` or ``padding_mode`` is not one of
+        the values above, or if ``padding`` is "same" and ``stride`` is not 1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Conv1d(3, 8, kernel_size=5, padding=2)(mt.empty(2, 3, 20)).shape
+    metatensor.Size([2, 8, 20])
     """
 
     _spread = staticmethod(_single)
@@ -187,21 +219,41 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Convolution over (N, in_channels, H, W), or without N; a size is an int or a pair. See `Conv1d`."""
+    """Convolution of an input (N, in_channels, H, W) or (in_channels, H, W).
+
+    Sizes are ints or pairs (height, width). ``weight`` has shape (out_channels, in_channels / groups, *kernel_size).
+    See `Conv1d` for parameters, output sizes and initial values.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Conv2d(3, 8, kernel_size=3, stride=2)(mt.empty(2, 3, 32, 32)).shape
+    metatensor.Size([2, 8, 15, 15])
+    """
 
     _spread = staticmethod(_pair)
     _convolve = F.conv2d
 
 
 class Conv3d(_Conv):
-    """Convolution over (N, in_channels, D, H, W), or without N; a size is an int or a triple. See `Conv1d`."""
+    """Convolution of an input (N, in_channels, D, H, W) or (in_channels, D, H, W).
+
+    Sizes are ints or triples (depth, height, width). ``weight`` has shape (out_channels, in_channels / groups,
+    *kernel_size). See `Conv1d` for parameters, output sizes and initial values.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Conv3d(3, 8, kernel_size=3, padding="same")(mt.empty(2, 3, 4, 8, 8)).shape
+    metatensor.Size([2, 8, 4, 8, 8])
+    """
 
     _spread = staticmethod(_triple)
     _convolve = F.conv3d
 
 
 class _ConvTransposeNd(_ConvNd):
-    """A transposed convolution; subclasses give the number of dimensions."""
+    """Base of transposed convolutions. Subclasses fix the number of dimensions."""
 
     _spread: Any
     _convolve: Any
@@ -241,9 +293,9 @@ class _ConvTransposeNd(_ConvNd):
         )
 
     def _output_padding(self, input: mt.Tensor, output_size: list[int] | None) -> tuple[int, ...]:
-        """What to add to the smallest possible output so that it has ``output_size``.
+        """Return the output padding that gives ``output_size``; without one, the layer's own.
 
-        ValueError where the input cannot give that size.
+        Raise ValueError if the input cannot give that size.
         """
         if output_size is None:
             return self.output_padding
@@ -275,10 +327,50 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """Transposed convolution, which maps as the gradient of `Conv1d` does: (N, in_channels, L) to (N, out_channels, L').
+    """Transposed convolution of an input (N, in_channels, L) or (in_channels, L).
 
-    L' = (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1. ``weight`` is (in_channels,
-    out_channels / groups, kernel_size). A call with ``output_size`` chooses ``output_padding`` to fit.
+    The map is the gradient of a `Conv1d` with respect to its input. The output has ``out_channels`` channels and length
+    ``(L - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1``. A call with ``output_size``
+    chooses ``output_padding`` so that the output has that size. ``weight`` has shape (in_channels, out_channels /
+    groups, kernel_size), and ``bias`` has shape (out_channels,).
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Numbers of channels. ``groups`` must divide both.
+    kernel_size : int or tuple of int
+        Size of the kernel.
+    stride : int or tuple of int
+        Distance between the results of neighbouring input elements. Default 1.
+    padding : int or tuple of int
+        Elements removed at both ends of the output. Default 0.
+    output_padding : int or tuple of int
+        Elements added at one end of the output. Default 0.
+    groups : int
+        Number of groups of channels that are convolved separately. Default 1.
+    bias : bool
+        Add a ``bias`` to each output channel. Default True.
+    dilation : int or tuple of int
+        Distance between neighbouring kernel elements in the output. Default 1.
+    padding_mode : str
+        Must be "zeros".
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If ``groups`` is not positive or does not divide the channels, if ``padding_mode`` is not "zeros", or on a call
+        with an ``output_size`` that the input cannot give.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.ConvTranspose1d(8, 3, kernel_size=3, stride=2)
+    >>> layer(mt.empty(2, 8, 10)).shape
+    metatensor.Size([2, 3, 21])
+    >>> layer(mt.empty(2, 8, 10), output_size=[22]).shape
+    metatensor.Size([2, 3, 22])
     """
 
     _spread = staticmethod(_single)
@@ -286,14 +378,32 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """Transposed convolution over (N, in_channels, H, W). See `ConvTranspose1d`."""
+    """Transposed convolution of an input (N, in_channels, H, W) or (in_channels, H, W).
+
+    Sizes are ints or pairs (height, width). See `ConvTranspose1d` for parameters and output sizes.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.ConvTranspose2d(8, 3, kernel_size=2, stride=2)(mt.empty(2, 8, 5, 5)).shape
+    metatensor.Size([2, 3, 10, 10])
+    """
 
     _spread = staticmethod(_pair)
     _convolve = F.conv_transpose2d
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """Transposed convolution over (N, in_channels, D, H, W). See `ConvTranspose1d`."""
+    """Transposed convolution of an input (N, in_channels, D, H, W) or (in_channels, D, H, W).
+
+    Sizes are ints or triples (depth, height, width). See `ConvTranspose1d` for parameters and output sizes.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.ConvTranspose3d(8, 3, kernel_size=2, stride=2)(mt.empty(2, 8, 2, 5, 5)).shape
+    metatensor.Size([2, 3, 4, 10, 10])
+    """
 
     _spread = staticmethod(_triple)
     _convolve = F.conv_transpose3d

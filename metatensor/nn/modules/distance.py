@@ -1,4 +1,4 @@
-"""Layers that compare two tensors row by row."""
+"""Distance and similarity layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,23 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between two tensors along ``dim``, which disappears."""
+    """Cosine of the angle between two tensors along one dimension.
+
+    The inputs have the same shape or shapes that broadcast. The output lacks dimension ``dim``.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension of the vectors. Default 1.
+    eps : float
+        Lower bound of the norms, which avoids division by 0. Default 1e-8.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.CosineSimilarity()(mt.empty(8, 16), mt.empty(8, 16)).shape
+    metatensor.Size([8])
+    """
 
     __constants__ = ["dim", "eps"]
 
@@ -24,7 +40,25 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The ``p``-norm of the difference along the last dimension, which ``keepdim`` keeps with size 1."""
+    """``p``-norm of ``x1 - x2 + eps`` along the last dimension.
+
+    Inputs of shape (N, D) or (D,) give an output of shape (N,) or ().
+
+    Parameters
+    ----------
+    p : float
+        Order of the norm. Default 2.
+    eps : float
+        Value added to each difference, which keeps the gradient finite. Default 1e-6.
+    keepdim : bool
+        Keep the last dimension, with size 1. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.PairwiseDistance()(mt.empty(8, 16), mt.empty(8, 16)).shape
+    metatensor.Size([8])
+    """
 
     __constants__ = ["norm", "eps", "keepdim"]
 

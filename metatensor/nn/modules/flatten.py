@@ -1,4 +1,4 @@
-"""Layers that merge dimensions, or split one."""
+"""Layers that merge or split dimensions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Merge the dimensions from ``start_dim`` to ``end_dim`` into one; by default all but the first."""
+    """Merge a range of dimensions into one.
+
+    Parameters
+    ----------
+    start_dim, end_dim : int
+        First and last dimension to merge. The defaults, 1 and -1, merge all dimensions but the first.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Flatten()(mt.empty(8, 3, 4, 4)).shape
+    metatensor.Size([8, 48])
+    """
 
     __constants__ = ["start_dim", "end_dim"]
 
@@ -26,9 +38,25 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Split dimension ``dim`` into dimensions of sizes ``unflattened_size``, of which one may be -1.
+    """Split one dimension into several.
 
-    TypeError where ``dim`` is not an int or the sizes are not a tuple or list of ints.
+    Parameters
+    ----------
+    dim : int
+        Dimension to split.
+    unflattened_size : tuple or list of int
+        Sizes of the new dimensions. One of them may be -1, which stands for the size that fits.
+
+    Raises
+    ------
+    TypeError
+        If ``dim`` is not an int or ``unflattened_size`` is not a tuple or list of ints.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Unflatten(1, (3, -1))(mt.empty(8, 48)).shape
+    metatensor.Size([8, 3, 16])
     """
 
     __constants__ = ["dim", "unflattened_size"]

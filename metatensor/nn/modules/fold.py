@@ -1,4 +1,4 @@
-"""Layers that cut images into blocks, and put blocks together."""
+"""Layers that extract sliding blocks from an image or add them back into one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,28 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Unfold(Module):
-    """Blocks that a convolution would see, as columns: (N, C, H, W) to (N, C * kernel elements, blocks)."""
+    """Extract the sliding blocks of an image, as columns.
+
+    An input (N, C, H, W) or (C, H, W) becomes (N, C * kernel_height * kernel_width, L) or the same without N. L is the
+    number of positions of a convolution with the same sizes.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of int
+        Size of a block.
+    dilation : int or pair of int
+        Distance between neighbouring elements of a block. Default 1.
+    padding : int or pair of int
+        Zeros added on all sides of the image. Default 0.
+    stride : int or pair of int
+        Distance between neighbouring blocks. Default 1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Unfold(2, stride=2)(mt.empty(1, 3, 4, 6)).shape
+    metatensor.Size([1, 12, 6])
+    """
 
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 
@@ -37,7 +58,24 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """The reverse of `Unfold`, overlapping blocks summed: (N, C * kernel elements, blocks) to (N, C, *output_size)."""
+    """Add columns of sliding blocks back into an image: the adjoint of `Unfold`.
+
+    An input (N, C * kernel_height * kernel_width, L), or without N, becomes (N, C, *output_size). Elements of
+    overlapping blocks are summed.
+
+    Parameters
+    ----------
+    output_size : int or pair of int
+        Height and width of the image.
+    kernel_size, dilation, padding, stride : int or pair of int
+        As in `Unfold`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Fold((4, 6), 2, stride=2)(mt.empty(1, 12, 6)).shape
+    metatensor.Size([1, 3, 4, 6])
+    """
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 

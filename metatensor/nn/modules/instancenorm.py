@@ -1,4 +1,4 @@
-"""Instance normalisation."""
+"""Instance normalization layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
 
 
 class _InstanceNorm(_NormBase):
-    _dims: int  # with a batch and a channel dimension
+    _dims: int  # dimensions of an input, including batch and channel
 
     def __init__(
         self,
@@ -53,23 +53,64 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Normalise each channel of each example on its own: (N, C, L) or (C, L), to the same shape.
+    """Instance normalization of an input (N, C, L) or (C, L) (Ulyanov et al., 2016).
 
-    With ``track_running_stats``, running averages of mean and variance are kept in training and used in evaluation.
-    ``affine`` adds a weight and, with ``bias``, a bias per channel; ValueError where the channels are not
-    ``num_features`` then, and for another number of dimensions.
+    Each channel of each example is normalized by its own mean and variance: ``(x - mean) / sqrt(variance + eps)``. The
+    output has the shape of the input.
+
+    Parameters
+    ----------
+    num_features : int
+        Number of channels C.
+    eps : float
+        Value added to the variance. Default 1e-5.
+    momentum : float, optional
+        Share of the new batch in the running averages. Default 0.1.
+    affine : bool
+        Multiply by a ``weight`` (C,) and, with ``bias``, add a ``bias`` (C,). Default False.
+    track_running_stats : bool
+        Update running averages of mean and variance in training mode, and use them in evaluation mode. Default False.
+    device, dtype : optional
+        Device and dtype of parameters and running averages.
+    bias : bool
+        Have a ``bias`` if ``affine``. Default True.
+
+    Raises
+    ------
+    ValueError
+        On a call with an input of another number of dimensions or, if ``affine``, of channels.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.InstanceNorm1d(3)(mt.empty(8, 3, 5)).shape
+    metatensor.Size([8, 3, 5])
     """
 
     _dims = 3
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalise each channel of each example: (N, C, H, W) or (C, H, W). See `InstanceNorm1d`."""
+    """Instance normalization of an input (N, C, H, W) or (C, H, W). See `InstanceNorm1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.InstanceNorm2d(3)(mt.empty(8, 3, 4, 4)).shape
+    metatensor.Size([8, 3, 4, 4])
+    """
 
     _dims = 4
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalise each channel of each example: (N, C, D, H, W) or (C, D, H, W). See `InstanceNorm1d`."""
+    """Instance normalization of an input (N, C, D, H, W) or (C, D, H, W). See `InstanceNorm1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.InstanceNorm3d(3)(mt.empty(8, 3, 2, 4, 4)).shape
+    metatensor.Size([8, 3, 2, 4, 4])
+    """
 
     _dims = 5

@@ -1,4 +1,4 @@
-"""Layers that take their number of input features from the first input."""
+"""Lazy layers: their number of input features is inferred from the first input."""
 
 from __future__ import annotations
 
@@ -39,10 +39,22 @@ __all__ = [
 
 
 class LazyModuleMixin:
-    """Mixed into a module that starts with uninitialised parameters and gives them shapes when it is first called.
+    """Mixin for modules whose parameters get their shapes on the first call.
 
-    A subclass defines ``initialize_parameters(input)``. Afterwards an instance is of class ``cls_to_become``, where
-    that is not None. Loading a state dict gives shapes, too.
+    A subclass registers `UninitializedParameter` and `UninitializedBuffer` objects and defines
+    ``initialize_parameters(input)``. After the first call an instance becomes an instance of ``cls_to_become``, unless
+    that is None. Loading a state dict gives the parameters their shapes too.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.LazyLinear(4)
+    >>> layer.has_uninitialized_params()
+    True
+    >>> layer(mt.empty(2, 8)).shape
+    metatensor.Size([2, 4])
+    >>> layer
+    Linear(in_features=8, out_features=4, bias=True)
     """
 
     cls_to_become: type | None = None
@@ -62,22 +74,22 @@ class LazyModuleMixin:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
 
     def _lazy_load_hook(self: Any, state_dict: Any, prefix: str, *_: Any) -> None:
-        """Before loading: give what has no shape yet the one that it has in the state dict."""
+        """Give uninitialized tensors the shapes they have in the state dict, before it is loaded."""
         for name, tensor in [*self._parameters.items(), *self._buffers.items()]:
             given = state_dict.get(prefix + name)
             if is_lazy(tensor) and given is not None and not is_lazy(given):
                 without_grad(tensor.materialize, given.shape)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Give the parameters shapes that fit the arguments of the first call; a subclass defines it."""
+        """Give the parameters shapes that fit the arguments of the first call. Subclasses define this."""
         raise NotImplementedError(f"{type(self).__name__} does not define initialize_parameters()")
 
     def has_uninitialized_params(self: Any) -> bool:
-        """Whether some parameter or buffer has no shape yet."""
+        """Return True if a parameter or buffer has no shape yet."""
         return any(is_lazy(t) for t in [*self._parameters.values(), *self._buffers.values()])
 
     def _infer_parameters(self: Any, module: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> None:
-        """Before the first forward."""
+        """Initialize the parameters. This is a forward pre-hook that removes itself."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"{self._get_name()}: initialize_parameters() left parameters without a shape")
@@ -92,37 +104,38 @@ class LazyModuleMixin:
 
 
 class _SizedByInput(LazyModuleMixin):
-    """A layer that takes one of its sizes, the attribute `_size`, from its first input.
+    """Base of lazy layers that infer one size, the attribute named by ``_size``, from the first input.
 
-    Until then the size is 0. A loaded state dict gives the parameters shapes before there is an input, and with them the size.
+    The size is 0 until then. If a state dict is loaded first, the parameters get their shapes from it, and the first
+    call only sets the size.
     """
 
     _size: str
 
     def _size_in(self, input: mt.Tensor) -> int:
-        """Return the size that an input tells, after checking it."""
+        """Check an input and return the size that it determines."""
         raise NotImplementedError
 
     def _loaded_size(self, input: mt.Tensor) -> int:
-        """Return the size that goes with loaded parameters, after checking the input."""
+        """Check an input against loaded parameters and return the size that they determine."""
         return self._size_in(input)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of parameters and buffers, by name, once the size is known."""
+        """Return the shapes of parameters and buffers by name, once the size is known."""
         raise NotImplementedError
 
     def _postpone(self: Any, names: Iterable[str], kind: Any, device: Any, dtype: Any) -> None:
-        """Register parameters or buffers without a shape."""
+        """Register uninitialized parameters or buffers."""
         for name in names:
             setattr(self, name, kind(device=device, dtype=dtype))
 
     def reset_parameters(self: Any) -> None:
-        """Set the initial values again, if the parameters have shapes."""
+        """Draw new initial values. Do nothing while a parameter has no shape."""
         if getattr(self, self._size) != 0 and not self.has_uninitialized_params():
             super().reset_parameters()  # type: ignore[misc]
 
     def initialize_parameters(self: Any, input: mt.Tensor, *args: Any, **kwargs: Any) -> None:
-        """Take the size from an input, and give the parameters shapes and values."""
+        """Infer the size from an input, and give the parameters shapes and initial values."""
         if not self.has_uninitialized_params():
             if getattr(self, self._size) == 0:
                 setattr(self, self._size, self._loaded_size(input))
@@ -136,7 +149,20 @@ class _SizedByInput(LazyModuleMixin):
 
 
 class LazyLinear(_SizedByInput, Linear):
-    """`Linear` that takes ``in_features`` from its first input."""
+    """`Linear` that infers ``in_features`` from its first input and then becomes a `Linear`.
+
+    Parameters
+    ----------
+    out_features, bias, device, dtype
+        As in `Linear`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.LazyLinear(4)
+    >>> layer(mt.empty(2, 8)).shape, layer.in_features
+    (metatensor.Size([2, 4]), 8)
+    """
 
     cls_to_become = Linear
     _size = "in_features"
@@ -206,19 +232,46 @@ class _LazyConv(_LazyConvNd):
 
 
 class LazyConv1d(_LazyConv, Conv1d):  # type: ignore[misc]
-    """`Conv1d` that takes ``in_channels`` from its first input."""
+    """`Conv1d` that infers ``in_channels`` from its first input and then becomes a `Conv1d`.
+
+    The other parameters are those of `Conv1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyConv1d(8, 3)(mt.empty(2, 4, 10)).shape
+    metatensor.Size([2, 8, 8])
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):  # type: ignore[misc]
-    """`Conv2d` that takes ``in_channels`` from its first input."""
+    """`Conv2d` that infers ``in_channels`` from its first input and then becomes a `Conv2d`.
+
+    The other parameters are those of `Conv1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyConv2d(8, 3)(mt.empty(2, 4, 10, 10)).shape
+    metatensor.Size([2, 8, 8, 8])
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):  # type: ignore[misc]
-    """`Conv3d` that takes ``in_channels`` from its first input."""
+    """`Conv3d` that infers ``in_channels`` from its first input and then becomes a `Conv3d`.
+
+    The other parameters are those of `Conv1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyConv3d(8, 1)(mt.empty(2, 4, 3, 5, 5)).shape
+    metatensor.Size([2, 8, 3, 5, 5])
+    """
 
     cls_to_become = Conv3d
 
@@ -245,25 +298,52 @@ class _LazyConvTranspose(_LazyConvNd):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):  # type: ignore[misc]
-    """`ConvTranspose1d` that takes ``in_channels`` from its first input."""
+    """`ConvTranspose1d` that infers ``in_channels`` from its first input and then becomes a `ConvTranspose1d`.
+
+    The other parameters are those of `ConvTranspose1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyConvTranspose1d(8, 2, stride=2)(mt.empty(2, 4, 10)).shape
+    metatensor.Size([2, 8, 20])
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):  # type: ignore[misc]
-    """`ConvTranspose2d` that takes ``in_channels`` from its first input."""
+    """`ConvTranspose2d` that infers ``in_channels`` from its first input and then becomes a `ConvTranspose2d`.
+
+    The other parameters are those of `ConvTranspose1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyConvTranspose2d(8, 2, stride=2)(mt.empty(2, 4, 5, 5)).shape
+    metatensor.Size([2, 8, 10, 10])
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):  # type: ignore[misc]
-    """`ConvTranspose3d` that takes ``in_channels`` from its first input."""
+    """`ConvTranspose3d` that infers ``in_channels`` from its first input and then becomes a `ConvTranspose3d`.
+
+    The other parameters are those of `ConvTranspose1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyConvTranspose3d(8, 2, stride=2)(mt.empty(2, 4, 2, 5, 5)).shape
+    metatensor.Size([2, 8, 4, 10, 10])
+    """
 
     cls_to_become = ConvTranspose3d
 
 
 class _LazyNorm(_SizedByInput):
-    """A norm that takes ``num_features`` from dimension 1 of its first input."""
+    """Base of norms that infer ``num_features`` from dimension 1 of the first input."""
 
     _size = "num_features"
 
@@ -295,36 +375,91 @@ class _LazyNorm(_SizedByInput):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):  # type: ignore[misc]
-    """`BatchNorm1d` that takes ``num_features`` from its first input."""
+    """`BatchNorm1d` that infers ``num_features`` from its first input and then becomes a `BatchNorm1d`.
+
+    The other parameters are those of `BatchNorm1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.LazyBatchNorm1d()
+    >>> layer(mt.empty(8, 3, 5)).shape, layer.num_features
+    (metatensor.Size([8, 3, 5]), 3)
+    """
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):  # type: ignore[misc]
-    """`BatchNorm2d` that takes ``num_features`` from its first input."""
+    """`BatchNorm2d` that infers ``num_features`` from its first input and then becomes a `BatchNorm2d`.
+
+    The other parameters are those of `BatchNorm1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyBatchNorm2d()(mt.empty(8, 3, 4, 4)).shape
+    metatensor.Size([8, 3, 4, 4])
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):  # type: ignore[misc]
-    """`BatchNorm3d` that takes ``num_features`` from its first input."""
+    """`BatchNorm3d` that infers ``num_features`` from its first input and then becomes a `BatchNorm3d`.
+
+    The other parameters are those of `BatchNorm1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyBatchNorm3d()(mt.empty(8, 3, 2, 4, 4)).shape
+    metatensor.Size([8, 3, 2, 4, 4])
+    """
 
     cls_to_become = BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):  # type: ignore[misc]
-    """`InstanceNorm1d` that takes ``num_features`` from its first input."""
+    """`InstanceNorm1d` that infers ``num_features`` from its first input and then becomes an `InstanceNorm1d`.
+
+    The other parameters are those of `InstanceNorm1d`, but ``affine`` and ``track_running_stats`` default to True.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyInstanceNorm1d()(mt.empty(8, 3, 5)).shape
+    metatensor.Size([8, 3, 5])
+    """
 
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):  # type: ignore[misc]
-    """`InstanceNorm2d` that takes ``num_features`` from its first input."""
+    """`InstanceNorm2d` that infers ``num_features`` from its first input and then becomes an `InstanceNorm2d`.
+
+    The other parameters are those of `LazyInstanceNorm1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyInstanceNorm2d()(mt.empty(8, 3, 4, 4)).shape
+    metatensor.Size([8, 3, 4, 4])
+    """
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):  # type: ignore[misc]
-    """`InstanceNorm3d` that takes ``num_features`` from its first input."""
+    """`InstanceNorm3d` that infers ``num_features`` from its first input and then becomes an `InstanceNorm3d`.
+
+    The other parameters are those of `LazyInstanceNorm1d`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LazyInstanceNorm3d()(mt.empty(8, 3, 2, 4, 4)).shape
+    metatensor.Size([8, 3, 2, 4, 4])
+    """
 
     cls_to_become = InstanceNorm3d

@@ -1,4 +1,4 @@
-"""Layers that multiply by a matrix."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from metatensor.nn.parameter import Parameter
 __all__ = ["Bilinear", "Identity", "Linear"]
 
 class Identity(Module):
-    """Returns its input. Takes any arguments, to stand in for another layer."""
+    """Layer that returns its input.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Ignored, so that the class can stand in for any other layer.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Identity(54, unused=True)(mt.empty(2, 3)).shape
+    metatensor.Size([2, 3])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -23,9 +35,25 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``: (..., in_features) to (..., out_features).
+    """Affine map ``x @ weight.T + bias`` of the last dimension: (..., in_features) to (..., out_features).
 
-    ``weight`` (out_features, in_features) and ``bias`` (out_features,) start uniform in +-1 / sqrt(in_features).
+    ``weight`` has shape (out_features, in_features), and ``bias`` has shape (out_features,). Both are initialized
+    uniformly within ±1 / sqrt(in_features).
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        Sizes of the last dimension of input and output.
+    bias : bool
+        Add a bias. Default True.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Linear(8, 4)(mt.empty(2, 5, 8)).shape
+    metatensor.Size([2, 5, 4])
     """
 
     __constants__ = ["in_features", "out_features"]
@@ -47,7 +75,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the initial values again."""
+        """Draw new initial values."""
         init._uniform_by_fan_in_(self.weight, self.bias)
 
     def forward(self, input: mt.Tensor) -> mt.Tensor:
@@ -58,14 +86,35 @@ class Linear(Module):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """`Linear` under the name that `MultiheadAttention`'s output projection has in a repr."""
+    """Class of `MultiheadAttention`'s output projection. It differs from `Linear` in its name only."""
 
 
 class Bilinear(Module):
-    """``x1 @ weight[k] @ x2 + bias[k]`` for each k: (..., in1_features), (..., in2_features) to (..., out_features).
+    """Bilinear map: ``x1 @ weight[k] @ x2 + bias[k]`` is feature ``k`` of the output.
 
-    ``weight`` (out_features, in1_features, in2_features) and ``bias`` start uniform in +-1 / sqrt(in1_features).
-    ValueError where ``in1_features`` is not positive.
+    Inputs (..., in1_features) and (..., in2_features) give an output (..., out_features). ``weight`` has shape
+    (out_features, in1_features, in2_features), and ``bias`` has shape (out_features,). Both are initialized uniformly
+    within ±1 / sqrt(in1_features).
+
+    Parameters
+    ----------
+    in1_features, in2_features, out_features : int
+        Sizes of the last dimension of both inputs and of the output.
+    bias : bool
+        Add a bias. Default True.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If ``in1_features`` is not positive.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Bilinear(8, 6, 4)(mt.empty(2, 8), mt.empty(2, 6)).shape
+    metatensor.Size([2, 4])
     """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
@@ -94,7 +143,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the initial values again."""
+        """Draw new initial values."""
         init._uniform_within_(self.parameters(recurse=False), self.weight.shape[1])
 
     def forward(self, input1: mt.Tensor, input2: mt.Tensor) -> mt.Tensor:

@@ -1,4 +1,4 @@
-"""A linear layer and the cross entropy of its scores, as one loss."""
+"""A linear layer followed by cross entropy, as one loss."""
 
 from __future__ import annotations
 
@@ -16,11 +16,45 @@ __all__ = ["LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """Cross entropy of the scores of a linear layer, ``linear``.
+    """Cross entropy of the scores that a linear layer computes from the input.
 
-    Input (N, in_features), or without N, and a target of classes (N, *out_features). ``linear`` has
-    ``num_classes * prod(out_features)`` outputs. RuntimeError for a ``weight`` of another shape than (num_classes,)
-    and for a ``label_smoothing`` outside [0, 1].
+    The input has shape (N, in_features) or (in_features,). The target holds classes and has shape (N, *out_features),
+    or the same without N. The layer is the child ``linear``, with ``num_classes * prod(out_features)`` outputs.
+
+    Parameters
+    ----------
+    in_features : int
+        Size of the last dimension of the input.
+    num_classes : int
+        Number of classes.
+    out_features : tuple of int
+        Shape of the target of one example. Default ().
+    bias : bool
+        Give the linear layer a bias. Default False.
+    device, dtype : optional
+        Device and dtype of the linear layer.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+    weight : Tensor, optional
+        Weight of each class, of shape (num_classes,).
+    ignore_index : int, optional
+        Class whose targets do not count.
+    label_smoothing : float
+        Share of the target probability that is spread evenly over all classes. Default 0.
+    options : LinearCrossEntropyOptions, optional
+        Accepted for compatibility. The result does not depend on it.
+
+    Raises
+    ------
+    RuntimeError
+        If ``weight`` has another shape or ``label_smoothing`` is outside [0, 1].
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> loss = mt.nn.LinearCrossEntropyLoss(16, 10)
+    >>> loss(mt.zeros(8, 16), mt.arange(8)).shape
+    metatensor.Size([])
     """
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]

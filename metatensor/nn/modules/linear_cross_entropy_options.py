@@ -1,4 +1,4 @@
-"""How PyTorch is to compute `LinearCrossEntropyLoss`."""
+"""Options of `LinearCrossEntropyLoss` that select how PyTorch computes it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,33 @@ _POLICIES = ("auto", "accurate", "balanced", "compact")
 
 @dataclasses.dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How PyTorch computes `LinearCrossEntropyLoss` in pieces of the batch.
+    """Options that select how PyTorch splits `LinearCrossEntropyLoss` into chunks of the batch.
 
-    Taken for compatibility and checked (ValueError); the result does not depend on it.
+    They are validated and otherwise ignored: results do not depend on them.
+
+    Parameters
+    ----------
+    allow_retain_graph : bool
+        Default False.
+    batch_chunk_size : int, optional
+        Positive number of rows per chunk.
+    chunking_method : str, optional
+        "auto" (the default), "aspect_ratio", "aspect_ratio:N" with a positive integer N, or None.
+    acc_policy : str
+        "auto" (the default), "accurate", "balanced" or "compact".
+    acc_dtype : dtype, optional
+        float16, bfloat16, float32 or float64.
+
+    Raises
+    ------
+    ValueError
+        If an option has another value.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LinearCrossEntropyOptions(batch_chunk_size=64).acc_policy
+    'auto'
     """
 
     allow_retain_graph: bool = False

@@ -1,7 +1,7 @@
-"""Losses: how far an output is from what it should be.
+"""Loss layers.
 
-``reduction`` is "mean", "sum" or "none" (no reduction: the loss of each element). ``size_average`` and ``reduce``
-are old ways of saying the same, and warn.
+All of them take ``reduction``: "mean", "sum" or "none", which returns the loss of each element or example.
+``size_average`` and ``reduce`` are deprecated bools with the same purpose; passing one emits a warning.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """A loss with a weight for each class, or none; the weight is a buffer."""
+    """Base of losses with an optional weight, stored as a buffer."""
 
     def __init__(
         self,
@@ -68,21 +68,66 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """``abs(input - target)``; two tensors of one shape."""
+    """Absolute error, ``abs(input - target)``.
+
+    Input and target have the same shape, or shapes that broadcast. The loss is a scalar, or has the broadcast shape for
+    ``reduction="none"``.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.L1Loss()(mt.tensor([1.0, 2.0], device="cpu"), mt.tensor([1.0, 4.0], device="cpu"))
+    tensor(1.)
+    """
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """``(input - target) ** 2``; two tensors of one shape."""
+    """Squared error, ``(input - target) ** 2``.
+
+    Input and target have the same shape, or shapes that broadcast. The parameters are those of `L1Loss`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.MSELoss()(mt.tensor([1.0, 2.0], device="cpu"), mt.tensor([1.0, 4.0], device="cpu"))
+    tensor(2.)
+    """
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic where the difference is below ``beta``, linear beyond; two tensors of one shape."""
+    """Error that is quadratic for small differences and linear for large ones (Girshick, 2015).
+
+    With ``d = abs(input - target)``, the loss is ``d ** 2 / (2 * beta)`` if ``d < beta``, else ``d - beta / 2``. Input
+    and target have the same shape, or shapes that broadcast.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+    beta : float
+        Difference at which the loss becomes linear. Default 1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.SmoothL1Loss()(mt.tensor([1.0, 2.0], device="cpu"), mt.tensor([1.0, 4.0], device="cpu"))
+    tensor(0.7500)
+    """
 
     def __init__(
         self,
@@ -99,7 +144,22 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """`SmoothL1Loss` times ``delta``."""
+    """`SmoothL1Loss` with ``beta=delta``, multiplied by ``delta`` (Huber, 1964).
+
+    Parameters
+    ----------
+    reduction : str
+        "mean" (the default), "sum" or "none".
+    delta : float
+        Difference at which the loss becomes linear. Default 1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> loss = mt.nn.HuberLoss(delta=0.5)
+    >>> loss(mt.tensor([1.0, 2.0], device="cpu"), mt.tensor([1.0, 4.0], device="cpu"))
+    tensor(0.4375)
+    """
 
     __constants__ = ["reduction", "delta"]
 
@@ -112,10 +172,29 @@ class HuberLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Minus the log softmax at the right class: scores (N, C, ...) and classes (N, ...), or probabilities (N, C, ...).
+    """Cross entropy of class scores: minus the log-softmax of the scores at the target class.
 
-    ``weight`` (C,) weighs classes, ``ignore_index`` is a class that does not count, ``label_smoothing`` is the share
-    of probability that is spread over all classes.
+    Scores have shape (N, C, ...) or (C,). The target holds classes, int64 or uint8 of shape (N, ...) or (), or class
+    probabilities of the shape of the scores.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Weight of each class, of shape (C,).
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    ignore_index : int
+        Class whose targets do not count. Default -100.
+    reduction : str
+        "mean" (the default), "sum" or "none". The mean is weighted by ``weight``.
+    label_smoothing : float
+        Share of the target probability that is spread evenly over all classes. Default 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.CrossEntropyLoss()(mt.zeros(2, 4, device="cpu"), mt.tensor([1, 3], device="cpu"))
+    tensor(1.3863)
     """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
@@ -145,7 +224,28 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log probability of the right class: log probabilities (N, C, ...) and classes (N, ...)."""
+    """Negative log-likelihood: minus the given log-probability of the target class.
+
+    Log-probabilities have shape (N, C, ...) or (C,), and targets have shape (N, ...) or ().
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Weight of each class, of shape (C,).
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    ignore_index : int
+        Class whose targets do not count. Default -100.
+    reduction : str
+        "mean" (the default), "sum" or "none". The mean is weighted by ``weight``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> log_probs = mt.tensor([[-0.5, -2.0], [-1.0, -3.0]], device="cpu")
+    >>> mt.nn.NLLLoss()(log_probs, mt.tensor([0, 1], device="cpu"))
+    tensor(1.7500)
+    """
 
     __constants__ = ["ignore_index", "reduction"]
 
@@ -167,7 +267,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` by an old name, which warns."""
+    """Deprecated name of `NLLLoss`. Creating one emits a FutureWarning."""
 
     def __init__(
         self,
@@ -182,14 +282,52 @@ class NLLLoss2d(NLLLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross entropy of probabilities; two tensors of one shape."""
+    """Binary cross entropy of probabilities: ``-(target * log(input) + (1 - target) * log(1 - input))``.
+
+    Input and target have the same shape and dtype.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Factor of each element, of a shape that broadcasts to the input's.
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.BCELoss()(mt.tensor([0.5, 0.5], device="cpu"), mt.tensor([0.0, 1.0], device="cpu"))
+    tensor(0.6931)
+    """
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of ``sigmoid(input)``; ``pos_weight`` weighs the positive targets."""
+    """Binary cross entropy of ``sigmoid(input)``, computed stably from the logits.
+
+    Input and target have the same shape.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Factor of each element, of a shape that broadcasts to the input's.
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+    pos_weight : Tensor, optional
+        Factor of the positive term, of a shape that broadcasts to the input's.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.BCEWithLogitsLoss()(mt.zeros(2, device="cpu"), mt.tensor([0.0, 1.0], device="cpu"))
+    tensor(0.6931)
+    """
 
     def __init__(
         self,
@@ -210,7 +348,26 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """Kullback-Leibler divergence of log probabilities from ``target``, which is log too with ``log_target``."""
+    """Kullback-Leibler divergence from log-probabilities: ``target * (log(target) - input)``, elementwise.
+
+    Input and target have the same shape, or shapes that broadcast.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default, over all elements), "batchmean" (the sum divided by the size of dimension 0), "sum" or
+        "none".
+    log_target : bool
+        The target holds log-probabilities too. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.KLDivLoss(reduction="batchmean")(mt.empty(8, 4), mt.empty(8, 4)).shape
+    metatensor.Size([])
+    """
 
     __constants__ = ["reduction"]
 
@@ -229,7 +386,30 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Minus the log likelihood of counts, whose expected value is ``exp(input)`` or, without ``log_input``, ``input``."""
+    """Negative log-likelihood of counts under a Poisson distribution, without constant terms.
+
+    The loss is ``exp(input) - target * input`` if ``log_input``, else ``input - target * log(input + eps)``. Input and
+    target have the same shape, or shapes that broadcast.
+
+    Parameters
+    ----------
+    log_input : bool
+        The input is the logarithm of the rate. Default True.
+    full : bool
+        Add Stirling's approximation of the constant term. Default False.
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    eps : float
+        Value added before the logarithm. Default 1e-8.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.PoissonNLLLoss(reduction="none")(mt.empty(8), mt.empty(8)).shape
+    metatensor.Size([8])
+    """
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
@@ -259,7 +439,27 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Minus the log likelihood of ``target`` under normals of mean ``input`` and variance ``var``."""
+    """Negative log-likelihood of ``target`` under normal distributions of mean ``input`` and variance ``var``.
+
+    The loss is ``(log(v) + (input - target) ** 2 / v) / 2`` with ``v = max(var, eps)``. ``var`` is a number or a
+    tensor. A tensor has the shape of the input, that shape with a last dimension of 1, or that shape without the last
+    dimension.
+
+    Parameters
+    ----------
+    full : bool
+        Add the constant term ``log(2 * pi) / 2``. Default False.
+    eps : float
+        Lower bound of the variance. Default 1e-6.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.GaussianNLLLoss()(mt.zeros(8, 4), mt.zeros(8, 4), mt.ones(8, 1)).shape
+    metatensor.Size([])
+    """
 
     __constants__ = ["full", "eps", "reduction"]
 
@@ -273,28 +473,95 @@ class GaussianNLLLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """``log(1 + exp(-target * input))`` for targets 1 and -1."""
+    """Logistic loss ``log(1 + exp(-target * input))`` of scores, for targets 1 and -1.
+
+    The target broadcasts to the shape of the input. The parameters are those of `L1Loss`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.SoftMarginLoss()(mt.zeros(2, device="cpu"), mt.tensor([1.0, -1.0], device="cpu"))
+    tensor(0.6931)
+    """
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Margins between right and wrong classes: scores and class lists (padded with -1), both (N, C) or (C,)."""
+    """Hinge loss between the scores of target classes and those of all other classes.
+
+    Scores have shape (N, C) or (C,). The target is int64 of the same shape and lists the target classes of each
+    example, followed by -1. The loss of an example is the sum of ``max(0, 1 - (score of target - score of other)) / C``
+    over all pairs. The parameters are those of `L1Loss`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> scores = mt.tensor([0.1, 0.2, 0.4, 0.8], device="cpu")
+    >>> mt.nn.MultiLabelMarginLoss()(scores, mt.tensor([3, 0, -1, -1], device="cpu"))
+    tensor(0.8500)
+    """
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross entropy of ``sigmoid(input)``, averaged over classes: scores and targets (N, C)."""
+    """Binary cross entropy of ``sigmoid(input)``, averaged over the classes of each example.
+
+    Scores and targets have shape (N, C) or (C,).
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Weight of each class, of shape (C,).
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.MultiLabelSoftMarginLoss(reduction="none")(mt.zeros(8, 4), mt.ones(8, 4)).shape
+    metatensor.Size([8])
+    """
 
     def forward(self, input: mt.Tensor, target: mt.Tensor) -> mt.Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Margins between the right class and the others, to the power ``p`` (1 or 2): scores (N, C), classes (N,)."""
+    """Hinge loss between the score of the target class and those of all other classes.
+
+    Scores have shape (N, C) or (C,), and targets are int64 of shape (N,) or (). The loss of an example is the sum of
+    ``max(0, margin - (score of target - score of other)) ** p / C`` over the other classes.
+
+    Parameters
+    ----------
+    p : int
+        Exponent, 1 (the default) or 2.
+    margin : float
+        Difference of scores beyond which the loss is 0. Default 1.
+    weight : Tensor, optional
+        Weight of each class, of shape (C,).
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is neither 1 nor 2 or ``weight`` does not have 1 dimension.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.MultiMarginLoss()(mt.tensor([[0.1, 0.8]], device="cpu"), mt.tensor([1], device="cpu"))
+    tensor(0.1500)
+    """
 
     __constants__ = ["p", "margin", "reduction"]
 
@@ -321,7 +588,26 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """``input`` where the target is 1, ``max(0, margin - input)`` where it is -1."""
+    """Loss of distances: ``input`` if the target is 1, ``max(0, margin - input)`` if it is -1.
+
+    Input and target have the same shape or shapes that broadcast.
+
+    Parameters
+    ----------
+    margin : float
+        Distance beyond which pairs with target -1 have no loss. Default 1.
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> loss = mt.nn.HingeEmbeddingLoss()
+    >>> loss(mt.tensor([0.5, 0.25], device="cpu"), mt.tensor([1.0, -1.0], device="cpu"))
+    tensor(0.6250)
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -340,7 +626,26 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """``max(0, -target * (input1 - input2) + margin)`` for targets 1 and -1."""
+    """Ranking loss ``max(0, -target * (input1 - input2) + margin)``, for targets 1 and -1.
+
+    The three tensors have the same number of dimensions, and shapes that broadcast. A target of 1 means that ``input1``
+    should be larger than ``input2``, and -1 the opposite.
+
+    Parameters
+    ----------
+    margin : float
+        Difference beyond which the loss is 0. Default 0.
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.MarginRankingLoss()(mt.empty(8), mt.empty(8), mt.ones(8)).shape
+    metatensor.Size([])
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -359,7 +664,26 @@ class MarginRankingLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 minus the cosine of two vectors where the target is 1, ``max(0, cosine - margin)`` where it is -1."""
+    """Loss of pairs of vectors: ``1 - cos`` if the target is 1, ``max(0, cos - margin)`` if it is -1.
+
+    ``cos`` is the cosine of the angle between both vectors. Inputs (N, D) and a target (N,), or inputs (D,) and a
+    target ().
+
+    Parameters
+    ----------
+    margin : float
+        Cosine below which pairs with target -1 have no loss. Default 0.
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.CosineEmbeddingLoss()(mt.empty(8, 16), mt.empty(8, 16), mt.ones(8)).shape
+    metatensor.Size([])
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -378,7 +702,36 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """``max(0, distance(anchor, positive) - distance(anchor, negative) + margin)`` with the ``p``-norm."""
+    """Triplet loss ``max(0, d(anchor, positive) - d(anchor, negative) + margin)`` (Balntas et al., 2016).
+
+    ``d`` is the ``p``-norm of the difference. The three inputs have shape (N, D) or (D,).
+
+    Parameters
+    ----------
+    margin : float
+        Positive difference of distances beyond which the loss is 0. Default 1.
+    p : float
+        Order of the norm. Default 2.
+    eps : float
+        Value added to each difference. Default 1e-6.
+    swap : bool
+        Use ``min(d(anchor, negative), d(positive, negative))`` as the second distance. Default False.
+    size_average, reduce : bool, optional
+        Deprecated. Use ``reduction``.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Raises
+    ------
+    ValueError
+        If ``margin`` is not positive.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.TripletMarginLoss()(mt.empty(8, 16), mt.empty(8, 16), mt.empty(8, 16)).shape
+    metatensor.Size([])
+    """
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
@@ -403,7 +756,31 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """`TripletMarginLoss` with a distance of one's own, a function of two tensors."""
+    """`TripletMarginLoss` with any distance function.
+
+    Parameters
+    ----------
+    distance_function : callable, optional
+        Function of two tensors that returns their distances. Default `PairwiseDistance`.
+    margin : float
+        Positive difference of distances beyond which the loss is 0. Default 1.
+    swap : bool
+        Use the smaller of the distances from the negative example to the other two. Default False.
+    reduction : str
+        "mean" (the default), "sum" or "none".
+
+    Raises
+    ------
+    ValueError
+        If ``margin`` is not positive.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> loss = mt.nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs().sum(-1))
+    >>> loss(mt.empty(8, 16), mt.empty(8, 16), mt.empty(8, 16)).shape
+    metatensor.Size([])
+    """
 
     __constants__ = ["margin", "swap", "reduction"]
 
@@ -435,7 +812,27 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification (Graves and others, 2006): log probabilities (T, N, C) and label lists."""
+    """Connectionist temporal classification loss (Graves et al., 2006).
+
+    It is called with log-probabilities (T, N, C) or (T, C), targets (N, S) or all targets in one dimension, and the
+    lengths of inputs and targets, both (N,).
+
+    Parameters
+    ----------
+    blank : int
+        Class of the blank label. Default 0.
+    reduction : str
+        "mean" (the default), "sum" or "none". The mean is that of the losses divided by the target lengths.
+    zero_infinity : bool
+        Replace infinite losses by 0. They occur if an input is too short for its target. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> log_probs, targets = mt.zeros(10, 2, 5), mt.ones(2, 3, dtype=mt.int64)
+    >>> mt.nn.CTCLoss()(log_probs, targets, input_lengths=[10, 10], target_lengths=[3, 3]).shape
+    metatensor.Size([])
+    """
 
     __constants__ = ["blank", "reduction"]
 

@@ -1,4 +1,4 @@
-"""`Module` and the hooks of all modules, where PyTorch has them."""
+"""`Module` and the registration of global hooks, under PyTorch's module path."""
 
 from typing import Any, NoReturn
 
@@ -34,10 +34,10 @@ _EXTRA_STATE_KEY_SUFFIX = _EXTRA_STATE
 
 
 def _addindent(s_: str, numSpaces: int) -> str:
-    """All lines but the first indented."""
+    """Indent all lines but the first."""
     return s_.replace("\n", "\n" + " " * numSpaces)
 
 
 def _forward_unimplemented(self: Any, *input: Any) -> NoReturn:
-    """NotImplementedError: the class has no forward()."""
+    """Raise NotImplementedError: the class has no forward()."""
     raise NotImplementedError(f"{type(self).__name__} has no forward()")

@@ -1,4 +1,4 @@
-"""Layer, group, root-mean-square and local response normalisation."""
+"""Layer, group, root-mean-square and local response normalization layers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,30 @@ def _shape(normalized_shape: int | Iterable[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """Normalise over the last dimensions, whose sizes are ``normalized_shape`` (an int is one dimension).
+    """Layer normalization over the last dimensions (Ba et al., 2016).
 
-    ``(x - mean) / sqrt(variance + eps)``, times ``weight``, plus ``bias``, both of shape ``normalized_shape`` (Ba
-    and others, 2016). ``elementwise_affine=False`` leaves out both, ``bias=False`` the bias.
+    The result is ``(x - mean) / sqrt(variance + eps)``, multiplied by ``weight`` and added to ``bias``. Mean and biased
+    variance are those over the last ``len(normalized_shape)`` dimensions. Both parameters have shape
+    ``normalized_shape``. The output has the shape of the input.
+
+    Parameters
+    ----------
+    normalized_shape : int or iterable of int
+        Sizes of the last dimensions. An int stands for one dimension.
+    eps : float
+        Value added to the variance. Default 1e-5.
+    elementwise_affine : bool
+        Have a ``weight`` and, with ``bias``, a ``bias``. Default True.
+    bias : bool
+        Have a ``bias``. Default True.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LayerNorm(16)(mt.empty(2, 5, 16)).shape
+    metatensor.Size([2, 5, 16])
     """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
@@ -52,7 +72,7 @@ class LayerNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
+        """Set the weight to 1 and the bias to 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -69,10 +89,27 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divide by the root mean square over the last dimensions, whose sizes are ``normalized_shape``.
+    """Root-mean-square normalization over the last dimensions (Zhang and Sennrich, 2019).
 
-    ``x / sqrt(mean(x^2) + eps)``, times ``weight`` (Zhang and Sennrich, 2019). ``eps=None`` is the dtype's own
-    machine epsilon.
+    The result is ``x / sqrt(mean(x**2) + eps)``, multiplied by ``weight``. The mean is taken over the last
+    ``len(normalized_shape)`` dimensions. The output has the shape of the input.
+
+    Parameters
+    ----------
+    normalized_shape : int or iterable of int
+        Sizes of the last dimensions. An int stands for one dimension.
+    eps : float, optional
+        Value added to the mean square. None (the default) means the machine epsilon of the dtype.
+    elementwise_affine : bool
+        Have a ``weight`` of shape ``normalized_shape``. Default True.
+    device, dtype : optional
+        Device and dtype of ``weight``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.RMSNorm(16)(mt.empty(2, 5, 16)).shape
+    metatensor.Size([2, 5, 16])
     """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
@@ -97,7 +134,7 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1."""
+        """Set the weight to 1."""
         if self.weight is not None:
             init.ones_(self.weight)
 
@@ -109,9 +146,37 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalise groups of channels of each example: (N, num_channels, ...), to the same shape (Wu and He, 2018).
+    """Normalization of groups of channels of each example (Wu and He, 2018).
 
-    ValueError where ``num_groups`` does not divide ``num_channels``.
+    Input and output have shape (N, num_channels, ...). The channels are split into ``num_groups`` equal groups. Each
+    group of an example becomes ``(x - mean) / sqrt(variance + eps)``, multiplied by ``weight`` and added to ``bias``,
+    both of shape (num_channels,).
+
+    Parameters
+    ----------
+    num_groups : int
+        Number of groups. It must divide ``num_channels``.
+    num_channels : int
+        Number of channels.
+    eps : float
+        Value added to the variance. Default 1e-5.
+    affine : bool
+        Have a ``weight`` and, with ``bias``, a ``bias``. Default True.
+    device, dtype : optional
+        Device and dtype of the parameters.
+    bias : bool
+        Have a ``bias``. Default True.
+
+    Raises
+    ------
+    ValueError
+        If ``num_groups`` does not divide ``num_channels``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.GroupNorm(2, 6)(mt.empty(8, 6, 4, 4)).shape
+    metatensor.Size([8, 6, 4, 4])
     """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
@@ -145,7 +210,7 @@ class GroupNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
+        """Set the weight to 1 and the bias to 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -162,7 +227,28 @@ class GroupNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divide by ``(k + alpha * mean of squares over size neighbouring channels) ** beta``: (N, C, ...)."""
+    """Local response normalization across neighbouring channels (Krizhevsky et al., 2012).
+
+    The input is divided by ``(k + alpha * m) ** beta``, where ``m`` is the mean square over ``size`` neighbouring
+    channels. Input and output have shape (N, C, ...).
+
+    Parameters
+    ----------
+    size : int
+        Number of neighbouring channels.
+    alpha : float
+        Weight of the mean square. Default 1e-4.
+    beta : float
+        Exponent. Default 0.75.
+    k : float
+        Constant term. Default 1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LocalResponseNorm(2)(mt.empty(8, 6, 4, 4)).shape
+    metatensor.Size([8, 6, 4, 4])
+    """
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
@@ -181,9 +267,26 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """The older `LocalResponseNorm`, of (N, C, H, W): a window reaches (size - 1) // 2 channels ahead and back.
+    """Older form of `LocalResponseNorm` for an input (N, C, H, W).
 
-    As in PyTorch, a window that has once held channel 0 keeps it. ValueError for another number of dimensions.
+    The window of a channel reaches ``(size - 1) // 2`` channels in both directions. As in PyTorch, the running sum over
+    the window never drops channel 0 once it has been included.
+
+    Parameters
+    ----------
+    size, alpha, beta, k
+        As in `LocalResponseNorm`.
+
+    Raises
+    ------
+    ValueError
+        On a call with an input that does not have 4 dimensions.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.CrossMapLRN2d(3)(mt.empty(8, 6, 4, 4)).shape
+    metatensor.Size([8, 6, 4, 4])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:

@@ -1,4 +1,4 @@
-"""Layers that enlarge the last 1, 2 or 3 dimensions."""
+"""Padding layers for the last 1, 2 or 3 dimensions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _sides = {n: _ntuple(2 * n, f"_sides{n}") for n in (1, 2, 3)}
 
 
 class _PadNd(Module):
-    """``padding`` is one size for all sides, or sizes (left, right, top, bottom, front, back), by dimension.
+    """Base of padding layers.
 
-    Takes an input of ``_dims + 1`` dimensions (channels first) or ``_dims + 2`` (a batch of them).
+    ``padding`` is one size for all sides or a tuple (left, right, top, bottom, front, back), as far as the dimensions
+    go. The input has ``_dims + 1`` dimensions, or ``_dims + 2`` with a batch.
     """
 
     __constants__ = ["padding"]
@@ -87,25 +88,32 @@ class _CircularPadNd(_PadNd):
 
 
 class _ReflectionPadNd(_PadNd):
-    """Pads by mirroring at the edge element."""
+    """Base of layers that pad by reflection at the edge element."""
 
     _mode = "reflect"
 
 
 class _ReplicationPadNd(_PadNd):
-    """Pads by repeating the edge element."""
+    """Base of layers that pad by repeating the edge element."""
 
     _mode = "replicate"
 
 
 def _family(base: type, name: str, what: str) -> list[Any]:
-    """The three classes of one way of padding, for 1, 2 and 3 dimensions."""
+    """Return the classes of one padding mode for 1, 2 and 3 dimensions."""
     made = []
     for n in (1, 2, 3):
         sizes = f"{2 * n} sizes (left, right{', top, bottom' if n > 1 else ''}{', front, back' if n > 2 else ''})"
         fields: dict[str, Any] = {
             "__module__": __name__,
-            "__doc__": f"Enlarge the last {n} dimension(s) {what}.\n\n    ``padding`` is one size or {sizes}.",
+            "__doc__": f"Pad the last {n} dimension{'s' * (n > 1)} {what}.\n\n"
+            f"    The input has shape (N, C, {('L', 'H, W', 'D, H, W')[n - 1]}), or the same without N.\n\n"
+            "    Parameters\n    ----------\n    padding : int or tuple of int\n"
+            f"        One size for all sides, or {sizes}.\n"
+            f"{'    value : float' + chr(10) + '        Value of the new elements.' + chr(10) if name == 'Constant' else ''}\n"
+            "    Examples\n    --------\n    >>> import metatensor as mt\n"
+            f"    >>> mt.nn.{name}Pad{n}d(1{', 0.5' * (name == 'Constant')})(mt.empty(2, 3{', 4' * n})).shape\n"
+            f"    metatensor.Size([2, 3{', 6' * n}])\n    ",
             "_dims": n,
         }
         made.append(type(f"{name}Pad{n}d", (base,), fields))
@@ -115,7 +123,7 @@ def _family(base: type, name: str, what: str) -> list[Any]:
 ConstantPad1d, ConstantPad2d, ConstantPad3d = _family(_ConstantPadNd, "Constant", "with ``value``")
 ZeroPad1d, ZeroPad2d, ZeroPad3d = _family(_ZeroPadNd, "Zero", "with zeros")
 ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _family(
-    _ReflectionPadNd, "Reflection", "by mirroring at the edge element, which is not repeated"
+    _ReflectionPadNd, "Reflection", "by reflection at the edge element, which is not repeated"
 )
 ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _family(_ReplicationPadNd, "Replication", "by repeating the edge element")
 CircularPad1d, CircularPad2d, CircularPad3d = _family(_CircularPadNd, "Circular", "with values from the other side")

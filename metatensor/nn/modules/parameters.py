@@ -1,4 +1,4 @@
-"""Modules that hold parameters, as a list or dict."""
+"""Containers of parameters: `ParameterList` and `ParameterDict`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,22 @@ def _show(container: Module, items: Iterable[tuple[Any, Any]]) -> str:
 
 
 class ParameterList(Module):
-    """Parameters in a list. Tensors become parameters; other values are kept as they are."""
+    """List of parameters.
+
+    Tensors that are put into it become parameters. Other values are stored unchanged.
+
+    Parameters
+    ----------
+    values : iterable, optional
+        Initial elements.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> weights = mt.nn.ParameterList([mt.zeros(2, 3), mt.zeros(4)])
+    >>> [p.shape for p in weights]
+    [metatensor.Size([2, 3]), metatensor.Size([4])]
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -72,13 +87,13 @@ class ParameterList(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def append(self, value: Any) -> Self:
-        """Add a value at the end."""
+        """Add a value at the end and return the list."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> Self:
-        """Add values at the end. TypeError where ``values`` is not iterable, or is a tensor."""
+        """Add values at the end and return the list. Raise TypeError if ``values`` is a tensor or not iterable."""
         if isinstance(values, Tensor) or not isinstance(values, Iterable):
             raise TypeError(f"ParameterList: expected an iterable of values, got {type(values).__name__}")
         for value in list(values):
@@ -86,18 +101,33 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        """One line for each value: its class, dtype and size."""
+        """Return one line per value with its class, dtype and shape."""
         return "\n".join(f"({i}): {_describe(value)}" for i, value in enumerate(self))
 
     def __repr__(self) -> str:
         return _show(self, enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("a ParameterList is not called")
+        raise RuntimeError("a ParameterList is not callable")
 
 
 class ParameterDict(Module):
-    """Parameters by name, in order of insertion. Tensors become parameters; other values are kept as they are."""
+    """Dictionary of parameters in insertion order.
+
+    Tensors that are put into it become parameters. Other values are stored unchanged.
+
+    Parameters
+    ----------
+    parameters : mapping or iterable of pairs, optional
+        Initial names and values.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> weights = mt.nn.ParameterDict({"scale": mt.ones(3)})
+    >>> weights["scale"].requires_grad
+    True
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
@@ -139,53 +169,61 @@ class ParameterDict(Module):
         return key in self._keys
 
     def copy(self) -> ParameterDict:
-        """Another dict with the same parameters."""
+        """Return a new dictionary with the same parameters."""
         return ParameterDict({key: self[key] for key in self})
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``, which is set to ``default`` where there is none."""
+        """Return the value of ``key``, after setting it to ``default`` if it is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Take out all values."""
+        """Remove all values."""
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Take out and return a value. AttributeError where there is none."""
+        """Remove and return the value of ``key``. Raise AttributeError if there is none."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Take out and return the last key and its value."""
+        """Remove the last key and return it with its value."""
         key = next(reversed(self))
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of ``key``, or ``default``."""
+        """Return the value of ``key``, or ``default`` if there is none."""
         return self[key] if key in self else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A dict with one value for all keys."""
+        """Return a new dictionary with the same value for all keys."""
         return ParameterDict((key, default) for key in keys)
 
     def keys(self) -> Iterable[str]:
-        """The names, in order of insertion."""
+        """Return the names."""
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Pairs of name and value."""
+        """Return pairs of name and value."""
         return [(key, self[key]) for key in self]
 
     def values(self) -> Iterable[Any]:
-        """The values."""
+        """Return the values."""
         return [self[key] for key in self]
 
     def update(self, parameters: Any) -> None:
-        """Add values from a mapping or from pairs of name and value; one that is there is replaced."""
+        """Add values from a mapping or an iterable of (name, value) pairs, replacing those of the same names.
+
+        Raises
+        ------
+        TypeError
+            If ``parameters``, or one of its elements, is not iterable.
+        ValueError
+            If an element does not have exactly two parts.
+        """
         if not isinstance(parameters, Iterable):
             raise TypeError(f"ParameterDict: expected a mapping or pairs, got {type(parameters).__name__}")
         if isinstance(parameters, (Mapping, ParameterDict)):
@@ -199,14 +237,14 @@ class ParameterDict(Module):
             self[entry[0]] = entry[1]
 
     def extra_repr(self) -> str:
-        """One line for each value: its class, dtype and size."""
+        """Return one line per value with its class, dtype and shape."""
         return "\n".join(f"({key}): {_describe(value)}" for key, value in self.items())
 
     def __repr__(self) -> str:
         return _show(self, self.items())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("a ParameterDict is not called")
+        raise RuntimeError("a ParameterDict is not callable")
 
     def __or__(self, other: ParameterDict) -> ParameterDict:
         result = self.copy()

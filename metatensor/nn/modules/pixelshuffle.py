@@ -1,4 +1,4 @@
-"""Layers that trade channels for space."""
+"""Layers that rearrange channels into space and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,21 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(..., C r^2, H, W) to (..., C, H r, W r), with r = ``upscale_factor``."""
+    """Rearrange channels into space: (..., C * r * r, H, W) to (..., C, H * r, W * r), with r = ``upscale_factor``.
+
+    This is the sub-pixel upsampling of Shi et al. (2016).
+
+    Parameters
+    ----------
+    upscale_factor : int
+        Factor r by which height and width grow.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.PixelShuffle(2)(mt.empty(1, 12, 4, 5)).shape
+    metatensor.Size([1, 3, 8, 10])
+    """
 
     __constants__ = ["upscale_factor"]
 
@@ -26,7 +40,21 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., C, H r, W r) to (..., C r^2, H, W), with r = ``downscale_factor``."""
+    """Rearrange space into channels: (..., C, H * r, W * r) to (..., C * r * r, H, W), with r = ``downscale_factor``.
+
+    This is the inverse of `PixelShuffle`.
+
+    Parameters
+    ----------
+    downscale_factor : int
+        Factor r by which height and width shrink.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.PixelUnshuffle(2)(mt.empty(1, 3, 8, 10)).shape
+    metatensor.Size([1, 12, 4, 5])
+    """
 
     __constants__ = ["downscale_factor"]
 

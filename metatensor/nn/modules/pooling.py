@@ -1,4 +1,4 @@
-"""Pooling: maxima, averages and norms of windows."""
+"""Pooling layers: maxima, averages and norms of windows."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _Size = int | tuple[int, ...]
 
 
 class _WindowPool(Module):
-    """A layer that reduces windows. Its attributes are the arguments of its constructor."""
+    """Base of pooling layers with a window. Their attributes are the arguments of the constructor."""
 
     _spread: Any = staticmethod(lambda size: size)
-    """Turns a size into what the attribute holds."""
+    """Convert a size argument to the attribute's value."""
 
     def _keep(self, arguments: dict[str, Any]) -> None:
-        """Set the attributes. The stride is the size of the window unless it is given."""
+        """Set the attributes from the constructor's arguments. A stride of None becomes the window size."""
         sizes = {name: arguments[name] for name in ("kernel_size", "stride", "padding") if name in arguments}
         if sizes["stride"] is None:
             sizes["stride"] = sizes["kernel_size"]
@@ -84,23 +84,58 @@ class _MaxPoolNd(_WindowPool):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """Maxima of windows over (N, C, L) or (C, L), ``stride`` (by default ``kernel_size``) apart.
+    """Maximum of each window of an input (N, C, L) or (C, L).
 
-    ``ceil_mode`` also counts a last window that sticks out. ``return_indices`` gives the places of the maxima too,
-    as `MaxUnpool1d` wants them.
+    The output has the shape of the input except for its length, ``(L + 2 * padding - dilation * (kernel_size - 1) - 1)
+    // stride + 1``.
+
+    Parameters
+    ----------
+    kernel_size : int or tuple of int
+        Size of the window.
+    stride : int or tuple of int, optional
+        Distance between neighbouring windows. Default ``kernel_size``.
+    padding : int or tuple of int
+        Elements of minus infinity added at both ends. Default 0.
+    dilation : int or tuple of int
+        Distance between neighbouring elements of a window. Default 1.
+    return_indices : bool
+        Return a pair (maxima, indices). `MaxUnpool1d` takes such indices. Default False.
+    ceil_mode : bool
+        Round the output length up, so that the last window may be incomplete. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.MaxPool1d(2)(mt.tensor([[1.0, 3.0, 2.0, 5.0]], device="cpu"))
+    tensor([[3., 5.]])
     """
 
     _pool = F.max_pool1d
 
 
 class MaxPool2d(_MaxPoolNd):
-    """Maxima of windows over (N, C, H, W) or (C, H, W). See `MaxPool1d`."""
+    """Maximum of each window of an input (N, C, H, W) or (C, H, W). See `MaxPool1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.MaxPool2d(3, stride=2, padding=1)(mt.empty(2, 3, 32, 32)).shape
+    metatensor.Size([2, 3, 16, 16])
+    """
 
     _pool = F.max_pool2d
 
 
 class MaxPool3d(_MaxPoolNd):
-    """Maxima of windows over (N, C, D, H, W) or (C, D, H, W). See `MaxPool1d`."""
+    """Maximum of each window of an input (N, C, D, H, W) or (C, D, H, W). See `MaxPool1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.MaxPool3d(2)(mt.empty(2, 3, 4, 8, 8)).shape
+    metatensor.Size([2, 3, 2, 4, 4])
+    """
 
     _pool = F.max_pool3d
 
@@ -123,28 +158,86 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Put maxima back where `MaxPool1d` found them, zeros elsewhere; ``output_size`` where that is ambiguous."""
+    """Partial inverse of `MaxPool1d`: put the maxima back in their places and fill the rest with zeros.
+
+    It is called with the maxima and the indices that `MaxPool1d` returned, both (N, C, L) or (C, L). Several input
+    lengths can give the same pooled length; pass ``output_size`` to the call to choose one.
+
+    Parameters
+    ----------
+    kernel_size : int or tuple of int
+        Size of the pooling window.
+    stride : int or tuple of int, optional
+        Distance between neighbouring windows. Default ``kernel_size``.
+    padding : int or tuple of int
+        Padding of the pooling. Default 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> maxima, indices = mt.nn.MaxPool1d(2, return_indices=True)(mt.tensor([[1.0, 3.0, 2.0, 5.0]], device="cpu"))
+    >>> mt.nn.MaxUnpool1d(2)(maxima, indices)
+    tensor([[0., 3., 0., 5.]])
+    """
 
     _unpool = F.max_unpool1d
     _spread = staticmethod(_single)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Put maxima back where `MaxPool2d` found them, zeros elsewhere; ``output_size`` where that is ambiguous."""
+    """Partial inverse of `MaxPool2d`, for maxima (N, C, H, W) or (C, H, W). See `MaxUnpool1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> maxima, indices = mt.nn.MaxPool2d(2, return_indices=True)(mt.zeros(2, 3, 8, 8))
+    >>> mt.nn.MaxUnpool2d(2)(maxima, indices).shape
+    metatensor.Size([2, 3, 8, 8])
+    """
 
     _unpool = F.max_unpool2d
     _spread = staticmethod(_pair)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Put maxima back where `MaxPool3d` found them, zeros elsewhere; ``output_size`` where that is ambiguous."""
+    """Partial inverse of `MaxPool3d`, for maxima (N, C, D, H, W) or (C, D, H, W). See `MaxUnpool1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> maxima, indices = mt.nn.MaxPool3d(2, return_indices=True)(mt.zeros(2, 3, 4, 8, 8))
+    >>> mt.nn.MaxUnpool3d(2)(maxima, indices).shape
+    metatensor.Size([2, 3, 4, 8, 8])
+    """
 
     _unpool = F.max_unpool3d
     _spread = staticmethod(_triple)
 
 
 class AvgPool1d(_WindowPool):
-    """Averages of windows over (N, C, L) or (C, L); ``count_include_pad`` counts the padding as values."""
+    """Average of each window of an input (N, C, L) or (C, L).
+
+    The output has the shape of the input except for its length, ``(L + 2 * padding - kernel_size) // stride + 1``.
+
+    Parameters
+    ----------
+    kernel_size : int or tuple of int
+        Size of the window.
+    stride : int or tuple of int, optional
+        Distance between neighbouring windows. Default ``kernel_size``.
+    padding : int or tuple of int
+        Zeros added at both ends. Default 0.
+    ceil_mode : bool
+        Round the output length up, so that the last window may be incomplete. Default False.
+    count_include_pad : bool
+        Count the padding when averaging. Default True.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AvgPool1d(2)(mt.tensor([[1.0, 3.0, 2.0, 5.0]], device="cpu"))
+    tensor([[2.0000, 3.5000]])
+    """
 
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
     _spread = staticmethod(_single)
@@ -201,13 +294,34 @@ class _AvgPoolNd(_WindowPool):
 
 
 class AvgPool2d(_AvgPoolNd):
-    """Averages of windows over (N, C, H, W) or (C, H, W); sums are divided by ``divisor_override`` where given."""
+    """Average of each window of an input (N, C, H, W) or (C, H, W).
+
+    Parameters
+    ----------
+    kernel_size, stride, padding, ceil_mode, count_include_pad
+        As in `AvgPool1d`. Sizes are ints or pairs (height, width).
+    divisor_override : int, optional
+        Divide the sum of each window by this instead of the number of its elements.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AvgPool2d(2)(mt.empty(2, 3, 8, 8)).shape
+    metatensor.Size([2, 3, 4, 4])
+    """
 
     _pool = F.avg_pool2d
 
 
 class AvgPool3d(_AvgPoolNd):
-    """Averages of windows over (N, C, D, H, W) or (C, D, H, W). See `AvgPool2d`."""
+    """Average of each window of an input (N, C, D, H, W) or (C, D, H, W). See `AvgPool2d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AvgPool3d(2)(mt.empty(2, 3, 4, 8, 8)).shape
+    metatensor.Size([2, 3, 2, 4, 4])
+    """
 
     _pool = F.avg_pool3d
 
@@ -249,14 +363,48 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """Maxima of windows at pseudo-random places, to ``output_size`` or a fraction of it (Graham, 2014)."""
+    """Maximum of windows at pseudo-random positions of an input (N, C, H, W) or (C, H, W) (Graham, 2014).
+
+    Exactly one of ``output_size`` and ``output_ratio`` must be given.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of int
+        Size of the windows.
+    output_size : int or pair of int, optional
+        Height and width of the output.
+    output_ratio : float or pair of float, optional
+        Height and width of the output as fractions of those of the input, between 0 and 1.
+    return_indices : bool
+        Return a pair (maxima, indices). Default False.
+
+    Raises
+    ------
+    ValueError
+        If both or neither of ``output_size`` and ``output_ratio`` are given, or if a ratio is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.FractionalMaxPool2d(2, output_ratio=0.75)(mt.empty(2, 3, 8, 8)).shape
+    metatensor.Size([2, 3, 6, 6])
+    """
 
     _pool = F.fractional_max_pool2d
     _spread = staticmethod(_pair)
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """`FractionalMaxPool2d` in 3 dimensions."""
+    """Maximum of windows at pseudo-random positions of an input (N, C, D, H, W) or (C, D, H, W).
+
+    See `FractionalMaxPool2d` for the parameters; pairs are triples (depth, height, width) here.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.FractionalMaxPool3d(2, output_size=3)(mt.empty(2, 3, 8, 8, 8)).shape
+    metatensor.Size([2, 3, 3, 3, 3])
+    """
 
     _pool = F.fractional_max_pool3d
     _spread = staticmethod(_triple)
@@ -286,19 +434,51 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """``sum(x ** norm_type) ** (1 / norm_type)`` of windows over (N, C, L) or (C, L)."""
+    """Power average ``sum(x ** p) ** (1 / p)`` of each window of an input (N, C, L) or (C, L), with p = ``norm_type``.
+
+    Parameters
+    ----------
+    norm_type : float
+        Exponent p.
+    kernel_size : int or tuple of int
+        Size of the window.
+    stride : int or tuple of int, optional
+        Distance between neighbouring windows. Default ``kernel_size``.
+    ceil_mode : bool
+        Round the output length up, so that the last window may be incomplete. Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LPPool1d(2, 2)(mt.tensor([[3.0, 4.0, 5.0, 12.0]], device="cpu"))
+    tensor([[ 5., 13.]])
+    """
 
     _pool = F.lp_pool1d
 
 
 class LPPool2d(_LPPoolNd):
-    """`LPPool1d` over (N, C, H, W) or (C, H, W)."""
+    """Power average of each window of an input (N, C, H, W) or (C, H, W). See `LPPool1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LPPool2d(2, 2)(mt.empty(2, 3, 8, 8)).shape
+    metatensor.Size([2, 3, 4, 4])
+    """
 
     _pool = F.lp_pool2d
 
 
 class LPPool3d(_LPPoolNd):
-    """`LPPool1d` over (N, C, D, H, W) or (C, D, H, W)."""
+    """Power average of each window of an input (N, C, D, H, W) or (C, D, H, W). See `LPPool1d` for the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.LPPool3d(2, 2)(mt.empty(2, 3, 4, 8, 8)).shape
+    metatensor.Size([2, 3, 2, 4, 4])
+    """
 
     _pool = F.lp_pool3d
 
@@ -319,19 +499,55 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Averages of as many windows as ``output_size`` asks for: (N, C, L) or (C, L)."""
+    """Average of windows that are chosen to give a fixed output length, for an input (N, C, L) or (C, L).
+
+    Parameters
+    ----------
+    output_size : int or tuple of int
+        Length of the output.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AdaptiveAvgPool1d(4)(mt.empty(2, 3, 10)).shape
+    metatensor.Size([2, 3, 4])
+    """
 
     _pool = F.adaptive_avg_pool1d
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """`AdaptiveAvgPool1d` over (N, C, H, W) or (C, H, W); None keeps the size of a dimension."""
+    """Average of windows that are chosen to give a fixed output size, for an input (N, C, H, W) or (C, H, W).
+
+    Parameters
+    ----------
+    output_size : int, None or pair of them
+        Height and width of the output. None keeps the size of the input.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AdaptiveAvgPool2d((4, None))(mt.empty(2, 3, 10, 9)).shape
+    metatensor.Size([2, 3, 4, 9])
+    """
 
     _pool = F.adaptive_avg_pool2d
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """`AdaptiveAvgPool1d` over (N, C, D, H, W) or (C, D, H, W); None keeps the size of a dimension."""
+    """Average of windows that are chosen to give a fixed output size, for an input (N, C, D, H, W) or (C, D, H, W).
+
+    Parameters
+    ----------
+    output_size : int, None or triple of them
+        Depth, height and width of the output. None keeps the size of the input.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AdaptiveAvgPool3d(2)(mt.empty(2, 3, 4, 8, 8)).shape
+    metatensor.Size([2, 3, 2, 2, 2])
+    """
 
     _pool = F.adaptive_avg_pool3d
 
@@ -353,18 +569,60 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows as ``output_size`` asks for, and their places with ``return_indices``."""
+    """Maximum of windows that are chosen to give a fixed output length, for an input (N, C, L) or (C, L).
+
+    Parameters
+    ----------
+    output_size : int or tuple of int
+        Length of the output.
+    return_indices : bool
+        Return a pair (maxima, indices). Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AdaptiveMaxPool1d(4)(mt.empty(2, 3, 10)).shape
+    metatensor.Size([2, 3, 4])
+    """
 
     _pool = F.adaptive_max_pool1d
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """`AdaptiveMaxPool1d` over (N, C, H, W) or (C, H, W); None keeps the size of a dimension."""
+    """Maximum of windows that are chosen to give a fixed output size, for an input (N, C, H, W) or (C, H, W).
+
+    Parameters
+    ----------
+    output_size : int, None or pair of them
+        Height and width of the output. None keeps the size of the input.
+    return_indices : bool
+        Return a pair (maxima, indices). Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AdaptiveMaxPool2d((4, None))(mt.empty(2, 3, 10, 9)).shape
+    metatensor.Size([2, 3, 4, 9])
+    """
 
     _pool = F.adaptive_max_pool2d
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """`AdaptiveMaxPool1d` over (N, C, D, H, W) or (C, D, H, W); None keeps the size of a dimension."""
+    """Maximum of windows that are chosen to give a fixed output size, for an input (N, C, D, H, W) or (C, D, H, W).
+
+    Parameters
+    ----------
+    output_size : int, None or triple of them
+        Depth, height and width of the output. None keeps the size of the input.
+    return_indices : bool
+        Return a pair (maxima, indices). Default False.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.AdaptiveMaxPool3d(2)(mt.empty(2, 3, 4, 8, 8)).shape
+    metatensor.Size([2, 3, 2, 2, 2])
+    """
 
     _pool = F.adaptive_max_pool3d

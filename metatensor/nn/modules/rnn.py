@@ -1,4 +1,4 @@
-"""Recurrent layers over sequences: RNN, LSTM and GRU."""
+"""Recurrent layers: RNN, LSTM and GRU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metatensor.nn.utils.rnn import PackedSequence
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
-# Blocks of rows in a weight, and the operator.
+# mode: (blocks of hidden_size rows in a weight, operator)
 _MODES: dict[str, Any] = {
     "LSTM": (4, mt.lstm),
     "GRU": (3, mt.gru),
@@ -25,12 +25,43 @@ _MODES: dict[str, Any] = {
 
 
 class RNNBase(Module):
-    """What RNN, LSTM and GRU share: parameters by layer and direction, checks, and the way through a sequence.
+    """Base of `RNN`, `LSTM` and `GRU`.
 
-    ``mode`` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU". The parameters ``weight_ih_l{k}`` (gates hidden_size,
-    features), ``weight_hh_l{k}``, with ``bias`` ``bias_ih_l{k}`` and ``bias_hh_l{k}``, with ``proj_size`` also
-    ``weight_hr_l{k}`` (proj_size, hidden_size), each once more with ``_reverse`` where ``bidirectional``, start
-    uniform in +-1 / sqrt(hidden_size). TypeError and ValueError for arguments of the wrong type or range.
+    Layer ``k`` has parameters ``weight_ih_l{k}`` (G * hidden_size, features) and ``weight_hh_l{k}`` (G * hidden_size,
+    proj_size or hidden_size). G is 1 for RNN, 3 for GRU and 4 for LSTM. Further parameters are ``bias_ih_l{k}`` and
+    ``bias_hh_l{k}`` (G * hidden_size,) if ``bias``, and ``weight_hr_l{k}`` (proj_size, hidden_size) if ``proj_size``. A
+    bidirectional layer has each of them a second time, with the suffix ``_reverse``. All are initialized uniformly
+    within ±1 / sqrt(hidden_size).
+
+    Parameters
+    ----------
+    mode : str
+        "RNN_TANH", "RNN_RELU", "LSTM" or "GRU". The subclasses set it.
+    input_size : int
+        Features of the input.
+    hidden_size : int
+        Features of the hidden state.
+    num_layers : int
+        Number of stacked layers. Default 1.
+    bias : bool
+        Have biases. Default True.
+    batch_first : bool
+        Take and return tensors of shape (N, L, features) instead of (L, N, features). Default False.
+    dropout : float
+        Probability of dropping an output between two layers in training. Default 0.
+    bidirectional : bool
+        Run each layer in both directions and concatenate the outputs. Default False.
+    proj_size : int
+        Project hidden states to this size (LSTM only). Default 0, no projection.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    TypeError
+        If ``input_size``, ``hidden_size``, ``bias`` or ``batch_first`` is of the wrong type.
+    ValueError
+        If an argument is out of range.
     """
 
     __constants__ = [
@@ -93,7 +124,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     _kept_in_torch = ("_flat_weights_names", "_flat_weights")
-    """Properties that are entries of the state that PyTorch pickles, see `checkpoint._pickle_writer`."""
+    """Properties that `checkpoint._pickle_writer` writes as state, because PyTorch pickles them."""
 
     @property
     def _flat_weights_names(self) -> list[str]:
@@ -101,27 +132,35 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self) -> list[Any]:
-        """All parameters as the operator takes them; looked up each time, so replacing one has effect."""
+        """All parameters in the order of the operator, looked up on each access because they may have been replaced."""
         return [getattr(self, name, None) for name in self._flat_weights_names]
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
-        """The parameters of each layer and direction."""
+        """List of the parameters of each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # PyTorch keeps lists of the parameters and of their names, which are properties here.
+        # PyTorch's state contains _flat_weights and _flat_weights_names, which are properties here.
         super().__setstate__({name: value for name, value in state.items() if not name.startswith("_flat_weight")})
 
     def flatten_parameters(self) -> None:
-        """Nothing: the parameters need no particular place in memory here."""
+        """Do nothing. The method exists for compatibility: no kernel here needs contiguous parameters."""
 
     def reset_parameters(self) -> None:
-        """Draw the initial values again."""
+        """Draw new initial values."""
         init._uniform_within_(self.parameters(), self.hidden_size)
 
     def check_input(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> None:
-        """ValueError for an input of another dtype than the weights', RuntimeError for wrong dimensions or features."""
+        """Check dtype and shape of an input.
+
+        Raises
+        ------
+        ValueError
+            If the dtype is not that of the weights and autocast is off.
+        RuntimeError
+            If the number of dimensions or features is wrong.
+        """
         dtype = self._flat_weights[0].dtype
         if input.dtype != dtype and not mt.amp._is_any_autocast_enabled():
             raise ValueError(f"{self._get_name()}: the input has dtype {input.dtype}, the weights have {dtype}")
@@ -138,7 +177,7 @@ class RNNBase(Module):
         return self.num_layers * (2 if self.bidirectional else 1), batch, width
 
     def get_expected_hidden_size(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> tuple[int, int, int]:
-        """The shape of the hidden state for an input, which is packed where batch sizes are given."""
+        """Return the shape of the hidden state for an input. ``batch_sizes`` is None unless the input is packed."""
         return self._state_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def check_hidden_size(
@@ -147,17 +186,20 @@ class RNNBase(Module):
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
-        """RuntimeError with ``msg``, filled in with both, where a state has another shape."""
+        """Raise RuntimeError if a state does not have the expected shape.
+
+        ``msg`` is formatted with the expected and the actual shape.
+        """
         if tuple(hx.shape) != tuple(expected_hidden_size):
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
 
     def check_forward_args(self, input: mt.Tensor, hidden: Any, batch_sizes: mt.Tensor | None) -> None:
-        """`check_input` and the shape of the state."""
+        """Check the input (see `check_input`) and the shape of the state."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: mt.Tensor | None) -> Any:
-        """The states in another order of the sequences."""
+        """Return the states with their sequences in the order of ``permutation``."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
     def _map_states(self, hx: Any, change: Any) -> Any:
@@ -168,11 +210,22 @@ class RNNBase(Module):
         return mt.zeros(size, dtype=input.dtype, device=input.device)
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """The outputs of the last layer at each step, and the last states of all layers.
+        """Return the outputs of the last layer at all steps, and the final states of all layers.
 
-        (time, batch, input_size), (batch, time, input_size) with ``batch_first``, or (time, input_size); states are
-        (layers, batch, size), for both directions, or (layers, size), and zeros where none are given. A
-        `PackedSequence` gives one.
+        Parameters
+        ----------
+        input : Tensor or PackedSequence
+            Shape (L, N, input_size), (N, L, input_size) if ``batch_first``, or (L, input_size).
+        hx : Tensor or pair of Tensor, optional
+            Initial state, (num_layers * directions, N, hidden_size) or the same without N. An LSTM takes a pair
+            (hidden, cell); the size of ``hidden`` is ``proj_size`` if set. Default zeros.
+
+        Returns
+        -------
+        output : Tensor or PackedSequence
+            As ``input``, with ``directions * hidden_size`` features (``proj_size`` in place of ``hidden_size`` if set).
+        state : Tensor or pair of Tensor
+            Final state, of the shape of ``hx``.
         """
         packed = input if isinstance(input, PackedSequence) else None
         data, batch_sizes, order, back = packed or (input, None, None, None)
@@ -219,7 +272,7 @@ class RNNBase(Module):
 
 
 def apply_permutation(tensor: mt.Tensor, permutation: mt.Tensor, dim: int = 1) -> mt.Tensor:
-    """Parts of a tensor along ``dim`` in another order: ``tensor.index_select(dim, permutation)``."""
+    """Return ``tensor.index_select(dim, permutation)``."""
     return tensor.index_select(dim, permutation)
 
 
@@ -229,7 +282,7 @@ def _check_arguments(
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
         raise ValueError(f"{name}: dropout must be a number between 0 and 1, not {dropout!r}")
     if dropout > 0 and num_layers == 1:  # type: ignore[operator]
-        warnings.warn(f"{name}: dropout={dropout} is between layers, and there is one layer", stacklevel=4)
+        warnings.warn(f"{name}: dropout={dropout} has no effect, because it applies between layers and num_layers=1", stacklevel=4)
     given = {"bias": bias, "batch_first": batch_first, "input_size": input_size, "hidden_size": hidden_size}
     for (argument, value), kind in zip(given.items(), (bool, bool, int, int)):
         if not isinstance(value, kind):
@@ -247,10 +300,23 @@ def _no_projection(name: str, kwargs: dict[str, Any]) -> None:
 
 
 class RNN(RNNBase):
-    """h' = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh) along a sequence, or relu by ``nonlinearity``.
+    """Elman network: ``h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)`` along a sequence.
 
-    Called as ``RNN(input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
-    dropout=0.0, bidirectional=False, device=None, dtype=None)``. See `RNNBase`.
+    Inputs of shape (L, N, input_size) give outputs of shape (L, N, hidden_size). See `RNNBase` for the parameters and
+    `RNNBase.forward` for other shapes. The signature is ``RNN(input_size, hidden_size, num_layers=1,
+    nonlinearity="tanh", bias=True, batch_first=False, dropout=0.0, bidirectional=False, device=None, dtype=None)``.
+
+    Parameters
+    ----------
+    nonlinearity : str
+        "tanh" (the default) or "relu".
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> output, hidden = mt.nn.RNN(8, 16)(mt.empty(5, 2, 8))
+    >>> output.shape, hidden.shape
+    (metatensor.Size([5, 2, 16]), metatensor.Size([1, 2, 16]))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -266,35 +332,43 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory along a sequence; the state is a pair (hidden, cell).
+    """Long short-term memory along a sequence (Hochreiter and Schmidhuber, 1997). The state is a pair (hidden, cell).
 
-    Called as ``LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-    bidirectional=False, proj_size=0, device=None, dtype=None)``. The rows of the weights are those of the gates
-    input, forget, cell and output. With ``proj_size`` hidden states are projected to that size. See `RNNBase`.
+    Inputs of shape (L, N, input_size) give outputs of shape (L, N, hidden_size). The rows of the weights belong to the
+    input, forget, cell and output gates, in this order. See `RNNBase` for the parameters and `RNNBase.forward` for
+    other shapes. The signature is ``LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False,
+    dropout=0.0, bidirectional=False, proj_size=0, device=None, dtype=None)``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> output, (hidden, cell) = mt.nn.LSTM(8, 16, num_layers=2)(mt.empty(5, 2, 8))
+    >>> output.shape, hidden.shape, cell.shape
+    (metatensor.Size([5, 2, 16]), metatensor.Size([2, 2, 16]), metatensor.Size([2, 2, 16]))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
     def get_expected_cell_size(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> tuple[int, int, int]:
-        """The shape of the cell for an input, which is packed where batch sizes are given."""
+        """Return the shape of the cell state for an input. ``batch_sizes`` is None unless the input is packed."""
         return self._state_size(input, batch_sizes, self.hidden_size)
 
     def _both_sizes(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> tuple:
         return self.get_expected_hidden_size(input, batch_sizes), self.get_expected_cell_size(input, batch_sizes)
 
     def check_forward_args(self, input: mt.Tensor, hidden: Any, batch_sizes: mt.Tensor | None) -> None:
-        """`check_input` and the shapes of both states."""
+        """Check the input (see `check_input`) and the shapes of both states."""
         self.check_input(input, batch_sizes)
         for i, (state, size) in enumerate(zip(hidden, self._both_sizes(input, batch_sizes))):
             self.check_hidden_size(state, size, f"LSTM: expected hidden[{i}] of shape {{}}, got {{}}")
 
     def permute_hidden(self, hx: Any, permutation: mt.Tensor | None) -> Any:
-        """Both states in another order of the sequences."""
+        """Return both states with their sequences in the order of ``permutation``."""
         return hx if permutation is None else self._map_states(hx, lambda state: state.index_select(1, permutation))
 
     def _map_states(self, hx: Any, change: Any) -> Any:
-        first, second = hx[0], hx[1]  # both, before either is checked
+        first, second = hx[0], hx[1]  # a missing element raises before either state is checked
         return change(first), change(second)
 
     def _initial(self, input: mt.Tensor, batch_sizes: mt.Tensor | None) -> Any:
@@ -303,11 +377,19 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units along a sequence.
+    """Gated recurrent unit along a sequence (Cho et al., 2014).
 
-    Called as ``GRU(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-    bidirectional=False, device=None, dtype=None)``. The rows of the weights are those of the gates reset and update
-    and of the new state. See `RNNBase`.
+    Inputs of shape (L, N, input_size) give outputs of shape (L, N, hidden_size). The rows of the weights belong to the
+    reset gate, the update gate and the new state, in this order. See `RNNBase` for the parameters and `RNNBase.forward`
+    for other shapes. The signature is ``GRU(input_size, hidden_size, num_layers=1, bias=True, batch_first=False,
+    dropout=0.0, bidirectional=False, device=None, dtype=None)``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> output, hidden = mt.nn.GRU(8, 16, bidirectional=True)(mt.empty(5, 2, 8))
+    >>> output.shape, hidden.shape
+    (metatensor.Size([5, 2, 32]), metatensor.Size([2, 2, 16]))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Single steps of recurrent layers."""
+"""Recurrent cells: single steps of RNN, LSTM and GRU."""
 
 from __future__ import annotations
 
@@ -13,9 +13,22 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
 class RNNCellBase(Module):
-    """The parameters of a cell: ``weight_ih`` (num_chunks hidden_size, input_size), ``weight_hh`` and two biases.
+    """Base of recurrent cells.
 
-    All start uniform in +-1 / sqrt(hidden_size).
+    The parameters are ``weight_ih`` (num_chunks * hidden_size, input_size), ``weight_hh`` (num_chunks * hidden_size,
+    hidden_size), and, if ``bias``, ``bias_ih`` and ``bias_hh`` (num_chunks * hidden_size,). They are initialized
+    uniformly within ±1 / sqrt(hidden_size).
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of input and hidden state.
+    bias : bool
+        Have biases.
+    num_chunks : int
+        Number of gates: 1 for RNN, 3 for GRU, 4 for LSTM.
+    device, dtype : optional
+        Device and dtype of the parameters.
     """
 
     __constants__ = ["input_size", "hidden_size", "bias"]
@@ -35,7 +48,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the initial values again."""
+        """Draw new initial values."""
         init._uniform_within_(self.parameters(), self.hidden_size)
 
     def _check_dims(self, tensor: mt.Tensor, what: str) -> None:
@@ -49,7 +62,7 @@ class RNNCellBase(Module):
         return compute(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def _one_state(self, compute: Any, input: mt.Tensor, hx: mt.Tensor | None) -> mt.Tensor:
-        """A step with one state, of a batch or of one example."""
+        """Run a cell with a single state, with or without a batch dimension."""
         self._check_dims(input, "an input")
         if hx is not None:
             self._check_dims(hx, "a state")
@@ -68,10 +81,32 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """h' = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh), or relu: (batch, input_size) to (batch, hidden_size).
+    """One step of an `RNN`: ``h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``.
 
-    The batch may be missing; the state is zeros where none is given. RuntimeError on calling a cell of another
-    ``nonlinearity`` than "tanh" and "relu".
+    An input (N, input_size) and a state (N, hidden_size) give the next state (N, hidden_size). N may be missing. A
+    missing state means zeros.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of input and state.
+    bias : bool
+        Have biases. Default True.
+    nonlinearity : str
+        "tanh" (the default) or "relu".
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    RuntimeError
+        On a call if ``nonlinearity`` has another value.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.RNNCell(8, 16)(mt.empty(2, 8)).shape
+    metatensor.Size([2, 16])
     """
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
@@ -95,7 +130,27 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """A step of `LSTM`: (batch, input_size) and the pair (hidden, cell) to the next pair; the batch may be missing."""
+    """One step of an `LSTM`.
+
+    An input (N, input_size) and a pair (hidden, cell) of shapes (N, hidden_size) give the next pair. N may be missing.
+    A missing pair means zeros.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of input and states.
+    bias : bool
+        Have biases. Default True.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> hidden, cell = mt.nn.LSTMCell(8, 16)(mt.empty(2, 8))
+    >>> hidden.shape, cell.shape
+    (metatensor.Size([2, 16]), metatensor.Size([2, 16]))
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -117,7 +172,26 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """A step of `GRU`: (batch, input_size) and (batch, hidden_size) to the next state; the batch may be missing."""
+    """One step of a `GRU`.
+
+    An input (N, input_size) and a state (N, hidden_size) give the next state (N, hidden_size). N may be missing. A
+    missing state means zeros.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Features of input and state.
+    bias : bool
+        Have biases. Default True.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.GRUCell(8, 16)(mt.empty(2, 8)).shape
+    metatensor.Size([2, 16])
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

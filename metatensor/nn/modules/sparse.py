@@ -1,4 +1,4 @@
-"""Layers that look rows up in a table."""
+"""Embedding layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class _Table(Module):
-    """A table of rows, of which one may stand for nothing."""
+    """Base of embedding layers: a table of rows, one of which may be the padding row."""
 
     weight: Parameter
 
@@ -58,7 +58,7 @@ class _Table(Module):
             self.weight = Parameter(weight)
 
     def reset_parameters(self) -> None:
-        """Draw the table again: normal values, and zeros in the row ``padding_idx``."""
+        """Draw new values from the standard normal distribution, and set row ``padding_idx`` to zeros."""
         init.normal_(self.weight)
         self._fill_padding_idx_with_zero()
 
@@ -81,11 +81,43 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """Rows of a table by number: integers of any shape (*) to (*, embedding_dim).
+    """Table of vectors, looked up by index: integers of shape (*) become (*, embedding_dim).
 
-    ``weight`` (num_embeddings, embedding_dim) starts normal. The row ``padding_idx`` starts as zeros and gets no
-    gradient. Rows used that are longer than ``max_norm`` (in the ``norm_type`` norm) are shortened to it, in place.
-    AssertionError for a ``padding_idx`` that is no row and for a ``_weight`` of another shape.
+    ``weight`` has shape (num_embeddings, embedding_dim) and is initialized from the standard normal distribution.
+
+    Parameters
+    ----------
+    num_embeddings : int
+        Number of rows of the table.
+    embedding_dim : int
+        Size of each row.
+    padding_idx : int, optional
+        Row that is initialized with zeros and receives no gradient. It may be negative.
+    max_norm : float, optional
+        Scale rows that are looked up down to at most this norm, in place.
+    norm_type : float
+        Order of that norm. Default 2.
+    scale_grad_by_freq : bool
+        Divide the gradient of a row by the number of its look-ups. Default False.
+    sparse : bool
+        Use sparse gradients. Default False.
+    _weight : Tensor, optional
+        Initial table.
+    _freeze : bool
+        Create ``weight`` without gradient. Default False.
+    device, dtype : optional
+        Device and dtype of ``weight``.
+
+    Raises
+    ------
+    AssertionError
+        If ``padding_idx`` is not a row of the table or ``_weight`` has another shape.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Embedding(10, 4)(mt.tensor([[1, 2, 5]])).shape
+    metatensor.Size([1, 3, 4])
     """
 
     __constants__ = [
@@ -154,9 +186,21 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """A layer on a given table (rows, columns), which with ``freeze`` requires no gradient.
+        """Return a layer that uses a given table.
 
-        AssertionError for a table that does not have 2 dimensions.
+        Parameters
+        ----------
+        embeddings : Tensor
+            Table, of shape (num_embeddings, embedding_dim).
+        freeze : bool
+            Create ``weight`` without gradient. Default True.
+        padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+            As in `Embedding`.
+
+        Raises
+        ------
+        AssertionError
+            If ``embeddings`` does not have 2 dimensions.
         """
         rows, columns = _rows_and_columns(cls, embeddings)
         return cls(
@@ -173,10 +217,29 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums, means or maxima of rows of a table, without making the rows.
+    """Sum, mean or maximum of several rows of a table, computed without a tensor of those rows.
 
-    The input is (bags, rows in each) or a flat list with ``offsets``, where each bag starts; the output is
-    (bags, embedding_dim). ``mode`` is "sum", "mean" or "max". See `Embedding` for the other options.
+    The layer is called with indices of shape (B, rows per bag), or with flat indices and ``offsets`` (B,), the start of
+    each bag. The output has shape (B, embedding_dim). ``per_sample_weights``, of the shape of the indices, weight the
+    rows of a sum.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device, dtype
+        As in `Embedding`.
+    mode : str
+        "sum", "mean" (the default) or "max".
+    include_last_offset : bool
+        Expect one more offset at the end, the number of indices. Default False.
+    padding_idx : int, optional
+        Row that is initialized with zeros and left out of every bag.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> bags = mt.nn.EmbeddingBag(10, 4)
+    >>> bags(mt.tensor([1, 2, 4, 5]), offsets=mt.tensor([0, 3])).shape
+    metatensor.Size([2, 4])
     """
 
     __constants__ = [
@@ -258,9 +321,21 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """A layer on a given table (rows, columns), which with ``freeze`` requires no gradient.
+        """Return a layer that uses a given table.
 
-        AssertionError for a table that does not have 2 dimensions.
+        Parameters
+        ----------
+        embeddings : Tensor
+            Table, of shape (num_embeddings, embedding_dim).
+        freeze : bool
+            Create ``weight`` without gradient. Default True.
+        max_norm, norm_type, scale_grad_by_freq, mode, sparse, include_last_offset, padding_idx
+            As in `EmbeddingBag`.
+
+        Raises
+        ------
+        AssertionError
+            If ``embeddings`` does not have 2 dimensions.
         """
         rows, columns = _rows_and_columns(cls, embeddings)
         layer = cls(

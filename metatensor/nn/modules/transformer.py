@@ -1,4 +1,4 @@
-"""The transformer: encoder and decoder layers, stacks of them, and both stacks together."""
+"""Transformer layers, stacks of them, and the full encoder-decoder model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _get_clones(module: Any, N: int) -> ModuleList:
 
 
 def _additive(mask: mt.Tensor | None, name: str, dtype: mt.dtype) -> mt.Tensor | None:
-    """A mask of bools, True where nothing is seen, as one that is added; one of numbers as it is."""
+    """Return an additive mask: minus infinity where a bool mask is True. A floating-point mask is returned unchanged."""
     if mask is None or mask.is_floating_point():
         return mask
     if mask.dtype != mt.bool:
@@ -57,17 +57,20 @@ def _additive(mask: mt.Tensor | None, name: str, dtype: mt.dtype) -> mt.Tensor |
 
 
 def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> mt.Tensor:
-    """A mask (sz, sz) with which a position sees itself and those before it: 0 there, minus infinity elsewhere."""
+    """Return the additive causal mask (sz, sz): minus infinity above the diagonal, 0 elsewhere."""
     return mt.triu(mt.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
 def _get_seq_len(src: mt.Tensor, batch_first: bool) -> int:
-    """The length of (S, E), (N, S, E) or (S, N, E)."""
+    """Return the sequence length of an input (S, E), (S, N, E) or, if ``batch_first``, (N, S, E)."""
     return src.shape[1 if src.dim() == 3 and batch_first else 0]
 
 
 def _detect_is_causal_mask(mask: mt.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """``is_causal`` where it says so; otherwise whether a mask is the causal one. On meta nobody knows: False."""
+    """Return ``is_causal`` or, if that is None, whether ``mask`` is the causal mask.
+
+    The result for a mask without values is False.
+    """
     if is_causal is not None or mask is None:
         return bool(is_causal)
     causal = _generate_square_subsequent_mask(mask.size(-2) if size is None else size, mask.device, mask.dtype)
@@ -77,7 +80,7 @@ def _detect_is_causal_mask(mask: mt.Tensor | None, is_causal: bool | None = None
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the feed-forward block, and norms before or after each block."""
+    """Base of encoder and decoder layers: the feed-forward block, and a norm before or after each block."""
 
     __constants__ = ["norm_first"]
     _attentions: tuple[str, ...] = ()
@@ -114,7 +117,7 @@ class _Layer(Module):
         self._note_activation()
 
     def _note_activation(self) -> None:
-        """For what a subclass keeps about the activation."""
+        """Store what a subclass derives from the activation."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -122,11 +125,11 @@ class _Layer(Module):
             self.activation = F.relu
 
     def _sublayer(self, x: mt.Tensor, i: int, block: Callable[[mt.Tensor], mt.Tensor]) -> mt.Tensor:
-        """``x`` plus what a block makes of it, normalised before the block or after the sum."""
+        """Return ``x`` plus the output of ``block``, with the norm applied before the block or after the sum."""
         norm = getattr(self, f"norm{i}")
         return x + block(norm(x)) if self.norm_first else norm(x + block(x))
 
-    # The blocks under PyTorch's names, each with its dropout at the end: subclasses call and replace them.
+    # These methods have PyTorch's names because subclasses call and override them. Each ends with its dropout.
 
     def _ff_block(self, x: mt.Tensor) -> mt.Tensor:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -142,10 +145,44 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward block, each with dropout, a residual sum and a `LayerNorm`.
+    """Self-attention followed by a feed-forward block, each with dropout, a residual sum and a `LayerNorm`.
 
-    (S, N, d_model), or N first with ``batch_first``, or without N, to the same shape. ``activation`` is "relu",
-    "gelu" or a function; RuntimeError for another name. The sums come before the norms unless ``norm_first``.
+    Input and output have shape (S, N, d_model), (N, S, d_model) if ``batch_first``, or (S, d_model).
+
+    Parameters
+    ----------
+    d_model : int
+        Features of input and output.
+    nhead : int
+        Number of attention heads. It must divide ``d_model``.
+    dim_feedforward : int
+        Hidden features of the feed-forward block. Default 2048.
+    dropout : float
+        Probability of dropout. Default 0.1.
+    activation : str or callable
+        "relu" (the default), "gelu" or a function, for the feed-forward block.
+    layer_norm_eps : float
+        ``eps`` of the norms. Default 1e-5.
+    batch_first : bool
+        Whether N is the first dimension. Default False.
+    norm_first : bool
+        Normalize before each block instead of after each sum. Default False.
+    bias : bool
+        Give linear layers, attention and norms biases. Default True.
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Raises
+    ------
+    RuntimeError
+        If ``activation`` is another string.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.TransformerEncoderLayer(16, 4, dim_feedforward=32, device="meta")
+    >>> layer(mt.empty(5, 2, 16, device="meta")).shape
+    metatensor.Size([5, 2, 16])
     """
 
     _attentions = ("self_attn",)
@@ -174,7 +211,18 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the encoder's output, and a feed-forward block. See `TransformerEncoderLayer`."""
+    """Self-attention, attention to the encoder's output, and a feed-forward block.
+
+    It is called with a target (T, N, d_model) and a memory (S, N, d_model), and returns the shape of the target. See
+    `TransformerEncoderLayer` for the parameters and the position of N.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.TransformerDecoderLayer(16, 4, dim_feedforward=32, device="meta")
+    >>> layer(mt.empty(7, 2, 16, device="meta"), mt.empty(5, 2, 16, device="meta")).shape
+    metatensor.Size([7, 2, 16])
+    """
 
     _attentions = ("self_attn", "multihead_attn")
     self_attn: MultiheadAttention
@@ -211,9 +259,27 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """``num_layers`` copies of an encoder layer, one after the other, and ``norm`` at the end.
+    """Stack of copies of an encoder layer, with an optional norm at the end.
 
-    ``enable_nested_tensor`` and ``mask_check`` are kept and change nothing: padded positions are computed.
+    Input and output have the shape that the layer takes.
+
+    Parameters
+    ----------
+    encoder_layer : TransformerEncoderLayer
+        Layer to copy.
+    num_layers : int
+        Number of copies.
+    norm : Module, optional
+        Applied to the output.
+    enable_nested_tensor, mask_check : bool
+        Stored and otherwise unused: padded positions are computed like all others.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.TransformerEncoderLayer(16, 4, dim_feedforward=32, device="meta")
+    >>> mt.nn.TransformerEncoder(layer, 2)(mt.empty(5, 2, 16, device="meta")).shape
+    metatensor.Size([5, 2, 16])
     """
 
     __constants__ = ["norm"]
@@ -249,7 +315,27 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """``num_layers`` copies of a decoder layer, one after the other, and ``norm`` at the end."""
+    """Stack of copies of a decoder layer, with an optional norm at the end.
+
+    It is called with a target and a memory, as the layer is, and returns the shape of the target.
+
+    Parameters
+    ----------
+    decoder_layer : TransformerDecoderLayer
+        Layer to copy.
+    num_layers : int
+        Number of copies.
+    norm : Module, optional
+        Applied to the output.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> layer = mt.nn.TransformerDecoderLayer(16, 4, dim_feedforward=32, device="meta")
+    >>> decoder = mt.nn.TransformerDecoder(layer, 2)
+    >>> decoder(mt.empty(7, 2, 16, device="meta"), mt.empty(5, 2, 16, device="meta")).shape
+    metatensor.Size([7, 2, 16])
+    """
 
     __constants__ = ["norm"]
 
@@ -280,11 +366,36 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """Encoder and decoder (Vaswani and others, 2017): src (S, N, d_model) and tgt (T, N, d_model) to tgt's shape.
+    """Encoder-decoder transformer (Vaswani et al., 2017).
 
-    N comes first with ``batch_first``, or is missing. ``custom_encoder`` and ``custom_decoder`` take the place of
-    the stacks. Weights start as of `init.xavier_uniform_`. RuntimeError where batches differ or the last dimension
-    is not ``d_model``.
+    It is called with a source (S, N, d_model) and a target (T, N, d_model), and returns the shape of the target. N is
+    the first dimension if ``batch_first``, and may be missing. Parameters of 2 and more dimensions are initialized with
+    `init.xavier_uniform_`.
+
+    Parameters
+    ----------
+    d_model : int
+        Features of source and target. Default 512.
+    nhead : int
+        Number of attention heads. Default 8.
+    num_encoder_layers, num_decoder_layers : int
+        Numbers of layers. Default 6.
+    dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype
+        As in `TransformerEncoderLayer`.
+    custom_encoder, custom_decoder : Module, optional
+        Use these modules instead of the stacks of layers.
+
+    Raises
+    ------
+    RuntimeError
+        On a call if the batch sizes differ or the last dimension of an input is not ``d_model``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> model = mt.nn.Transformer(device="meta")
+    >>> model(mt.empty(5, 2, 512, device="meta"), mt.empty(7, 2, 512, device="meta")).shape
+    metatensor.Size([7, 2, 512])
     """
 
     def __init__(
@@ -359,5 +470,15 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> mt.Tensor:
-        """A mask (sz, sz) with which a position sees itself and those before it: 0 there, minus infinity elsewhere."""
+        """Return the additive causal mask (sz, sz): minus infinity above the diagonal, 0 elsewhere.
+
+        Each position attends to itself and to earlier positions only.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> mt.nn.Transformer.generate_square_subsequent_mask(2, device="cpu")
+        tensor([[  0., -inf],
+                [  0.,   0.]])
+        """
         return _generate_square_subsequent_mask(sz, device, dtype)

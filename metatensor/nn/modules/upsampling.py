@@ -1,4 +1,4 @@
-"""Layers that enlarge images."""
+"""Upsampling layers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,27 @@ __all__ = [
 
 
 class Upsample(Module):
-    """Resize the dimensions after (N, C) to ``size``, or by ``scale_factor``.
+    """Resize the spatial dimensions of an input (N, C, ...).
 
-    ``mode`` is "nearest" (any number of dimensions), "linear" (one), "bilinear" or "bicubic" (two) or "trilinear"
-    (three). ``align_corners`` lets the corner elements of input and output coincide.
+    Parameters
+    ----------
+    size : int or tuple of int, optional
+        Spatial sizes of the output.
+    scale_factor : float or tuple of float, optional
+        Factors to multiply the spatial sizes by, instead of ``size``.
+    mode : str
+        "nearest" (the default, for 1 to 3 spatial dimensions), "linear" (1), "bilinear" or "bicubic" (2), or
+        "trilinear" (3).
+    align_corners : bool, optional
+        Map the corner elements of the input to those of the output. Not for "nearest".
+    recompute_scale_factor : bool, optional
+        Compute the scale from input and output sizes, instead of using ``scale_factor`` itself.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.Upsample(scale_factor=2, mode="bilinear")(mt.empty(2, 3, 4, 5)).shape
+    metatensor.Size([2, 3, 8, 10])
     """
 
     __constants__ = ["size", "scale_factor", "mode", "align_corners", "name", "recompute_scale_factor"]
@@ -59,7 +76,19 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """`Upsample` of (N, C, H, W) that repeats the nearest element."""
+    """`Upsample` of an input (N, C, H, W) with ``mode="nearest"``.
+
+    Parameters
+    ----------
+    size, scale_factor
+        As in `Upsample`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.UpsamplingNearest2d(scale_factor=2)(mt.empty(2, 3, 4, 5)).shape
+    metatensor.Size([2, 3, 8, 10])
+    """
 
     def __init__(
         self, size: int | tuple[int, int] | None = None, scale_factor: float | tuple[float, float] | None = None
@@ -68,7 +97,19 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """`Upsample` of (N, C, H, W), bilinear with aligned corners."""
+    """`Upsample` of an input (N, C, H, W) with ``mode="bilinear"`` and ``align_corners=True``.
+
+    Parameters
+    ----------
+    size, scale_factor
+        As in `Upsample`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.UpsamplingBilinear2d(size=(6, 6))(mt.empty(2, 3, 4, 5)).shape
+    metatensor.Size([2, 3, 6, 6])
+    """
 
     def __init__(
         self, size: int | tuple[int, int] | None = None, scale_factor: float | tuple[float, float] | None = None

@@ -1,4 +1,4 @@
-"""Small helpers of layers: a number that stands for one of each dimension."""
+"""Helpers for constructors of layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _ntuple(n: int, name: str) -> Callable[[Any], tuple]:
         return tuple(value)
 
     spread.__name__ = spread.__qualname__ = name
-    spread.__doc__ = f"A number as a tuple of {n}; an iterable as a tuple."
+    spread.__doc__ = f"Return an iterable as a tuple, and anything else repeated {n} times."
     return spread
 
 
@@ -27,19 +27,28 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def keep_constants(module: Any, arguments: Mapping[str, Any]) -> None:
-    """Set the attributes that ``module.__constants__`` lists to the constructor arguments of the same names."""
+    """Set each attribute listed in ``module.__constants__`` to the constructor argument of the same name."""
     for name in module.__constants__:
         if name in arguments:
             setattr(module, name, arguments[name])
 
 
 def _reverse_repeat_tuple(values: tuple, n: int) -> tuple:
-    """Each value ``n`` times, the last value first: paddings by dimension in the order that `pad` takes."""
+    """Return each value ``n`` times, the last value first. This is the order of paddings in `pad`."""
     return tuple(x for value in reversed(values) for x in repeat(value, n))
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
-    """Take a prefix off the names of a state dict that have it, in place, and off those of its metadata."""
+    """Remove a prefix from the keys of a state dict and of its metadata, in place. Other keys are unchanged.
+
+    Examples
+    --------
+    >>> from metatensor.nn.modules.utils import consume_prefix_in_state_dict_if_present
+    >>> state = {"module.weight": 1, "bias": 2}
+    >>> consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> sorted(state)
+    ['bias', 'weight']
+    """
     for key in [key for key in state_dict if key.startswith(prefix)]:
         state_dict[key[len(prefix) :]] = state_dict.pop(key)
     metadata = getattr(state_dict, "_metadata", {})
@@ -48,9 +57,28 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
 
 
 def factory_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a layer hands to factories: device, dtype and memory_format out of its keywords.
+    """Return the keyword arguments that a layer passes to tensor factories.
 
-    They may stand in a dict under "factory_kwargs" instead. TypeError for other keywords, and for one that is in both.
+    Parameters
+    ----------
+    kwargs : mapping, optional
+        ``device``, ``dtype`` and ``memory_format``, given directly or in a dict under the key "factory_kwargs".
+
+    Returns
+    -------
+    dict
+        The arguments given.
+
+    Raises
+    ------
+    TypeError
+        If there is another key, or a key is given in both ways.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.factory_kwargs({"device": "meta"})
+    {'device': 'meta'}
     """
     known = ("device", "dtype", "memory_format")
     given = dict(kwargs or {})

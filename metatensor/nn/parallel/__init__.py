@@ -1,4 +1,4 @@
-"""Modules on several devices of one machine, or on several machines: both are one process and one device here."""
+"""Data parallelism, for compatibility: metatensor runs in a single process and does not split batches over devices."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def _one_device(name: str) -> NoReturn:
 
 
 def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
-    """NotImplementedError: batches are not split over devices."""
+    """Raise NotImplementedError: batches are not split over devices."""
     _one_device("gather")
 
 
 def parallel_apply(modules: Sequence[Any], inputs: Any, kwargs_tup: Any = None, devices: Any = None) -> Any:
-    """NotImplementedError: batches are not split over devices."""
+    """Raise NotImplementedError: batches are not split over devices."""
     _one_device("parallel_apply")
 
 
 def replicate(network: Any, devices: Any, detach: bool = False) -> Any:
-    """NotImplementedError: batches are not split over devices."""
+    """Raise NotImplementedError: batches are not split over devices."""
     _one_device("replicate")
 
 
 def scatter(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
-    """NotImplementedError: batches are not split over devices."""
+    """Raise NotImplementedError: batches are not split over devices."""
     _one_device("scatter")

@@ -1,4 +1,4 @@
-"""Modules on several devices of one machine."""
+"""`DataParallel`, which calls its module on a single device."""
 
 from __future__ import annotations
 
@@ -11,10 +11,29 @@ __all__ = ["DataParallel", "data_parallel"]
 
 
 class DataParallel(Module):
-    """A module under the attribute ``module``, as checkpoints of PyTorch's `DataParallel` name it.
+    """Wrapper that calls ``module``. Batches are not split over devices.
 
-    Batches are not split over devices: a call is a call of the module, wherever that is. ValueError for more than one
-    device.
+    The wrapped module is the child ``module``, so names in checkpoints of PyTorch's class of this name match.
+
+    Parameters
+    ----------
+    module : Module
+        Module to call, on the device on which it is.
+    device_ids : sequence, optional
+        At most one device. The value is ignored.
+    output_device, dim : optional
+        Ignored.
+
+    Raises
+    ------
+    ValueError
+        If there is more than one device.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> list(mt.nn.DataParallel(mt.nn.Linear(3, 2)).state_dict())
+    ['module.weight', 'module.bias']
     """
 
     def __init__(
@@ -38,7 +57,7 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """A call of the module, wherever that is. ValueError for more than one device."""
+    """Return ``module(*inputs, **module_kwargs)``. Raise ValueError for more than one device."""
     if device_ids is not None and len(device_ids) > 1:
         raise ValueError(f"data_parallel: batches are not split over devices, got device_ids={list(device_ids)}")
     given = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)

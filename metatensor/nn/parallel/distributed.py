@@ -1,4 +1,4 @@
-"""Modules on several processes: the class that programs ask for, of which there are no instances."""
+"""`DistributedDataParallel`, which exists for ``isinstance`` checks and cannot be created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["DistributedDataParallel"]
 
 
 class DistributedDataParallel(Module):
-    """PyTorch's module for several processes. ValueError when it is made: there is no process group."""
+    """Class of PyTorch's modules for several processes. Creating one raises ValueError: there is no process group."""
 
     module: Module
 

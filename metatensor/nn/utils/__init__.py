@@ -1,4 +1,4 @@
-"""Helpers around modules and their parameters."""
+"""Utilities for modules: gradient clipping, parametrizations, packed sequences, fusion and others."""
 
 from metatensor.nn.utils import (
     clip_grad,

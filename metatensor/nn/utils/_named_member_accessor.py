@@ -1,4 +1,4 @@
-"""Tensors of a module by dotted name: read, put in another's place, exchanged and taken away."""
+"""Access to the tensors of a module by dotted name: get, set, swap and delete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MISSING: Any = object()
 
 
 def _check(module: Any, name: str, tensor: Any) -> None:
-    """TypeError for what is no module or no tensor, KeyError for what is no name of a member."""
+    """Raise TypeError for a wrong module or tensor, and KeyError for a name that is empty or has dots."""
     if not isinstance(module, Module):
         raise TypeError(f"expected a Module, got {type(module).__name__}")
     if tensor is not _MISSING and tensor is not None and not isinstance(tensor, Tensor):
@@ -24,7 +24,7 @@ def _check(module: Any, name: str, tensor: Any) -> None:
 
 
 def set_tensor(module: Any, name: str, tensor: Any) -> None:
-    """Put a tensor where a parameter, a buffer or another attribute of that name is."""
+    """Set the parameter, buffer or attribute ``name`` of a module to ``tensor``, without registration."""
     _check(module, name, tensor)
     for members in (module._parameters, module._buffers):
         if name in members:
@@ -34,7 +34,11 @@ def set_tensor(module: Any, name: str, tensor: Any) -> None:
 
 
 def swap_tensor(module: Any, name: str, tensor: Any, allow_missing: bool = False) -> Any:
-    """`set_tensor` that returns what was there; a tensor that is missing takes that away. AttributeError where none was."""
+    """Set the tensor ``name`` of a module and return the previous one.
+
+    With the internal marker for a missing tensor, delete the entry instead. Raise AttributeError if there was no entry,
+    unless ``allow_missing``.
+    """
     _check(module, name, tensor)
     for members in (module._parameters, module._buffers):
         if name in members:
@@ -57,7 +61,7 @@ def swap_tensor(module: Any, name: str, tensor: Any, allow_missing: bool = False
 
 
 def swap_submodule(module: Any, name: str, submodule: Any) -> Any:
-    """Put a submodule in another's place, which is returned. KeyError where there is none."""
+    """Replace a submodule and return the previous one. Raise KeyError if there was none."""
     _check(module, name, None)
     if not isinstance(submodule, Module):
         raise TypeError(f"expected a Module, got {type(submodule).__name__}")
@@ -65,20 +69,36 @@ def swap_submodule(module: Any, name: str, submodule: Any) -> Any:
         raise KeyError(f"{type(module).__name__} has no submodule {name!r}")
     before = module._modules[name]
     if not isinstance(before, Module):
-        raise TypeError(f"{type(module).__name__}.{name} is no Module")
+        raise TypeError(f"{type(module).__name__}.{name} is not a Module")
     module._modules[name] = submodule
     return before
 
 
 class NamedMemberAccessor:
-    """The tensors and submodules of a module by dotted name. AttributeError and TypeError for names of others."""
+    """Access to tensors and submodules of a module by dotted name.
+
+    Methods raise AttributeError if a name does not exist and TypeError if it belongs to something else.
+
+    Parameters
+    ----------
+    module : Module
+        Module to access.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils._named_member_accessor import NamedMemberAccessor
+    >>> model = mt.nn.Sequential(mt.nn.Linear(3, 2))
+    >>> NamedMemberAccessor(model).get_tensor("0.weight").shape
+    metatensor.Size([2, 3])
+    """
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.memo: dict[str, Any] = {"": module}
 
     def get_submodule(self, name: str) -> Any:
-        """The submodule of that name."""
+        """Return the submodule ``name``."""
         if name not in self.memo:
             path, _, last = name.rpartition(".")
             above = self.get_submodule(path)
@@ -95,11 +115,11 @@ class NamedMemberAccessor:
         return self.get_submodule(path), last
 
     def swap_submodule(self, path: str, value: Module) -> Any:
-        """Put a submodule in another's place, which is returned."""
+        """Replace a submodule and return the previous one."""
         return swap_submodule(*self._place(path), value)
 
     def get_tensor(self, name: str) -> Any:
-        """The tensor of that name."""
+        """Return the tensor ``name``."""
         module, last = self._place(name)
         if not hasattr(module, last):
             raise AttributeError(f"{type(module).__name__} has no attribute {name!r}")
@@ -109,43 +129,49 @@ class NamedMemberAccessor:
         return found
 
     def set_tensor(self, name: str, value: Any) -> None:
-        """Put a tensor in another's place."""
+        """Set the tensor ``name``."""
         set_tensor(*self._place(name), value)
 
     def del_tensor(self, name: str) -> None:
-        """Take a tensor away."""
+        """Delete the tensor ``name``."""
         self.get_tensor(name)
         delattr(*self._place(name))
 
     def swap_tensor(self, name: str, value: Any, allow_missing: bool = False) -> Any:
-        """Put a tensor in another's place, which is returned."""
+        """Set the tensor ``name`` and return the previous one."""
         return swap_tensor(*self._place(name), value, allow_missing)
 
     def get_tensors(self, names: Iterable[str]) -> list[Any]:
-        """The tensors of these names."""
+        """Return the tensors of the given names."""
         return [self.get_tensor(name) for name in names]
 
     def set_tensors(self, names: Iterable[str], values: Iterable[Any]) -> None:
-        """`set_tensor` for each name and value. AssertionError where there are not as many of them."""
+        """Set several tensors. Raise AssertionError if the numbers of names and values differ."""
         for name, value in self._pairs(names, values):
             self.set_tensor(name, value)
 
     def set_tensors_dict(self, named_tensors: dict[str, Any]) -> None:
-        """`set_tensor` for each name and value of a dict."""
+        """Set the tensors of a dict."""
         for name, value in named_tensors.items():
             self.set_tensor(name, value)
 
     def del_tensors(self, names: Iterable[str]) -> None:
-        """`del_tensor` for each name."""
+        """Delete the tensors of the given names."""
         for name in names:
             self.del_tensor(name)
 
     def swap_tensors(self, names: Iterable[str], values: Iterable[Any], allow_missing: bool = False) -> list[Any]:
-        """`swap_tensor` for each name and value. AssertionError where there are not as many of them."""
+        """Set several tensors and return the previous ones.
+
+        Raise AssertionError if the numbers of names and values differ.
+        """
         return [self.swap_tensor(name, value, allow_missing) for name, value in self._pairs(names, values)]
 
     def swap_tensors_dict(self, named_tensors: dict[str, Any], allow_missing: bool = False) -> tuple[dict[str, Any], list[str]]:
-        """`swap_tensor` for a dict: what was there, and the names that were not. RuntimeError, and no change, for such."""
+        """Set the tensors of a dict. Return the previous ones as a dict, and the names that did not exist.
+
+        Unless ``allow_missing``, restore all tensors and raise RuntimeError if a name does not exist.
+        """
         before: dict[str, Any] = {}
         try:
             for name, tensor in named_tensors.items():
@@ -160,25 +186,25 @@ class NamedMemberAccessor:
         return before, missing
 
     def check_keys(self, keys: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Names of the module's tensors that are not among these, and those of these that it has not."""
+        """Return the names of the module's tensors missing in ``keys``, and the keys that are not such names."""
         given, own = set(keys), {name for name, _ in self.named_tensors(remove_duplicate=False)}
         return list(own - given), list(given - own)
 
     def named_parameters(self, remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
-        """The module's parameters."""
+        """Yield (name, parameter) pairs of the module."""
         yield from self.module.named_parameters(remove_duplicate=remove_duplicate)
 
     def named_buffers(self, remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
-        """The module's buffers."""
+        """Yield (name, buffer) pairs of the module."""
         yield from self.module.named_buffers(remove_duplicate=remove_duplicate)
 
     def named_tensors(self, remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
-        """The module's parameters, then its buffers."""
+        """Yield (name, tensor) pairs of the module: first its parameters, then its buffers."""
         yield from self.named_parameters(remove_duplicate)
         yield from self.named_buffers(remove_duplicate)
 
     def named_modules(self, remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
-        """The module and those below it."""
+        """Yield (name, module) pairs: the module and its submodules."""
         yield from self.module.named_modules(remove_duplicate=remove_duplicate)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Norms of slices of a weight, which weight normalisation divides by."""
+"""Helpers of weight and spectral normalization."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__: list[str] = []
 
 
 def take_out(module: Module, message: str, is_it: Callable[[Any], bool]) -> Any:
-    """Remove the first forward pre-hook for which ``is_it`` is true, call its `remove`, and return it.
+    """Remove the first forward pre-hook for which ``is_it`` is true, call its `remove` method, and return it.
 
-    ValueError with the message, after the name of the module's class, if there is none.
+    If there is none, raise ValueError with the name of the module's class and ``message``.
     """
     hooks = module._forward_pre_hooks
     key = next((key for key, hook in hooks.items() if is_it(hook)), None)
@@ -25,7 +25,10 @@ def take_out(module: Module, message: str, is_it: Callable[[Any], bool]) -> Any:
 
 
 def norm_except_dim(v: mt.Tensor, dim: int) -> mt.Tensor:
-    """The 2-norm over all dimensions but one, which stay as 1; over all, 0-d, for -1."""
+    """Return the 2-norm over all dimensions except ``dim``, which have size 1 in the result.
+
+    For ``dim=-1`` return the norm of the whole tensor, of shape ().
+    """
     if dim == -1:
         return mt.linalg.vector_norm(v)
     others = [d for d in range(v.dim()) if d != dim % v.dim()]
@@ -33,12 +36,12 @@ def norm_except_dim(v: mt.Tensor, dim: int) -> mt.Tensor:
 
 
 def weight_of(v: mt.Tensor, g: mt.Tensor, dim: int) -> mt.Tensor:
-    """``g`` times ``v`` with its norms taken out."""
+    """Return ``v`` rescaled to the norms ``g``."""
     return v * (g / norm_except_dim(v, dim))
 
 
 def as_matrix(weight: mt.Tensor, dim: int) -> mt.Tensor:
-    """A weight as a matrix whose rows are its slices along ``dim``."""
+    """Return a weight as a matrix whose rows are its slices along ``dim``."""
     if dim:
         weight = weight.permute(dim, *[d for d in range(weight.dim()) if d != dim])
     return weight.flatten(1)

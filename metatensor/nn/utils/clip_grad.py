@@ -1,4 +1,4 @@
-"""Limiting the size of gradients, in place."""
+"""Gradient clipping, in place."""
 
 from __future__ import annotations
 
@@ -37,9 +37,34 @@ def _total_norm(tensors: list[mt.Tensor], norm_type: float, error_if_nonfinite: 
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> mt.Tensor:
-    """The norm of the norms of tensors, as of one vector of all their elements; 0-d, on the first one's device.
+    """Return the norm of all elements of several tensors, as if they were a single vector.
 
-    ``foreach`` makes no difference. RuntimeError with ``error_if_nonfinite`` where the norm is infinite or NaN.
+    Parameters
+    ----------
+    tensors : Tensor or iterable of Tensor
+        Tensors of any shapes.
+    norm_type : float
+        Order of the norm. Default 2.
+    error_if_nonfinite : bool
+        Raise an error if the norm is infinite or NaN. Default False.
+    foreach : bool, optional
+        Ignored.
+
+    Returns
+    -------
+    Tensor
+        The norm, of shape (), on the device of the first tensor.
+
+    Raises
+    ------
+    RuntimeError
+        If ``error_if_nonfinite`` and the norm is infinite or NaN.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.utils.get_total_norm([mt.tensor([3.0], device="cpu"), mt.tensor([4.0], device="cpu")])
+    tensor(5.)
     """
     return without_grad(_total_norm, _as_list(tensors), float(norm_type), error_if_nonfinite)
 
@@ -53,7 +78,19 @@ def _scale(gradients: list[mt.Tensor], max_norm: float, total_norm: mt.Tensor) -
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: mt.Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale gradients whose norm together is ``total_norm`` so that it is ``max_norm`` at most."""
+    """Scale the gradients of parameters so that their total norm is at most ``max_norm``.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Parameters whose gradients are scaled in place.
+    max_norm : float
+        Largest norm allowed.
+    total_norm : Tensor
+        Current norm of the gradients, as `get_total_norm` returns it.
+    foreach : bool, optional
+        Ignored.
+    """
     without_grad(_scale, _gradients(parameters), float(max_norm), total_norm)
 
 
@@ -64,7 +101,41 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> mt.Tensor:
-    """`get_total_norm` of the gradients, then `clip_grads_with_norm_`; returns the norm before."""
+    """Scale the gradients of parameters so that their total norm is at most ``max_norm``. Return the norm before.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Parameters whose gradients are scaled in place.
+    max_norm : float
+        Largest norm allowed.
+    norm_type : float
+        Order of the norm. Default 2.
+    error_if_nonfinite : bool
+        Raise an error if the norm is infinite or NaN. Default False.
+    foreach : bool, optional
+        Ignored.
+
+    Returns
+    -------
+    Tensor
+        Norm of the gradients before clipping, of shape ().
+
+    Raises
+    ------
+    RuntimeError
+        If ``error_if_nonfinite`` and the norm is infinite or NaN.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> w = mt.nn.Parameter(mt.zeros(2, device="cpu"))
+    >>> w.grad = mt.tensor([3.0, 4.0], device="cpu")
+    >>> mt.nn.utils.clip_grad_norm_(w, max_norm=1.0)
+    tensor(5.)
+    >>> w.grad
+    tensor([0.6000, 0.8000])
+    """
     tensors = _as_list(parameters)
     if not tensors and isinstance(parameters, GeneratorType):
         warnings.warn("clip_grad_norm_: the generator of parameters is empty; nothing is clipped", stacklevel=2)
@@ -80,13 +151,13 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> mt.Tensor:
-    """`clip_grad_norm_` by an old name, which warns."""
+    """Deprecated name of `clip_grad_norm_`. Calling it emits a FutureWarning."""
     warnings.warn("clip_grad_norm is deprecated: it is clip_grad_norm_ now", FutureWarning, stacklevel=2)
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
-    """Clamp the elements of gradients to [-clip_value, clip_value]."""
+    """Clamp the elements of the gradients of parameters to [-clip_value, clip_value], in place."""
     limit: Any = float(clip_value)
     for gradient in _gradients(parameters):
         without_grad(gradient.clamp_, -limit, limit)

@@ -1,4 +1,4 @@
-"""All parameters as one vector, and back."""
+"""Conversion between parameters and a single vector."""
 
 from __future__ import annotations
 
@@ -16,17 +16,37 @@ def _common_device(tensors: list[mt.Tensor], function: str) -> None:
 
 
 def parameters_to_vector(parameters: Iterable[mt.Tensor]) -> mt.Tensor:
-    """The elements of all tensors, one after the other. TypeError where they are on several devices."""
+    """Return the elements of all tensors concatenated in one vector.
+
+    Raise TypeError if the tensors are on several devices.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.utils.parameters_to_vector(mt.nn.Linear(3, 2).parameters()).shape
+    metatensor.Size([8])
+    """
     tensors = list(parameters)
     _common_device(tensors, "parameters_to_vector")
     return mt.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def vector_to_parameters(vec: mt.Tensor, parameters: Iterable[mt.Tensor]) -> None:
-    """Let each parameter show its part of a vector, as `parameters_to_vector` ordered them.
+    """Set parameters to consecutive parts of a vector, in the order of `parameters_to_vector`.
 
-    The parameters share the vector's storage afterwards. TypeError where ``vec`` is not a tensor or the parameters
-    are on several devices.
+    Afterwards the parameters share the vector's storage.
+
+    Parameters
+    ----------
+    vec : Tensor
+        Vector.
+    parameters : iterable of Tensor
+        Tensors to change. They keep their shapes.
+
+    Raises
+    ------
+    TypeError
+        If ``vec`` is not a tensor or the parameters are on several devices.
     """
     if not isinstance(vec, mt.Tensor):
         raise TypeError(f"vector_to_parameters: expected a Tensor, got {type(vec).__name__}")

@@ -1,4 +1,4 @@
-"""A batch norm folded into the layer before it, for evaluation."""
+"""Fusion of a batch norm in evaluation mode into the layer before it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,28 @@ def _fused(layer: Any, norm: Any, fuse: Any, *options: Any) -> Any:
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A convolution that computes ``bn(conv(x))``; ``transpose`` says that it is a transposed one.
+    """Return a convolution that computes ``bn(conv(x))``.
 
-    AssertionError where either is in training mode or the norm has no running statistics.
+    Parameters
+    ----------
+    conv : Module
+        Convolution, in evaluation mode. It is copied.
+    bn : Module
+        Batch norm, in evaluation mode.
+    transpose : bool
+        Whether ``conv`` is a transposed convolution. Default False.
+
+    Raises
+    ------
+    AssertionError
+        If a layer is in training mode or the batch norm has no running statistics.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> conv, bn = mt.nn.Conv2d(3, 8, 3).eval(), mt.nn.BatchNorm2d(8).eval()
+    >>> mt.nn.utils.fuse_conv_bn_eval(conv, bn)
+    Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
     """
     return _fused(conv, bn, fuse_conv_bn_weights, transpose)
 
@@ -40,7 +59,23 @@ def fuse_conv_bn_weights(
     bn_b: mt.Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the convolution that `fuse_conv_bn_eval` makes."""
+    """Return weight and bias of a convolution fused with a batch norm. See `fuse_conv_bn_eval`.
+
+    Parameters
+    ----------
+    conv_w : Tensor
+        Weight of the convolution.
+    conv_b : Tensor or None
+        Its bias.
+    bn_rm, bn_rv : Tensor
+        Running mean and variance of the batch norm.
+    bn_eps : float
+        Its ``eps``.
+    bn_w, bn_b : Tensor or None
+        Its weight and bias.
+    transpose : bool
+        Whether the convolution is transposed. Default False.
+    """
     bias = mt.zeros_like(bn_rm) if conv_b is None else conv_b
     scale = (mt.ones_like(bn_rm) if bn_w is None else bn_w) * mt.rsqrt(bn_rv + bn_eps)
     shift = mt.zeros_like(bn_rm) if bn_b is None else bn_b
@@ -52,9 +87,21 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear layer that computes ``bn(linear(x))``.
+    """Return a linear layer that computes ``bn(linear(x))``.
 
-    AssertionError where either is in training mode or the norm has neither one feature nor as many as ``linear``.
+    Both layers must be in evaluation mode. They are not changed.
+
+    Raises
+    ------
+    AssertionError
+        If a layer is in training mode, the batch norm has no running statistics, or its number of features is neither 1
+        nor ``linear.out_features``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.utils.fuse_linear_bn_eval(mt.nn.Linear(3, 2).eval(), mt.nn.BatchNorm1d(2).eval())
+    Linear(in_features=3, out_features=2, bias=True)
     """
     if bn.num_features not in (linear.out_features, 1):
         raise AssertionError(f"a norm of {bn.num_features} features does not fit {linear.out_features} of the layer")
@@ -70,7 +117,10 @@ def fuse_linear_bn_weights(
     bn_w: mt.Tensor,
     bn_b: mt.Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the layer that `fuse_linear_bn_eval` makes."""
+    """Return weight and bias of a linear layer fused with a batch norm.
+
+    See `fuse_conv_bn_weights` for the parameters.
+    """
     bias = mt.zeros_like(bn_rm) if linear_b is None else linear_b
     scale = bn_w * mt.rsqrt(bn_rv + bn_eps)
     weight = (linear_w * scale.unsqueeze(-1)).to(linear_w.dtype)

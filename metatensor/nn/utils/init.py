@@ -1,4 +1,4 @@
-"""Building a module without computing its initial values."""
+"""Construction of modules without initial values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,29 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
-    """``module_cls(*args, **kwargs)`` with uninitialised parameters and buffers, on the device that ``kwargs`` names.
+    """Return ``module_cls(*args, **kwargs)`` with uninitialized parameters and buffers.
 
-    The module is built on meta and then moved with `Module.to_empty`. RuntimeError for a class that is not a Module
-    or whose constructor has no ``device`` argument.
+    The module is built on the meta device and then moved with `Module.to_empty`.
+
+    Parameters
+    ----------
+    module_cls : type
+        Subclass of `Module` whose constructor has an argument ``device``.
+    *args, **kwargs
+        Arguments of the constructor. ``device`` is the device of the result; by default it is the default device.
+
+    Raises
+    ------
+    RuntimeError
+        If ``module_cls`` is not such a class.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> mt.nn.utils.skip_init(mt.nn.Linear, 3, 2, device="cpu").weight.shape
+    metatensor.Size([2, 3])
     """
-    from inspect import signature  # slow to import, and nothing else here needs it
+    from inspect import signature  # slow to import
 
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise RuntimeError(f"skip_init: expected a class of modules, got {module_cls!r}")

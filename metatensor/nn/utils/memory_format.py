@@ -1,4 +1,4 @@
-"""Weights of convolutions in another memory format."""
+"""Conversion of convolution weights to a memory format."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ def _convert(module: Module, classes: tuple, memory_format: Any) -> Module:
 
 
 def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Module:
-    """Give the weights of `Conv2d` and `ConvTranspose2d`, in the module or below, a memory format. In place."""
+    """Convert the weights of all `Conv2d` and `ConvTranspose2d` layers of a module to a memory format, in place.
+
+    Return the module.
+    """
     return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
 def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Module:
-    """Give the weights of `Conv3d` and `ConvTranspose3d`, in the module or below, a memory format. In place."""
+    """Convert the weights of all `Conv3d` and `ConvTranspose3d` layers of a module to a memory format, in place.
+
+    Return the module.
+    """
     return _convert(module, (Conv3d, ConvTranspose3d), memory_format)

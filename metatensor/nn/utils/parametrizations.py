@@ -1,4 +1,4 @@
-"""Parametrizations of weights: orthogonal, spectrally normalised, and by norm and direction."""
+"""Parametrizations of weights: orthogonal matrices, spectral normalization and weight normalization."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _tensor_of(module: Module, name: str, function: str) -> mt.Tensor:
     return tensor
 
 
-# The distance from 1 to the next number.
+# Machine epsilon: the distance from 1 to the next larger number.
 _STEP = {mt.float32: 2.0**-23, mt.float64: 2.0**-52, mt.complex64: 2.0**-23, mt.complex128: 2.0**-52}
 
 
@@ -34,13 +34,13 @@ class _OrthMaps(Enum):
 
 
 def _made_orthogonal(a: mt.Tensor) -> mt.Tensor:
-    """The Q of a QR decomposition whose R has positive diagonal."""
+    """Return the Q of the QR decomposition whose R has a positive diagonal."""
     q, r = mt.linalg.qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 def _is_orthogonal(q: mt.Tensor) -> bool:
-    """Whether the columns are orthonormal; unknown, so False, on meta."""
+    """Return True if the columns are orthonormal. On meta this is unknown, and the result is False."""
     if q.is_meta:
         return False
     identity = mt.eye(q.size(-1), dtype=q.dtype, device=q.device)
@@ -48,7 +48,10 @@ def _is_orthogonal(q: mt.Tensor) -> bool:
 
 
 class _Orthogonal(Module):
-    """A matrix with orthonormal rows or columns, from any matrix: times ``base``, where there is trivialization."""
+    """Parametrization that maps any matrix to one with orthonormal rows or columns.
+
+    With trivialization the result is multiplied by the buffer ``base``.
+    """
 
     base: Any
 
@@ -73,7 +76,7 @@ class _Orthogonal(Module):
         return q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
 
     def _by_skew(self, X: mt.Tensor) -> mt.Tensor:
-        """By the exponential or the Cayley map of a skew-symmetric matrix."""
+        """Apply the matrix exponential or the Cayley map to a skew-symmetric matrix."""
         n, k = X.size(-2), X.size(-1)
         X = X.tril()
         if n != k:
@@ -87,7 +90,7 @@ class _Orthogonal(Module):
         return q[..., :k] if n != k else q
 
     def right_inverse(self, Q: mt.Tensor) -> mt.Tensor:
-        """What `forward` makes ``Q``, or an orthogonal matrix near it, of."""
+        """Return a matrix that `forward` maps to ``Q``, or to an orthogonal matrix near it."""
         if Q.shape != self.shape:
             raise ValueError(f"orthogonal: expected shape {list(self.shape)}, got {list(Q.shape)}")
         return without_grad(self._inverse, Q)
@@ -119,11 +122,40 @@ class _Orthogonal(Module):
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Keep a weight, or each of a batch, orthogonal: with orthonormal columns or, where it is wide, rows.
+    """Parametrize a weight by an orthogonal matrix, or by one for each matrix of a batch.
 
-    ``orthogonal_map`` is "matrix_exp" (for square and complex ones where None), "cayley" or "householder" (else).
-    With ``use_trivialization`` the map is centred at the value that was last assigned. ValueError for fewer than 2
-    dimensions, for other maps, and for complex tensors with "householder".
+    The columns are orthonormal or, if the matrix is wider than high, the rows.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter or buffer. Default "weight".
+    orthogonal_map : str, optional
+        "matrix_exp", "cayley" or "householder". Default: "matrix_exp" for square and complex matrices, else
+        "householder".
+    use_trivialization : bool
+        Center the map at the value that was assigned last. Default True.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than 2 dimensions, the map is unknown, or the map is "householder" and the tensor is
+        complex.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.parametrizations import orthogonal
+    >>> layer = orthogonal(mt.nn.Linear(4, 4, device="cpu"))
+    >>> mt.allclose(layer.weight @ layer.weight.T, mt.eye(4, device="cpu"), atol=1e-5)
+    True
     """
     weight = _tensor_of(module, name, "orthogonal")
     if weight.dim() < 2:
@@ -152,7 +184,7 @@ class _WeightNorm(Module):
 
 
 class _OldNames:
-    """Loads state dicts of `metatensor.nn.utils.weight_norm`, the older one."""
+    """Hook that loads state dicts of the older `metatensor.nn.utils.weight_norm`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -165,9 +197,30 @@ class _OldNames:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Compute a weight from its norms along ``dim`` and directions: originals 0 and 1 (Salimans and Kingma, 2016).
+    """Parametrize a weight by its norms and directions (Salimans and Kingma, 2016).
 
-    One norm for all where ``dim`` is None.
+    ``original0`` holds the norms and ``original1`` the directions.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter. Default "weight".
+    dim : int, optional
+        Dimension along which each slice has its own norm. Default 0. None means a single norm.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.parametrizations import weight_norm
+    >>> sorted(weight_norm(mt.nn.Linear(3, 2)).state_dict())
+    ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
     module._register_load_state_dict_pre_hook(_OldNames(name))
@@ -211,10 +264,42 @@ class _SpectralNorm(Module):
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide a weight by its largest singular value, by power iteration in training (Miyato and others, 2018).
+    """Divide a weight by its largest singular value (Miyato et al., 2018).
 
-    The weight is a matrix whose rows are along ``dim``: 1 for transposed convolutions and 0 for others where None; a
-    vector is divided by its norm. IndexError for another ``dim``, ValueError for no iterations.
+    The singular value is estimated by power iteration, which continues in each call in training mode. The weight is
+    treated as a matrix whose rows are its slices along ``dim``. A vector is divided by its norm.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter. Default "weight".
+    n_power_iterations : int
+        Iterations per call. Default 1.
+    eps : float
+        Lower bound of norms that are divided by. Default 1e-12.
+    dim : int, optional
+        Dimension of the outputs. Default: 1 for transposed convolutions, else 0.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    IndexError
+        If ``dim`` is out of range.
+    ValueError
+        If ``n_power_iterations`` is not positive.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.parametrizations import spectral_norm
+    >>> spectral_norm(mt.nn.Linear(3, 2)).weight.shape
+    metatensor.Size([2, 3])
     """
     weight = _tensor_of(module, name, "spectral_norm")
     made = _SpectralNorm(weight, n_power_iterations, default_dim(module, dim), eps)

@@ -1,4 +1,4 @@
-"""Parameters that are computed from others: a module's attribute becomes a function of parameters below it."""
+"""Parametrizations: parameters that are computed from other parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _cache: dict[tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Within this context a parametrized tensor is computed when it is first read, and kept for later."""
+    """Context manager that caches parametrized tensors: each is computed on first access and reused until the end."""
     global _caching
     _caching += 1
     try:
@@ -48,7 +48,7 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
 
 
 def _expect(tensor: Any, like_dtype: Any, like_shape: Any, what: str) -> None:
-    """ValueError unless it is a tensor of this dtype and shape."""
+    """Raise ValueError unless ``tensor`` is a tensor of the given dtype and shape."""
     if not isinstance(tensor, Tensor):
         raise ValueError(f"{what} must be a Tensor, not {type(tensor).__name__}; unsafe=True allows that")
     if tensor.dtype != like_dtype or tuple(tensor.shape) != tuple(like_shape):
@@ -59,10 +59,25 @@ def _expect(tensor: Any, like_dtype: Any, like_shape: Any, what: str) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, in order, with what the tensor is computed from.
+    """Parametrizations of one tensor, in order, with the original tensors that it is computed from.
 
-    That is ``original`` or, where the last ``right_inverse`` gave a sequence, ``original0``, ``original1``, ... They
-    are parameters if the tensor was one, else buffers. A call computes the tensor.
+    The child modules are the parametrizations; calling the list computes the tensor. The original is ``original`` or,
+    if the last ``right_inverse`` returned a sequence, ``original0``, ``original1`` and so on. Originals are parameters
+    if the tensor was one, else buffers.
+
+    Parameters
+    ----------
+    modules : sequence of Module
+        Parametrizations.
+    original : Tensor
+        Tensor to parametrize.
+    unsafe : bool
+        Allow the parametrization to change dtype and shape. Default False.
+
+    Raises
+    ------
+    ValueError
+        If there are no modules, or a result has the wrong type, dtype or shape.
     """
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
@@ -79,7 +94,7 @@ class ParametrizationList(ModuleList):
         if self.is_tensor:
             value: Any = new
             if value.dtype != dtype:
-                raise ValueError(f"right_inverse gave {value.dtype} for a tensor of {dtype}; they must be one for one tensor")
+                raise ValueError(f"right_inverse returned dtype {value.dtype} for a tensor of {dtype}; a single original must keep the dtype")
             if value is not original:
                 original.data = value.detach()
             _register(self, "original", original)
@@ -100,13 +115,18 @@ class ParametrizationList(ModuleList):
                 try:
                     value = module.right_inverse(value)
                 except NotImplementedError:
-                    pass  # the tensor itself is as good
+                    pass  # keep the value as the original
         return value
 
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals so that the tensor is ``value``, or near it, by the modules' ``right_inverse``.
+        """Set the originals by the modules' ``right_inverse``, so that the computed tensor is ``value`` or near it.
 
-        RuntimeError where a module has none, ValueError where what they give does not fit the originals.
+        Raises
+        ------
+        RuntimeError
+            If a module has no ``right_inverse``.
+        ValueError
+            If the results do not match the originals.
         """
         without_grad(self._assign, value)
 
@@ -135,7 +155,7 @@ class ParametrizationList(ModuleList):
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a tensor of the module, or any where no name is given, is parametrized."""
+    """Return True if the tensor ``tensor_name`` of a module is parametrized, or without a name, if any is."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
         return False
@@ -143,12 +163,12 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that the module had before anything of it was parametrized."""
+    """Return the class that a module had before its tensors were parametrized."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def _inject_class(module: Module) -> None:
-    """Make the module an instance of a class of its own, which can have properties."""
+    """Give the module a class of its own, to which properties can be added."""
     cls = type(module)
 
     def refuse(self: Any) -> Any:
@@ -162,7 +182,7 @@ def _inject_class(module: Module) -> None:
 
     members = {"__getstate__": refuse, "__deepcopy__": getattr(cls, "__deepcopy__", deep_copy)}
     own: Any = type(f"Parametrized{cls.__name__}", (cls,), members)
-    own.__new__(own)  # a class is made ready for fast look-ups with its first instance
+    own.__new__(own)  # creating an instance installs the compiled attribute look-up in the class
     module.__class__ = own
 
 
@@ -182,7 +202,7 @@ def _inject_property(module: Module, name: str) -> None:
 
 
 def _check_further(module: Module, name: str, parametrization: Module) -> None:
-    """A parametrization after others must keep dtype and shape, and so must its inverse."""
+    """Raise ValueError if an additional parametrization, or its inverse, changes dtype or shape."""
     now = getattr(module, name)
     made = parametrization(now)
     _expect(made, now.dtype, now.shape, "the parametrized tensor")
@@ -197,11 +217,42 @@ def _check_further(module: Module, name: str, parametrization: Module) -> None:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Let a parameter or buffer be ``parametrization(original)``; one that is parametrized gets one more.
+    """Replace a parameter or buffer by ``parametrization(original)``. Further parametrizations are applied in order.
 
-    The module's class changes to one with a property of that name. Assigning to it goes through
-    ``parametrization.right_inverse``, which is also where the original comes from, if there is one. ValueError for a
-    name that is no parameter or buffer and, unless ``unsafe``, for results of another dtype or shape.
+    The module gets a class of its own with a property ``tensor_name``. If the parametrization has a method
+    ``right_inverse``, it computes the original from the current value and from values that are assigned later.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    tensor_name : str
+        Name of the parameter or buffer.
+    parametrization : Module
+        Module whose call computes the tensor.
+    unsafe : bool
+        Allow the parametrization to change dtype and shape. Default False.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    ValueError
+        If there is no parameter or buffer of that name, or a result has the wrong type, dtype or shape.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.parametrize import register_parametrization
+    >>> class Symmetric(mt.nn.Module):
+    ...     def forward(self, x):
+    ...         return x.triu() + x.triu(1).T
+    >>> layer = register_parametrization(mt.nn.Linear(3, 3, device="cpu"), "weight", Symmetric())
+    >>> bool((layer.weight == layer.weight.T).all())
+    True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -224,9 +275,26 @@ def register_parametrization(
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Make a tensor a plain parameter or buffer again: with its computed value, or with the original one.
+    """Remove all parametrizations of a tensor, which becomes a plain parameter or buffer again.
 
-    ValueError where it is not parametrized, and for ``leave_parametrized=False`` where there are several originals.
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    tensor_name : str
+        Name of the tensor.
+    leave_parametrized : bool
+        Keep the computed value (the default) instead of the original one.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    ValueError
+        If the tensor is not parametrized, or ``leave_parametrized`` is False and there are several originals.
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"{type(module).__name__}: {tensor_name!r} is not parametrized")
@@ -253,7 +321,10 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Give ``to_module`` the parametrizations of ``from_module``, of one tensor or all, with copies of the originals."""
+    """Give ``to_module`` the parametrizations of ``from_module``, of one tensor or all, and copies of the originals.
+
+    Return ``to_module``.
+    """
     if not is_parametrized(from_module):
         return to_module
     if is_parametrized(to_module, tensor_name) and tensor_name is not None and not hasattr(to_module, tensor_name):

@@ -1,4 +1,4 @@
-"""Pruning: parameters multiplied by masks of zeros and ones, before each forward."""
+"""Pruning: multiplication of parameters by masks of zeros and ones before each call of a module."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what to prune, and the hook that applies its mask.
+    """Base class of pruning methods. An instance is also the forward pre-hook that applies the mask.
 
-    A subclass defines `compute_mask` and ``PRUNING_TYPE``: "unstructured" (single elements), "structured" (slices
-    along its ``dim``) or "global" (all elements, pruned or not).
+    A subclass defines `compute_mask` and ``PRUNING_TYPE``: "unstructured" (single elements), "structured" (slices along
+    its ``dim``) or "global" (all elements, including those pruned before).
     """
 
     _tensor_name: str
@@ -48,10 +48,13 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
-        """The mask for a tensor of importances, on top of ``default_mask``: no zero of that becomes a one."""
+        """Return the mask for a tensor of importance scores.
+
+        Elements that are 0 in ``default_mask`` must stay 0.
+        """
 
     def apply_mask(self, module: Module) -> mt.Tensor:
-        """The pruned tensor: the original times the mask."""
+        """Return the pruned tensor: the original times the mask."""
         original = getattr(module, f"{self._tensor_name}_orig")
         return getattr(module, f"{self._tensor_name}_mask").to(dtype=original.dtype) * original
 
@@ -59,9 +62,26 @@ class BasePruningMethod(ABC):
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: mt.Tensor | None = None, **kwargs: Any
     ) -> BasePruningMethod:
-        """Prune a parameter, on top of what was pruned before: it becomes ``name_orig`` and the buffer ``name_mask``.
+        """Prune a parameter, in addition to any earlier pruning, and return the pruning method.
 
-        AssertionError where ``importance_scores`` has another shape. A failure leaves the module as it was.
+        The parameter is renamed to ``{name}_orig``, and the mask becomes the buffer ``{name}_mask``. If an error occurs
+        in the first pruning, the module is restored.
+
+        Parameters
+        ----------
+        module : Module
+            Module to change.
+        name : str
+            Name of the parameter.
+        importance_scores : Tensor, optional
+            Scores that the mask is computed from, of the shape of the parameter. Default: the parameter.
+        *args, **kwargs
+            Arguments of the pruning method.
+
+        Raises
+        ------
+        AssertionError
+            If ``importance_scores`` has another shape.
         """
         method = _on_top(cls(*args, **kwargs), module, name)
         first = not isinstance(method, PruningContainer)
@@ -88,13 +108,13 @@ class BasePruningMethod(ABC):
     def prune(
         self, t: mt.Tensor, default_mask: mt.Tensor | None = None, importance_scores: mt.Tensor | None = None
     ) -> mt.Tensor:
-        """``t`` times the mask that its importances give."""
+        """Return ``t`` times the mask that is computed from its importance scores, by default ``t`` itself."""
         scores = t if importance_scores is None else importance_scores
         _same_shape(scores, t)
         return t * self.compute_mask(scores, default_mask=mt.ones_like(t) if default_mask is None else default_mask)
 
     def remove(self, module: Module) -> None:
-        """Make the pruning permanent: the parameter has its name back, and the pruned values."""
+        """Make the pruning permanent: restore the parameter's name, with the pruned values."""
         name = self._tensor_name
         pruned = self.apply_mask(module)
         delattr(module, name)
@@ -112,7 +132,7 @@ def _same_shape(scores: mt.Tensor, tensor: mt.Tensor) -> None:
 
 
 def _on_top(method: BasePruningMethod, module: Module, name: str) -> BasePruningMethod:
-    """The method, or a container of those before and it; the hooks before are taken out."""
+    """Return the method, or a container of the earlier methods and this one, whose hooks are removed."""
     before = [
         (key, hook)
         for key, hook in module._forward_pre_hooks.items()
@@ -130,7 +150,7 @@ def _on_top(method: BasePruningMethod, module: Module, name: str) -> BasePruning
 
 
 class PruningContainer(BasePruningMethod):
-    """Several prunings of one tensor, one after the other."""
+    """Sequence of pruning methods of the same tensor."""
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -140,7 +160,10 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod) -> None:
-        """Add one more. TypeError for another kind of object, ValueError for one of another tensor."""
+        """Add a pruning method.
+
+        Raise TypeError for another type of object and ValueError for a method of another tensor.
+        """
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"PruningContainer: expected a pruning method, got {type(method).__name__}")
         if method._tensor_name != self._tensor_name:
@@ -157,7 +180,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
-        """The mask with what the last method prunes of what is not pruned yet."""
+        """Return ``default_mask`` with the additional zeros of the last method, applied to what is not pruned yet."""
         method: Any = self._pruning_methods[-1]
         part: Any
         if method.PRUNING_TYPE == "unstructured":
@@ -178,7 +201,7 @@ class PruningContainer(BasePruningMethod):
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing; the parameter gets a mask of ones."""
+    """Pruning method that prunes nothing: the mask consists of ones."""
 
     PRUNING_TYPE = "unstructured"
 
@@ -191,7 +214,7 @@ class Identity(BasePruningMethod):
 
 
 class _Some(BasePruningMethod):
-    """Prunes ``amount`` units: a number of them, or a fraction in [0, 1]."""
+    """Base of methods that prune ``amount`` units: a count, or a fraction in [0, 1]."""
 
     amount: Any
 
@@ -204,7 +227,7 @@ class _Some(BasePruningMethod):
             raise ValueError(f"amount must be a count of units or a fraction between 0 and 1, not {amount}")
 
     def _count(self, units: int) -> int:
-        """How many of so many units; ValueError where there are fewer."""
+        """Return the number of units to prune. Raise ValueError if there are fewer."""
         count = self.amount if self._counted else round(self.amount * units)
         if count > units:
             raise ValueError(f"amount={self.amount} is more than there is to prune: {units}")
@@ -227,7 +250,13 @@ class _Elements(_Some):
 
 
 class RandomUnstructured(_Elements):
-    """Prunes elements at random."""
+    """Pruning method that selects elements at random.
+
+    Parameters
+    ----------
+    amount : int or float
+        Number of elements, or their fraction in [0, 1].
+    """
 
     def _importance(self, t: mt.Tensor) -> mt.Tensor:
         return mt.rand_like(t)
@@ -238,7 +267,13 @@ class RandomUnstructured(_Elements):
 
 
 class L1Unstructured(_Elements):
-    """Prunes the elements nearest to zero."""
+    """Pruning method that selects the elements of smallest magnitude.
+
+    Parameters
+    ----------
+    amount : int or float
+        Number of elements, or their fraction in [0, 1].
+    """
 
     def _importance(self, t: mt.Tensor) -> mt.Tensor:
         return t.abs()
@@ -272,7 +307,15 @@ class _Slices(_Some):
 
 
 class RandomStructured(_Slices):
-    """Prunes slices along ``dim`` at random."""
+    """Pruning method that selects slices at random.
+
+    Parameters
+    ----------
+    amount : int or float
+        Number of slices, or their fraction in [0, 1].
+    dim : int
+        Dimension of the slices. Default -1.
+    """
 
     def __init__(self, amount: Any, dim: int = -1) -> None:
         super().__init__(amount)
@@ -287,7 +330,17 @@ class RandomStructured(_Slices):
 
 
 class LnStructured(_Slices):
-    """Prunes the slices along ``dim`` with the smallest norm of order ``n``."""
+    """Pruning method that selects the slices of smallest norm.
+
+    Parameters
+    ----------
+    amount : int or float
+        Number of slices, or their fraction in [0, 1].
+    n : int, float or str
+        Order of the norm.
+    dim : int
+        Dimension of the slices. Default -1.
+    """
 
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
         super().__init__(amount)
@@ -305,7 +358,13 @@ class LnStructured(_Slices):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where a given mask is zero."""
+    """Pruning method that applies a given mask.
+
+    Parameters
+    ----------
+    mask : Tensor
+        Zeros and ones, of the shape of the parameter.
+    """
 
     PRUNING_TYPE = "global"
 
@@ -323,25 +382,67 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Module, name: str) -> Module:
-    """Give a parameter a mask of ones."""
+    """Give a parameter a mask of ones. Return the module."""
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: Module, name: str, amount: Any) -> Module:
-    """Prune ``amount`` elements, a number or a fraction, at random."""
+    """Prune elements of a parameter at random. Return the module.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter.
+    amount : int or float
+        Number of elements, or their fraction in [0, 1].
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
 def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: mt.Tensor | None = None) -> Module:
-    """Prune the ``amount`` elements nearest to zero, or of least importance."""
+    """Prune the elements of a parameter of smallest magnitude. Return the module.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter.
+    amount : int or float
+        Number of elements, or their fraction in [0, 1].
+    importance_scores : Tensor, optional
+        Tensor whose magnitudes are compared instead, of the shape of the parameter.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils import prune
+    >>> layer = prune.l1_unstructured(mt.nn.Linear(4, 2, device="cpu"), "weight", amount=0.25)
+    >>> int((layer.weight == 0).sum())
+    2
+    """
     L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
     return module
 
 
 def random_structured(module: Module, name: str, amount: Any, dim: int) -> Module:
-    """Prune ``amount`` slices along ``dim`` at random."""
+    """Prune slices of a parameter at random. Return the module.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter.
+    amount : int or float
+        Number of slices, or their fraction in [0, 1].
+    dim : int
+        Dimension of the slices.
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -349,7 +450,23 @@ def random_structured(module: Module, name: str, amount: Any, dim: int) -> Modul
 def ln_structured(
     module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: mt.Tensor | None = None
 ) -> Module:
-    """Prune the ``amount`` slices along ``dim`` of smallest norm of order ``n``."""
+    """Prune the slices of a parameter with the smallest norm. Return the module.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter.
+    amount : int or float
+        Number of slices, or their fraction in [0, 1].
+    n : int, float or str
+        Order of the norm.
+    dim : int
+        Dimension of the slices.
+    importance_scores : Tensor, optional
+        Tensor whose norms are compared instead, of the shape of the parameter.
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
@@ -357,10 +474,23 @@ def ln_structured(
 def global_unstructured(
     parameters: Iterable[tuple[Module, str]], pruning_method: Any, importance_scores: Any = None, **kwargs: Any
 ) -> None:
-    """Prune elements of several parameters, pairs (module, name), as if they were one tensor.
+    """Prune elements of several parameters as if they were a single tensor.
 
-    ``importance_scores`` is a dict from such pairs. TypeError where that or ``parameters`` is of another kind, and for
-    a method that is not unstructured.
+    Parameters
+    ----------
+    parameters : iterable of pairs
+        Pairs (module, name).
+    pruning_method : type
+        Unstructured pruning method, such as `L1Unstructured`.
+    importance_scores : dict, optional
+        Scores by pair (module, name). Default: the parameters.
+    **kwargs
+        Arguments of ``pruning_method``.
+
+    Raises
+    ------
+    TypeError
+        If ``parameters`` is not iterable, ``importance_scores`` is not a dict, or the method is not unstructured.
     """
     if not isinstance(parameters, Iterable):
         raise TypeError(f"global_unstructured: expected pairs (module, name), got {type(parameters).__name__}")
@@ -383,19 +513,19 @@ def global_unstructured(
 
 
 def custom_from_mask(module: Module, name: str, mask: mt.Tensor) -> Module:
-    """Prune a parameter where ``mask`` is zero."""
+    """Prune the elements of a parameter at which ``mask`` is zero. Return the module."""
     CustomFromMask.apply(module, name, mask)
     return module
 
 
 def remove(module: Module, name: str) -> Module:
-    """Make the pruning of a parameter permanent. ValueError where it is not pruned."""
+    """Make the pruning of a parameter permanent. Return the module. Raise ValueError if the parameter is not pruned."""
     take_out(module, f"{name!r} is not pruned", lambda hook: isinstance(hook, BasePruningMethod) and hook._tensor_name == name)
     return module
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether the module or one below it has a pruning hook."""
+    """Return True if the module or a submodule has a pruning hook."""
     return any(
         isinstance(hook, BasePruningMethod) for found in module.modules() for hook in found._forward_pre_hooks.values()
     )

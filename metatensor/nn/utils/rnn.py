@@ -1,4 +1,4 @@
-"""Sequences of different lengths as one tensor: padded to the longest, or packed step by step."""
+"""Padded and packed sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -31,15 +31,33 @@ class _Packed(NamedTuple):
 
 
 class PackedSequence(_Packed):
-    """Sequences of different lengths, without padding; made by `pack_padded_sequence` and `pack_sequence`.
+    """Sequences of different lengths in one tensor, without padding.
 
-    Attributes:
-        data: (elements, ...), the first elements of all sequences, longest sequence first, then the second ones, ...
-        batch_sizes: how many sequences have so many elements, int64 on the cpu whatever the device of ``data``.
-        sorted_indices: how the sequences were reordered, or None.
-        unsorted_indices: the order back.
+    Create one with `pack_padded_sequence` or `pack_sequence`. The sequences are sorted by decreasing length.
 
-    ValueError where ``batch_sizes`` is not on the cpu.
+    Parameters
+    ----------
+    data : Tensor
+        Shape (total length, ...): the first elements of all sequences, then the second elements, and so on.
+    batch_sizes : Tensor
+        Number of sequences that have each step, int64 on the CPU.
+    sorted_indices : Tensor, optional
+        Indices that sort the sequences, or None if they were sorted already.
+    unsorted_indices : Tensor, optional
+        Indices that restore the original order. Default: the inverse of ``sorted_indices``.
+
+    Raises
+    ------
+    ValueError
+        If ``batch_sizes`` is not on the CPU.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.rnn import pack_sequence
+    >>> packed = pack_sequence([mt.ones(3, device="cpu"), mt.zeros(2, device="cpu")])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1., 0., 1., 0., 1.]), tensor([2, 2, 1]))
     """
 
     __slots__ = ()
@@ -62,7 +80,10 @@ class PackedSequence(_Packed):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """With ``data`` moved or converted as by `Tensor.to`; the indices follow to the device, batch sizes stay."""
+        """Return a copy with ``data`` moved or converted as by `Tensor.to`.
+
+        The indices are moved to the same device. ``batch_sizes`` stays on the CPU.
+        """
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -75,16 +96,16 @@ class PackedSequence(_Packed):
         return type(self)(data, self.batch_sizes, *indices)
 
     def pin_memory(self) -> Self:
-        """With ``data`` and the indices in pinned memory."""
+        """Return a copy with ``data`` and indices in pinned memory."""
         data: Any = self.data
         return self._with(data.pin_memory(), lambda t: t.pin_memory())
 
     def cuda(self, *args: Any, **kwargs: Any) -> Self:
-        """Move to a CUDA device, the current one where none is given."""
+        """Return a copy on a CUDA device, by default the current one."""
         return self._move("cuda", args, kwargs)
 
     def cpu(self, *args: Any, **kwargs: Any) -> Self:
-        """Move to the cpu."""
+        """Return a copy on the CPU."""
         return self._move("cpu", args, kwargs)
 
     def _move(self, type: str, args: tuple, kwargs: dict[str, Any]) -> Self:
@@ -94,49 +115,49 @@ class PackedSequence(_Packed):
         return self.to(*args, **(kwargs if device is not None and device.type == type else {**kwargs, "device": type}))
 
     def double(self) -> Self:
-        """With ``data`` as float64."""
+        """Return a copy with ``data`` converted to float64."""
         return self.to(dtype=mt.float64)
 
     def float(self) -> Self:
-        """With ``data`` as float32."""
+        """Return a copy with ``data`` converted to float32."""
         return self.to(dtype=mt.float32)
 
     def half(self) -> Self:
-        """With ``data`` as float16."""
+        """Return a copy with ``data`` converted to float16."""
         return self.to(dtype=mt.float16)
 
     def long(self) -> Self:
-        """With ``data`` as int64."""
+        """Return a copy with ``data`` converted to int64."""
         return self.to(dtype=mt.int64)
 
     def int(self) -> Self:
-        """With ``data`` as int32."""
+        """Return a copy with ``data`` converted to int32."""
         return self.to(dtype=mt.int32)
 
     def short(self) -> Self:
-        """With ``data`` as int16."""
+        """Return a copy with ``data`` converted to int16."""
         return self.to(dtype=mt.int16)
 
     def char(self) -> Self:
-        """With ``data`` as int8."""
+        """Return a copy with ``data`` converted to int8."""
         return self.to(dtype=mt.int8)
 
     def byte(self) -> Self:
-        """With ``data`` as uint8."""
+        """Return a copy with ``data`` converted to uint8."""
         return self.to(dtype=mt.uint8)
 
     @property
     def is_cuda(self) -> bool:
-        """Whether ``data`` is on a CUDA device."""
+        """True if ``data`` is on a CUDA device."""
         return self.data.is_cuda
 
     def is_pinned(self) -> bool:
-        """Whether ``data`` is in pinned memory."""
+        """Return True if ``data`` is in pinned memory."""
         return self.data.is_pinned()
 
 
 def invert_permutation(permutation: mt.Tensor | None) -> mt.Tensor | None:
-    """The permutation that undoes another; None of None."""
+    """Return the inverse of a permutation, or None for None."""
     if permutation is None:
         return None
     order = mt.arange(permutation.numel(), device=permutation.device, dtype=permutation.dtype)
@@ -144,7 +165,7 @@ def invert_permutation(permutation: mt.Tensor | None) -> mt.Tensor | None:
 
 
 def _as_lengths(lengths: Any, function: str) -> list[int]:
-    """Lengths given as a tensor or as numbers; their values are needed, so a meta tensor will not do."""
+    """Return lengths as a list of int. A meta tensor is not possible, because its values are needed."""
     if isinstance(lengths, mt.Tensor):
         if lengths.dim() != 1:
             raise RuntimeError(f"{function}: lengths must be a vector, got shape {list(lengths.shape)}")
@@ -153,7 +174,10 @@ def _as_lengths(lengths: Any, function: str) -> list[int]:
 
 
 def _runs(lengths: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Decreasing lengths as (first step, last step, sequences that have these steps)."""
+    """Return runs of steps with the same number of sequences: tuples (first step, end step, number of sequences).
+
+    ``lengths`` must be sorted in decreasing order.
+    """
     runs, step = [], 0
     for n in range(len(lengths), 0, -1):
         if lengths[n - 1] > step:
@@ -165,10 +189,30 @@ def _runs(lengths: Sequence[int]) -> list[tuple[int, int, int]]:
 def pack_padded_sequence(
     input: mt.Tensor, lengths: mt.Tensor | list[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Pack sequences (time, batch, ...), or (batch, time, ...) with ``batch_first``, that have these lengths.
+    """Pack padded sequences into a `PackedSequence`.
 
-    With ``enforce_sorted`` the lengths must decrease; else the sequences are ordered by length first. RuntimeError
-    where the lengths do not fit the input, are not positive, or are not in order.
+    Parameters
+    ----------
+    input : Tensor
+        Padded sequences (T, N, ...), or (N, T, ...) if ``batch_first``.
+    lengths : Tensor or list of int
+        Lengths of the sequences, (N,).
+    batch_first : bool
+        Whether N is the first dimension. Default False.
+    enforce_sorted : bool
+        Require that lengths decrease (the default) instead of sorting the sequences.
+
+    Raises
+    ------
+    RuntimeError
+        If the input is empty, or ``lengths`` does not match it, is not positive or, with ``enforce_sorted``, increases.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.rnn import pack_padded_sequence
+    >>> pack_padded_sequence(mt.empty(5, 2, 8), [5, 3]).data.shape
+    metatensor.Size([8, 8])
     """
     name = "pack_padded_sequence"
     sizes = _as_lengths(lengths, name)
@@ -201,10 +245,38 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[mt.Tensor, mt.Tensor]:
-    """The padded sequences (time, batch, ...), in their first order, and their lengths, int64 on the cpu.
+    """Return padded sequences and their lengths, in the order before packing.
 
-    ``total_length`` is how far to pad instead of to the longest; ValueError where that is too short. The lengths are
-    on meta, without values, where the order is.
+    Parameters
+    ----------
+    sequence : PackedSequence
+        Sequences.
+    batch_first : bool
+        Return shape (N, T, ...) instead of (T, N, ...). Default False.
+    padding_value : float
+        Value of the padding. Default 0.
+    total_length : int, optional
+        Length T to pad to. Default: the longest length.
+
+    Returns
+    -------
+    padded : Tensor
+        Shape (T, N, ...) or (N, T, ...).
+    lengths : Tensor
+        Lengths, int64 (N,) on the CPU. They are on meta, without values, if the order of the sequences is.
+
+    Raises
+    ------
+    ValueError
+        If ``total_length`` is less than the longest length.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+    >>> padded, lengths = pad_packed_sequence(pack_padded_sequence(mt.empty(5, 2, 8), [5, 3]))
+    >>> padded.shape, lengths
+    (metatensor.Size([5, 2, 8]), tensor([5, 3]))
     """
     counts = _as_lengths(sequence.batch_sizes, "pad_packed_sequence")
     time = len(counts) if total_length is None else total_length
@@ -235,10 +307,31 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> mt.Tensor:
-    """Sequences (length, ...) padded to the longest: (time, batch, ...), or (batch, time, ...) with ``batch_first``.
+    """Return sequences padded to the longest length in one tensor, (T, N, ...) or (N, T, ...).
 
-    RuntimeError for no sequences, for another ``padding_side`` than "left" and "right", and where the trailing
-    dimensions differ.
+    Parameters
+    ----------
+    sequences : iterable of Tensor
+        Sequences of shape (length, ...).
+    batch_first : bool
+        Return shape (N, T, ...). Default False.
+    padding_value : float
+        Value of the padding. Default 0.
+    padding_side : str
+        "right" (the default) or "left".
+
+    Raises
+    ------
+    RuntimeError
+        If there are no sequences, ``padding_side`` is another string, or the other dimensions differ.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.rnn import pad_sequence
+    >>> pad_sequence([mt.ones(3, device="cpu"), mt.ones(1, device="cpu")], batch_first=True)
+    tensor([[1., 1., 1.],
+            [1., 0., 0.]])
     """
     if not isinstance(sequences, Iterable):
         raise RuntimeError(f"pad_sequence: expected an iterable of tensors, got {type(sequences).__name__}")
@@ -260,7 +353,22 @@ def pad_sequence(
 def unpad_sequence(
     padded_sequences: mt.Tensor, lengths: mt.Tensor, batch_first: bool = False
 ) -> list[mt.Tensor]:
-    """The sequences, without padding at the end, of a tensor as `pad_sequence` makes it."""
+    """Return the sequences of a padded tensor as a list, without the padding at the end.
+
+    Parameters
+    ----------
+    padded_sequences : Tensor
+        Shape (T, N, ...), or (N, T, ...) if ``batch_first``.
+    lengths : Tensor
+        Lengths of the sequences, (N,).
+    batch_first : bool
+        Whether N is the first dimension. Default False.
+
+    Raises
+    ------
+    ValueError
+        If the number of lengths is not N.
+    """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     sizes = _as_lengths(lengths, "unpad_sequence")
@@ -270,10 +378,10 @@ def unpad_sequence(
 
 
 def pack_sequence(sequences: list[mt.Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Pack a list of sequences (length, ...). See `pack_padded_sequence`."""
+    """Pack a list of sequences (length, ...) into a `PackedSequence`. See `pack_padded_sequence`."""
     return pack_padded_sequence(pad_sequence(sequences), [t.shape[0] for t in sequences], enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[mt.Tensor]:
-    """The sequences of a `PackedSequence`, in their first order."""
+    """Return the sequences of a `PackedSequence` as a list, in the order before packing."""
     return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)

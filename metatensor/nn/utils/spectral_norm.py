@@ -1,4 +1,4 @@
-"""Spectral normalisation by a hook before each forward; `parametrizations.spectral_norm` is the newer one."""
+"""Spectral normalization by a forward pre-hook. `parametrizations.spectral_norm` is its successor."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 
 def default_dim(module: Module, dim: int | None) -> int:
-    """Where the outputs of a module's weight stand: dimension 1 of transposed convolutions, else 0."""
+    """Return the dimension of the outputs of a module's weight: 1 for transposed convolutions, else 0."""
     return (1 if isinstance(module, _ConvTransposeNd) else 0) if dim is None else dim
 
 
 class SpectralNorm:
-    """The hook: sets the weight ``name`` to ``name_orig`` divided by its largest singular value.
+    """Forward pre-hook that sets the weight ``name`` to ``{name}_orig`` divided by its largest singular value.
 
-    That is found by power iteration, which starts in training from the vectors of the last time.
+    The singular value is estimated by power iteration. In training mode each call continues from the vectors of the
+    last one.
     """
 
     _version = 1
@@ -37,7 +38,7 @@ class SpectralNorm:
         self.eps = eps
 
     def reshape_weight_to_matrix(self, weight: mt.Tensor) -> mt.Tensor:
-        """The weight as a matrix whose rows are its outputs."""
+        """Return the weight as a matrix with one row per output."""
         return as_matrix(weight, self.dim)
 
     def _iterate(self, matrix: mt.Tensor, u: mt.Tensor, v: mt.Tensor) -> None:
@@ -46,7 +47,7 @@ class SpectralNorm:
             u.copy_(F.normalize(mt.mv(matrix, v), dim=0, eps=self.eps))
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> mt.Tensor:
-        """The normalised weight, after some iterations or with the vectors as they are."""
+        """Return the normalized weight. Update the vectors first if ``do_power_iteration``."""
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:
@@ -56,7 +57,7 @@ class SpectralNorm:
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
-        """Replace a parameter by the original and the vectors, and register the hook."""
+        """Replace a parameter by the original and the vectors of the iteration, and register the hook."""
         if any(isinstance(hook, SpectralNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
             raise RuntimeError(f"{type(module).__name__}: {name!r} has a spectral norm already")
         hook = SpectralNorm(name, n_power_iterations, dim, eps)
@@ -74,7 +75,7 @@ class SpectralNorm:
         return hook
 
     def remove(self, module: Module) -> None:
-        """Put the weight back as one parameter."""
+        """Restore the weight as a single parameter."""
         weight = without_grad(self.compute_weight, module, False)
         for name in (self.name, *(f"{self.name}_{part}" for part in ("u", "v", "orig"))):
             delattr(module, name)
@@ -85,7 +86,7 @@ class SpectralNorm:
 
 
 class _SaveVersion:
-    """Notes the version in the metadata of a state dict, as PyTorch reads it."""
+    """Hook that adds the version to the metadata of a state dict, in PyTorch's format."""
 
     def __init__(self, hook: SpectralNorm) -> None:
         self.hook = hook
@@ -97,17 +98,34 @@ class _SaveVersion:
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divide a weight by its largest singular value before each call (Miyato and others, 2018).
+    """Divide a weight by its largest singular value before each call (Miyato et al., 2018).
 
-    The weight is a matrix whose rows are along ``dim``: 1 for transposed convolutions and 0 for others where None.
-    RuntimeError where it is done already, ValueError for no iterations.
+    See `parametrizations.spectral_norm` for the parameters.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    RuntimeError
+        If the weight has a spectral norm already.
+    ValueError
+        If ``n_power_iterations`` is not positive or the weight is None or uninitialized.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> sorted(mt.nn.utils.spectral_norm(mt.nn.Linear(3, 2)).state_dict())
+    ['bias', 'weight_orig', 'weight_u', 'weight_v']
     """
     SpectralNorm.apply(module, name, n_power_iterations, default_dim(module, dim), eps)
     return module
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `spectral_norm`; ValueError where there is none."""
+    """Remove a spectral norm and return the module. Raise ValueError if there is none."""
     norm = take_out(module, f"{name!r} has no spectral norm", lambda hook: isinstance(hook, SpectralNorm) and hook.name == name)
     hooks = module._state_dict_hooks
     for key in [key for key, hook in hooks.items() if isinstance(hook, _SaveVersion) and hook.hook is norm]:

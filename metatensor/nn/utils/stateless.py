@@ -1,4 +1,4 @@
-"""Calling a module with other parameters and buffers than its own."""
+"""Calls of a module with other parameters and buffers than its own."""
 
 from __future__ import annotations
 
@@ -24,24 +24,41 @@ def functional_call(
 
     Parameters
     ----------
-    parameters_and_buffers
-        Tensors by dotted name. Names that are not given keep the module's own tensors. A name that the module does not
-        have is an attribute of it during the call.
-    args
-        The arguments: a tuple, or one value, or None for no arguments.
-    tie_weights
-        Whether a tensor that the module has under several names is replaced under all of them.
-    strict
-        Whether names that only one side has are an error.
+    module : Module
+        Module to call.
+    parameters_and_buffers : mapping
+        Tensors by dotted name. The module's own tensors are used for other names. A name that the module does not have
+        becomes an attribute during the call.
+    args : optional
+        Arguments: a tuple, a single value, or None for no arguments.
+    kwargs : mapping, optional
+        Keyword arguments.
+    tie_weights : bool
+        If a tensor has several names in the module, replace it under all of them. Default True.
+    strict : bool
+        Require that the names are exactly those of the module. Default False.
+
+    Returns
+    -------
+    object
+        Result of the call.
 
     Raises
     ------
     RuntimeError
-        With `strict`, for names that only one side has.
+        If ``strict`` and the names differ.
     AttributeError
-        For a name in a submodule that does not exist.
+        If a name belongs to a submodule that does not exist.
     ValueError
-        If tied names are given different tensors.
+        If several names of a tied tensor are given different tensors.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.nn.utils.stateless import functional_call
+    >>> layer = mt.nn.Linear(2, 1, bias=False, device="cpu")
+    >>> functional_call(layer, {"weight": mt.ones(1, 2, device="cpu")}, mt.ones(3, 2, device="cpu")).flatten()
+    tensor([2., 2., 2.])
     """
     modules = dict(_named_modules(module))
     own = {
@@ -82,7 +99,7 @@ _ABSENT: Any = object()
 
 
 def _named_modules(module: Module, path: str = "", above: tuple[Module, ...] = ()) -> Iterator[tuple[str, Module]]:
-    """Yield every submodule under each of its names. A module inside itself is not entered again."""
+    """Yield all submodules under each of their names. A module that contains itself is not entered again."""
     yield path, module
     for name, child in module._modules.items():
         if child is not None and child is not module and child not in above:
@@ -90,7 +107,7 @@ def _named_modules(module: Module, path: str = "", above: tuple[Module, ...] = (
 
 
 def _for_ties(own: dict[str, Any], given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The other names of tensors of which one name is given."""
+    """Return replacements for all names of tied tensors of which at least one name is given."""
     names: dict[int, list[str]] = {}
     for name, (members, key) in own.items():
         names.setdefault(id(members[key]), []).append(name)

@@ -1,4 +1,4 @@
-"""Weight normalisation by a hook before each forward; `parametrizations.weight_norm` is the newer one."""
+"""Weight normalization by a forward pre-hook. `parametrizations.weight_norm` is its successor."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
 class WeightNorm:
-    """The hook: sets the weight ``name`` from the parameters ``name_g`` and ``name_v``."""
+    """Forward pre-hook that computes the weight ``name`` from the parameters ``{name}_g`` and ``{name}_v``."""
 
     def __init__(self, name: str, dim: int | None) -> None:
         self.name = name
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Any:
-        """The weight: ``name_v`` with the norms ``name_g``."""
+        """Return the weight: ``{name}_v`` rescaled to the norms ``{name}_g``."""
         return weight_of(getattr(module, f"{self.name}_v"), getattr(module, f"{self.name}_g"), self.dim)
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        """Replace a weight by norm and direction, and register the hook."""
+        """Replace a weight by its norms and directions, and register the hook."""
         if any(isinstance(hook, WeightNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
             raise RuntimeError(f"{type(module).__name__}: {name!r} has a weight norm already")
         hook = WeightNorm(name, dim)
@@ -40,7 +40,7 @@ class WeightNorm:
         return hook
 
     def remove(self, module: Module) -> None:
-        """Put the weight back as one parameter."""
+        """Restore the weight as a single parameter."""
         whole = Parameter(self.compute_weight(module).data)
         for part in ("", "_g", "_v"):
             delattr(module, self.name + part)
@@ -51,9 +51,31 @@ class WeightNorm:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Compute a weight from its norms along ``dim``, ``name_g``, and directions, ``name_v`` (Salimans and Kingma, 2016).
+    """Compute a weight from its norms and directions before each call (Salimans and Kingma, 2016).
 
-    One norm for all where ``dim`` is None. Deprecated, and warns. RuntimeError where it is done already.
+    The norms are the parameter ``{name}_g`` and the directions ``{name}_v``. Deprecated: calling it emits a
+    FutureWarning. Use `parametrizations.weight_norm`.
+
+    Parameters
+    ----------
+    module : Module
+        Module to change.
+    name : str
+        Name of the parameter. Default "weight".
+    dim : int, optional
+        Dimension along which each slice has its own norm. Default 0. None means a single norm.
+
+    Returns
+    -------
+    Module
+        ``module``.
+
+    Raises
+    ------
+    RuntimeError
+        If the weight has a weight norm already.
+    ValueError
+        If the weight is uninitialized.
     """
     warnings.warn("weight_norm is deprecated: use parametrizations.weight_norm", FutureWarning, stacklevel=2)
     WeightNorm.apply(module, name, dim)
@@ -61,6 +83,6 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Undo `weight_norm`; ValueError where there is none."""
+    """Remove a weight norm and return the module. Raise ValueError if there is none."""
     take_out(module, f"{name!r} has no weight norm", lambda hook: isinstance(hook, WeightNorm) and hook.name == name)
     return module
