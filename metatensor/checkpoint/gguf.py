@@ -246,7 +246,8 @@ class _Header:
         elif kind in BLOCKS:
             label, elements, size = BLOCKS[kind]
             if not shape or shape[-1] % elements:
-                raise self._wrong(f"tensor {shown(name)}: rows of {label} must consist of blocks of {elements} elements, got shape {list(shape)}")
+                raise self._wrong(f"tensor {shown(name)}: rows of {label} must consist of blocks of {elements} "
+                                  f"elements, got shape {list(shape)}")
             counted(self.source.name, name, shape, 16)
             nbytes = prod(shape[:-1]) * (shape[-1] // elements) * size
         else:

@@ -278,6 +278,7 @@ def _warn_of_meta(model: Any) -> None:
     if left:
         warnings.warn(
             f"load_into: {quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; they "
-            "are still on meta, or fake, and must be computed; in a model built under metatensor.deferred_init(), metatensor.materialize does that",
+            "are still on meta, or fake, and must be computed; in a model built under "
+            "metatensor.deferred_init(), metatensor.materialize does that",
             stacklevel=3,
         )
