@@ -131,7 +131,7 @@ _LAZY = {
     "autocast": ("metatensor.amp", "autocast"),
     "vmap": ("metatensor.func", "vmap"),
     "FakeTensorMode": ("metatensor.deferred.fake", "FakeTensorMode"),
-    "to_meta": ("metatensor.deferred.faithful", "to_meta"),
+    "to_meta": ("metatensor.deferred.meta_copies", "to_meta"),
 } | {
     name: ("metatensor.deferred", name)
     for name in ("deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from metatensor._core.where import location_of
-from metatensor.analysis.census import Census
+from metatensor._core.source_locations import location_of
+from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.describe import bytes_text, count_text, describe, relative, spec_text
 from metatensor.analysis.estimate import at_inference, report_of
-from metatensor.analysis.record import Progress, Recorder, failure_of
+from metatensor.analysis.observation import Progress, RunObserver, failure_of
 from metatensor.analysis.report import Report
 
 __all__ = ["CheckResult", "Overrun", "build_failure", "check", "run_check"]
@@ -173,16 +173,16 @@ def run_check(
     progress: Progress | None = None,
 ) -> CheckResult:
     """Run `check` with its arguments in a tuple and a dict. ``progress`` is called after each module."""
-    census = Census(model)
-    recorder = Recorder(census, progress)
-    result = CheckResult(census.rows[0].kind)
+    inventory = Inventory(model)
+    observer = RunObserver(inventory, progress)
+    result = CheckResult(inventory.rows[0].kind)
     try:
-        with at_inference(model, args, kwargs), recorder:
+        with at_inference(model, args, kwargs), observer:
             output = describe(model(*args, **kwargs))
     except Exception as error:
-        _explain(result, error, census, recorder)
+        _explain(result, error, inventory, observer)
         return result
-    result.report = report = report_of(census, recorder, args, kwargs, output)
+    result.report = report = report_of(inventory, observer, args, kwargs, output)
     actual = (("parameters", report.parameters), ("bytes", report.total_bytes), ("flops", report.flops))
     for (name, value), limit in zip(actual, budgets, strict=True):
         if limit is not None and value > limit:
@@ -195,7 +195,7 @@ def build_failure(name: str, error: Exception) -> CheckResult:
     return CheckResult(name, error, location=location_of(error.__traceback__))
 
 
-def _explain(result: CheckResult, error: Exception, census: Census, recorder: Recorder) -> None:
+def _explain(result: CheckResult, error: Exception, inventory: Inventory, observer: RunObserver) -> None:
     """Record where ``error`` came from."""
     result.error = error
     result.location = location_of(error.__traceback__)
@@ -204,9 +204,9 @@ def _explain(result: CheckResult, error: Exception, census: Census, recorder: Re
     if failure is not None:
         result.op, result.op_inputs = failure.op, failure.inputs
         path = failure.path
-    if path is None or not census.paths:
+    if path is None or not inventory.paths:
         return
-    row = census.by_path.get(path)
+    row = inventory.by_path.get(path)
     result.module = str(path)
     result.module_kind = row.kind if row is not None else getattr(path, "leaf", None)
-    result.module_inputs = recorder.inputs.get(str(path))
+    result.module_inputs = observer.inputs.get(str(path))

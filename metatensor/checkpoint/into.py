@@ -11,14 +11,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import metatensor as mt
-from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.recorder import suspended
 from metatensor.checkpoint.opening import Opened, path_of
 from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
 from metatensor.deferred import is_deferred
-from metatensor.deferred.places import places
+from metatensor.deferred.named_tensors import places
 from metatensor.nn._parameter import without_grad
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy

@@ -11,7 +11,7 @@ from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.formats import format_of
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.opening import path_of
-from metatensor.checkpoint.places import FakePlaces, NoDevice, Places
+from metatensor.checkpoint.map_location import FakePlaces, NoDevice, Places
 from metatensor.checkpoint.source import opened
 
 __all__ = ["inspect", "load"]
@@ -108,7 +108,7 @@ def load(
 def _faked(found: Any, mode: Any, place: FakePlaces) -> Any:
     """Return a copy of an object loaded onto meta, with fake tensors on the devices where they would have been loaded.
     """
-    from metatensor.deferred.faithful import converted
+    from metatensor.deferred.meta_copies import converted
     from metatensor.deferred.fake import FakeTensorMode
 
     mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()

@@ -14,7 +14,7 @@ from metatensor.checkpoint.source import Source
 
 if TYPE_CHECKING:
     from metatensor import Tensor
-    from metatensor.checkpoint.places import Places
+    from metatensor.checkpoint.map_location import Places
 
 __all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "json_integer", "materialise", "must_be_found", "resolved",
            "row_major", "shown", "span"]  # fmt: skip

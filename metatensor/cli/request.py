@@ -10,7 +10,7 @@ import click
 
 import metatensor as mt
 from metatensor.analysis.check import CheckResult, build_failure, run_check
-from metatensor.analysis.record import Progress
+from metatensor.analysis.observation import Progress
 from metatensor.cli.inputs import InputError, dtype_named, parse_arguments, parse_input
 from metatensor.cli.target import TargetError, build, dtype_default, load_target
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.storage import make_storage
 
 if TYPE_CHECKING:

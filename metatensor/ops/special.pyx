@@ -36,7 +36,6 @@ for _name, _doc in (
     ("scaled_modified_bessel_k1", "exp(x) * modified_bessel_k1(x)."),
     ("spherical_bessel_j0", "The spherical Bessel function j0: sin(x) / x, and 1 at 0."),
 ):
-    # bessel_j0(Tensor input) -> Tensor
     _grad = NO_GRAD if "bessel" in _name or _name == "airy_ai" else 0       # PyTorch has no gradients for these
     define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL | _grad, _doc)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import metatensor as mt
 from metatensor.analysis.report import ModuleRow, SharedGroup
 
-__all__ = ["Census"]
+__all__ = ["Inventory"]
 
 
 class Extent(NamedTuple):
@@ -40,7 +40,7 @@ class Sum(NamedTuple):
         return self.elements + elements, self.bytes + size
 
 
-class Census:
+class Inventory:
     """The modules of ``model`` by path, with a row for each, and the groups of names that share memory.
 
     A module with several names has a row for each. Totals count it once.
