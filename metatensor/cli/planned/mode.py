@@ -20,6 +20,9 @@ GIVEN = frozenset(("_from_host", "arange", "linspace", "logspace", "range", "ran
 """Operators whose results have values that the script gives; those keep them, on cpu, where no accelerator is named."""
 MOST_GIVEN = 1 << 24
 """The most elements of such a result."""
+DRAWN = frozenset(("rand", "randn", "randint", "normal"))
+DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"))
+"""Operators that draw random numbers. A tensor of one, which is often requested at once, is drawn on cpu."""
 _MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
 
 
@@ -56,6 +59,10 @@ def _each(function: Callable[[Any], Any], value: Any) -> Any:
     return value
 
 
+def _all(function: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(_each(function, value) for value in args), {name: _each(function, value) for name, value in kwargs.items()}
+
+
 class PlanMode(mt.DispatchMode):
     """A mode in which every device that is named means meta.
 
@@ -78,7 +85,11 @@ class PlanMode(mt.DispatchMode):
         if handler is not None and args and isinstance(args[0], mt.Tensor) and args[0].is_meta:
             return handler(op, args, kwargs)
         if op.name in GIVEN:
-            return self._given(op, args, kwargs)
+            return self._given(op, args, kwargs, MOST_GIVEN)
+        if op.name in DRAWN and not any(True for _ in tensors_in(args)):
+            return self._given(op, args, kwargs, 1)
+        if op.name in DRAWN_INTO and type(args[0]) is mt.Tensor and args[0].numel() == 1 and args[0]._base is None:
+            self._to_cpu(args[0])
         args, kwargs = self._placed(op, args, kwargs)
         args, kwargs = self._together(op, args, kwargs)
         try:
@@ -109,21 +120,25 @@ class PlanMode(mt.DispatchMode):
     def _elsewhere(self, value: Any) -> bool:
         return isinstance(value, mt.device) and value.type != "meta"
 
-    def _given(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a tensor of values that the script gives: on cpu, unless another device is named."""
+    def _given(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> Any:
+        """Make a tensor of values that are known: on cpu, unless another device is named or it has more than ``most`` elements."""
         if op.name == "_from_host":
-            here = args[4].type in ("cpu", "meta") and math.prod(args[1]) <= MOST_GIVEN  # meta is the default
+            here = args[4].type in ("cpu", "meta") and math.prod(args[1]) <= most  # meta is the default
             return op(*args[:4], mt.device("cpu") if here else self.meta)
         device = kwargs.get("device")
         made = op(*args, **{**kwargs, "device": self.meta})
-        if device is not None and device.type != "cpu" or made.numel() > MOST_GIVEN:
+        if device is not None and device.type != "cpu" or made.numel() > most:
             return made
         return op(*args, **{**kwargs, "device": mt.device("cpu")})
+
+    def _to_cpu(self, tensor: Any) -> None:
+        if tensor.is_meta and not tensor.requires_grad:
+            tensor.data = mt.empty(tuple(tensor.shape), dtype=tensor.dtype, device="cpu")
 
     # Tensors with and without data -------------------------------------------------------
 
     def _together(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Let an operator write to the tensors that it is to write to, if only some of its tensors have data."""
+        """Bring the tensors of a call to one place: to meta, unless it writes to a view on cpu."""
         places = {tensor.is_meta for tensor in tensors_in((args, tuple(kwargs.values())))}
         if len(places) < 2:
             return args, kwargs
@@ -131,20 +146,18 @@ class PlanMode(mt.DispatchMode):
         if "out" in kwargs:
             targets += kwargs["out"] if isinstance(kwargs["out"], (tuple, list)) else [kwargs["out"]]
         targets = [tensor for tensor in tensors_in(targets) if not tensor.is_meta]
-        if not targets:
-            return args, kwargs
         if any(tensor._base is not None for tensor in targets):
             if not self.values.replaces:
                 next(tensor for tensor in tensors_in((args, tuple(kwargs.values()))) if tensor.is_meta).tolist()  # raises
             self.values.requests.count()
-            return tuple(self._all_on_cpu(args)), dict(zip(kwargs, self._all_on_cpu(kwargs.values()), strict=True))
+            return _all(self._stand_in, args, kwargs)
         for tensor in targets:
             with mt.no_grad():
                 tensor.data = mt.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
-        return args, kwargs
+        return _all(lambda tensor: tensor if tensor.is_meta else tensor.to(self.meta), args, kwargs)
 
-    def _all_on_cpu(self, values: Any) -> list[Any]:
-        return [_each(lambda tensor: self.values.filled(tensor, index=True) if tensor.is_meta else tensor, value) for value in values]
+    def _stand_in(self, tensor: Any) -> Any:
+        return self.values.filled(tensor, index=True) if tensor.is_meta else tensor
 
     # Requests -----------------------------------------------------------------------
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import linecache
 import os
+import site
 import sys
+import sysconfig
 from collections import Counter
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.modes import _disable_modes, _restore_modes
-from metatensor._core.where import running_line
+from metatensor._core.where import is_ours, running_line
 
 __all__ = ["POLICIES", "Tally", "Values"]
 
@@ -27,7 +29,7 @@ class Tally:
 
     def count(self) -> None:
         """Count one occurrence at the line that is running."""
-        self.lines[running_line(sys._getframe(1)) or ("?", 0)] += 1
+        self.lines[_line()] += 1
 
     @property
     def total(self) -> int:
@@ -38,6 +40,20 @@ class Tally:
         shown = [f"{_short(file)}:{line}{f' ({times} times)' if times > 1 else ''}" for (file, line), times in self.lines.most_common(LINES)]
         more = len(self.lines) - len(shown)
         return ", ".join(shown) + (f" and {more} more lines" if more > 0 else "")
+
+
+_LIBRARIES = tuple({path + os.sep for path in (*sysconfig.get_paths().values(), *site.getsitepackages()) if path})
+
+
+def _line() -> tuple[str, int]:
+    """The running line of the script: the innermost one that is in no library, else the innermost one."""
+    first = frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(("<", *_LIBRARIES)) and not is_ours(frame):
+            return file, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return running_line(first) or ("?", 0)
 
 
 def _short(file: str) -> str:
@@ -101,4 +117,4 @@ def _nested(shape: tuple[int, ...], number: Any) -> Any:
 def _asserting() -> bool:
     """Whether the running line of the script is an ``assert`` statement."""
     where = running_line(sys._getframe(1))
-    return where is not None and linecache.getline(*where).lstrip().startswith("assert ")
+    return where is not None and linecache.getline(*where).lstrip().startswith(("assert ", "assert("))

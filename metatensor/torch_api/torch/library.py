@@ -133,11 +133,17 @@ def _record(name: Any) -> _Record:
     if isinstance(name, CustomOpDef):
         name = name._qualname
     elif not isinstance(name, str):
-        name = getattr(name, "name", name)
+        name = _name_of(name)
     record = _records.get(name.removesuffix(".default"))
     if record is None:
         raise RuntimeError(f"{name}: there is no operator of this name that was defined through torch.library")
     return record
+
+
+def _name_of(op: Any) -> str:
+    """Return the name of an operator; an overload has a method for it."""
+    name = op.name() if callable(op.name) else op.name
+    return str(name)
 
 
 class Library:
@@ -161,7 +167,7 @@ class Library:
 
     def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False) -> None:
         """Let ``fn`` compute an operator for a dispatch key: CPU, CUDA, Meta, or a Composite one for all devices."""
-        name = op_name if isinstance(op_name, str) else op_name.name
+        name = op_name if isinstance(op_name, str) else _name_of(op_name)
         qualified = name if "::" in name else f"{self.ns}::{name}"
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         _implement(qualified, key, fn, "Library.impl")
