@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor.analysis.report import ModuleRow, SharedGroup
+from metatensor.nn.parameter import is_lazy
 
 __all__ = ["Census"]
 
@@ -106,10 +107,10 @@ class Census:
 
 
 def _extents(path: str, members: dict[str, Any]) -> list[Extent]:
-    """The named tensors of one module; None, the place of an absent one, is left out."""
+    """The named tensors of one module; None and those without a shape are left out."""
     found = []
     for name, tensor in members.items():
-        if tensor is None:
+        if tensor is None or is_lazy(tensor):
             continue
         size = tensor.itemsize
         elements = tensor.numel()

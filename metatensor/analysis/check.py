@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from metatensor._core.where import location_of
 from metatensor.analysis.census import Census
 from metatensor.analysis.describe import bytes_text, count_text, describe, relative, spec_text
-from metatensor.analysis.estimate import at_inference, report_of
+from metatensor.analysis.estimate import at_inference, has_lazy, report_of
 from metatensor.analysis.record import Progress, Recorder, failure_of
 from metatensor.analysis.report import Report
+from metatensor.analysis.sizes import SizeError, parse_bytes, parse_count
 
 __all__ = ["CheckResult", "Overrun", "build_failure", "check", "run_check"]
 
@@ -48,6 +51,8 @@ class CheckResult:
     report: Report | None = None
     """The estimate, where the model ran."""
     overruns: list[Overrun] = field(default_factory=list)
+    hint: str | None = None
+    """What to do about the error, where that is known."""
 
     @property
     def ok(self) -> bool:
@@ -70,6 +75,7 @@ class CheckResult:
                 "op": self.op,
                 "op_inputs": self.op_inputs,
                 "location": self.location,
+                "hint": self.hint,
             }
         figures = {}
         if self.report is not None:
@@ -100,7 +106,7 @@ class CheckResult:
 
     def lines(self) -> list[tuple[str, str]]:
         """Everything known of the error, as pairs of a label and a text."""
-        lines = [("error", f"{type(self.error).__name__}: {self.error}")]
+        lines = [("error", f"{type(self.error).__name__}: {self.error}".removesuffix(": "))]
         if self.module is not None:
             where = f"{self.module} ({self.module_kind})" if self.module else f"the model itself ({self.module_kind})"
             lines.append(("module", where))
@@ -110,6 +116,8 @@ class CheckResult:
             lines.append(("operator", f"{self.op}{spec_text(self.op_inputs)}"))
         if self.location is not None:
             lines.append(("at", relative(self.location)))
+        if self.hint is not None:
+            lines.append(("hint", self.hint))
         return lines
 
     def warnings(self) -> list[str]:
@@ -122,17 +130,35 @@ def check(
     model: Any,
     /,
     *inputs: Any,
-    max_params: int | None = None,
-    max_bytes: int | None = None,
-    max_flops: int | None = None,
+    max_params: int | str | None = None,
+    max_bytes: int | str | None = None,
+    max_flops: int | str | None = None,
     **kwargs: Any,
 ) -> CheckResult:
     """Run ``model(*inputs, **kwargs)`` as `estimate` does, and return what came of it; no `Exception` escapes.
 
     Budgets are upper limits that still pass: ``max_params`` parameters, ``max_bytes`` bytes of parameters, buffers,
-    inputs and activations at their peak, ``max_flops`` FLOPs of the forward. The result is true where all is well.
+    inputs and activations at their peak, ``max_flops`` FLOPs of the forward. They are integers, or texts such as "8B" and
+    "10GB". The result is true where all is well.
     """
-    return run_check(model, inputs, kwargs, (max_params, max_bytes, max_flops))
+    budgets = (
+        _limit("max_params", max_params, parse_count),
+        _limit("max_bytes", max_bytes, parse_bytes),
+        _limit("max_flops", max_flops, functools.partial(parse_count, unit="flops")),
+    )
+    return run_check(model, inputs, kwargs, budgets)
+
+
+def _limit(name: str, value: Any, parse: Callable[[str], int]) -> int | None:
+    """Return a budget as an integer. TypeError or ValueError, with its name, for what is none."""
+    if value is None or isinstance(value, int):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"check: {name} must be an integer or a text such as '8B', got {type(value).__name__}")
+    try:
+        return parse(value)
+    except SizeError as error:
+        raise SizeError(f"check: {name}: {error}") from None
 
 
 def run_check(
@@ -143,15 +169,16 @@ def run_check(
     progress: Progress | None = None,
 ) -> CheckResult:
     """`check` with the arguments in a tuple and a dict, and a callable that is told of the progress."""
-    census = Census(model)
-    recorder = Recorder(census, progress)
-    result = CheckResult(census.rows[0].kind)
-    try:
-        with at_inference(model, args, kwargs), recorder:
-            output = describe(model(*args, **kwargs))
-    except Exception as error:
-        _explain(result, error, census, recorder)
-        return result
+    for _ in range(1 + has_lazy(model)):  # the first run gives lazy modules their shapes
+        census = Census(model)
+        recorder = Recorder(census, progress)
+        result = CheckResult(census.rows[0].kind)
+        try:
+            with at_inference(model, args, kwargs), recorder:
+                output = describe(model(*args, **kwargs))
+        except (Exception, SystemExit) as error:
+            _explain(result, error, census, recorder)
+            return result
     result.report = report = report_of(census, recorder, args, kwargs, output)
     actual = (("parameters", report.parameters), ("bytes", report.total_bytes), ("flops", report.flops))
     for (name, value), limit in zip(actual, budgets, strict=True):
@@ -160,12 +187,12 @@ def run_check(
     return result
 
 
-def build_failure(name: str, error: Exception) -> CheckResult:
+def build_failure(name: str, error: BaseException) -> CheckResult:
     """The result where a model could not even be built: ``error`` is what that raised."""
     return CheckResult(name, error, location=location_of(error.__traceback__))
 
 
-def _explain(result: CheckResult, error: Exception, census: Census, recorder: Recorder) -> None:
+def _explain(result: CheckResult, error: BaseException, census: Census, recorder: Recorder) -> None:
     """Where ``error`` came from."""
     result.error = error
     result.location = location_of(error.__traceback__)

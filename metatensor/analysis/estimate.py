@@ -11,8 +11,9 @@ from metatensor.analysis.census import Census
 from metatensor.analysis.describe import describe, tensors_in
 from metatensor.analysis.record import Progress, Recorder
 from metatensor.analysis.report import Report
+from metatensor.nn.parameter import is_lazy
 
-__all__ = ["at_inference", "estimate", "report_of", "trace"]
+__all__ = ["at_inference", "estimate", "has_lazy", "report_of", "trace"]
 
 
 def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
@@ -35,11 +36,21 @@ def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
 
 def trace(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress | None = None) -> Report:
     """`estimate` with the arguments in a tuple and a dict, and a callable that is told of the progress."""
+    if has_lazy(model):
+        with at_inference(model, args, kwargs):
+            model(*args, **kwargs)
     census = Census(model)
     recorder = Recorder(census, progress)
     with at_inference(model, args, kwargs), recorder:
         output = model(*args, **kwargs)
     return report_of(census, recorder, args, kwargs, describe(output))
+
+
+def has_lazy(model: Any) -> bool:
+    """Whether a model has parameters or buffers that get their shapes when it is first called."""
+    if not isinstance(model, mt.nn.Module):
+        return False
+    return any(is_lazy(tensor) for tensors in (model.parameters(), model.buffers()) for tensor in tensors)
 
 
 def report_of(census: Census, recorder: Recorder, args: tuple, kwargs: dict[str, Any], output: Any) -> Report:

@@ -42,7 +42,7 @@ class Tally:
         return ", ".join(shown) + (f" and {more} more lines" if more > 0 else "")
 
 
-_LIBRARIES = tuple({path + os.sep for path in (*sysconfig.get_paths().values(), *site.getsitepackages()) if path})
+_LIBRARIES = tuple({path + os.sep for path in (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages()) if path})
 
 
 def _line() -> tuple[str, int]:
