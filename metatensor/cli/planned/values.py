@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -17,6 +18,7 @@ from metatensor._core.where import is_ours, running_line
 __all__ = ["POLICIES", "Tally", "Values"]
 
 POLICIES = ("bound", "zero", "raise")
+_ASSERT = re.compile(r"\s*assert[\s(]+(not\b)?")
 LINES = 8
 """The most lines that a summary names."""
 
@@ -89,7 +91,7 @@ class Values:
         if tensor.numel() != 1:
             return tensor.item()  # raises
         self.requests.count()
-        return True if tensor.dtype == mt.bool and _asserting() else self.number(tensor.dtype)
+        return _asserted() if tensor.dtype == mt.bool else self.number(tensor.dtype)
 
     def nested(self, tensor: Any) -> Any:
         """Return what ``tensor.tolist()`` gives, and count the request."""
@@ -114,7 +116,8 @@ def _nested(shape: tuple[int, ...], number: Any) -> Any:
     return [_nested(shape[1:], number) for _ in range(shape[0])]
 
 
-def _asserting() -> bool:
-    """Whether the running line of the script is an ``assert`` statement."""
+def _asserted() -> bool:
+    """Return the condition with which an ``assert`` statement in the running line holds; False if there is none."""
     where = running_line(sys._getframe(1))
-    return where is not None and linecache.getline(*where).lstrip().startswith(("assert ", "assert("))
+    found = _ASSERT.match(linecache.getline(*where)) if where is not None else None
+    return found is not None and found[1] is None
