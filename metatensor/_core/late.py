@@ -7,7 +7,7 @@ The first call of `later` imports it.
 from importlib import import_module
 from typing import Any
 
-__all__ = ["later", "provide"]
+__all__ = ["later", "provide", "replace"]
 
 _registered: dict[str, tuple[str, str | None]] = {}  # name -> (module, attribute or None for the module itself)
 _found: dict[str, Any] = {}
@@ -34,3 +34,8 @@ def later(name):
             found = getattr(found, attribute)
         _found[name] = found
     return found
+
+
+def replace(name, function):
+    """Let `later` return another function for `name` from now on."""
+    _found[name] = function

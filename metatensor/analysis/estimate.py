@@ -11,8 +11,9 @@ from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.describe import describe, tensors_in
 from metatensor.analysis.observation import Progress, RunObserver
 from metatensor.analysis.report import Report
+from metatensor.nn.parameter import is_lazy
 
-__all__ = ["at_inference", "estimate", "report_of", "trace"]
+__all__ = ["at_inference", "estimate", "has_lazy", "report_of", "trace"]
 
 
 def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
@@ -53,11 +54,21 @@ def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
 
 def trace(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress | None = None) -> Report:
     """Run `estimate` with its arguments in a tuple and a dict. ``progress`` is called after each module."""
+    if has_lazy(model):
+        with at_inference(model, args, kwargs):
+            model(*args, **kwargs)
     inventory = Inventory(model)
     observer = RunObserver(inventory, progress)
     with at_inference(model, args, kwargs), observer:
         output = model(*args, **kwargs)
     return report_of(inventory, observer, args, kwargs, describe(output))
+
+
+def has_lazy(model: Any) -> bool:
+    """Return True if a model has parameters or buffers that get their shapes in its first call."""
+    if not isinstance(model, mt.nn.Module):
+        return False
+    return any(is_lazy(tensor) for tensors in (model.parameters(), model.buffers()) for tensor in tensors)
 
 
 def report_of(inventory: Inventory, observer: RunObserver, args: tuple, kwargs: dict[str, Any], output: Any) -> Report:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor.analysis.report import ModuleRow, SharedGroup
+from metatensor.nn.parameter import is_lazy
 
 __all__ = ["Inventory"]
 
@@ -106,10 +107,10 @@ class Inventory:
 
 
 def _extents(path: str, members: dict[str, Any]) -> list[Extent]:
-    """Return the extents of the tensors of one module. Entries that are None are skipped."""
+    """Return the extents of the tensors of one module. None and tensors without a shape are skipped."""
     found = []
     for name, tensor in members.items():
-        if tensor is None:
+        if tensor is None or is_lazy(tensor):
             continue
         size = tensor.itemsize
         elements = tensor.numel()
