@@ -15,7 +15,7 @@ from metatensor.cli.planned.device import PlannedDevice
 from metatensor.cli.planned.mode import PlanMode, tensors_in
 from metatensor.cli.planned.values import Tally, Values
 from metatensor.deferred.materializing import has_values
-from metatensor.deferred.places import places
+from metatensor.deferred.named_tensors import named_tensors
 
 __all__ = ["Plan"]
 
@@ -130,7 +130,7 @@ class Plan:
         @functools.wraps(save)
         def noted(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
             save(obj, f, *args, **kwargs)
-            if any(isinstance(place.value, mt.Tensor) and not has_values(place.value) for place in places(obj)):
+            if any(isinstance(place.value, mt.Tensor) and not has_values(place.value) for place in named_tensors(obj)):
                 self.saved[os.fspath(f) if isinstance(f, (str, os.PathLike)) else f"a {type(f).__name__}"] = None
 
         @functools.wraps(load)

@@ -13,7 +13,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.modes import _disable_modes, _restore_modes
-from metatensor._core.where import is_ours, running_line
+from metatensor._core.source_locations import is_ours, running_line
 
 __all__ = ["POLICIES", "Tally", "Values"]
 
