@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from metatensor._core.modes import DispatchMode, MemoryTracker
 from metatensor._core.source_locations import is_ours
-from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.describe import describe
+from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import Gap, Peak
 from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.rules.flops import FREE, UNCOUNTED, classify

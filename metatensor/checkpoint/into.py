@@ -11,8 +11,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import metatensor as mt
-from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.recorder import suspended
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.checkpoint.opening import Opened, path_of
 from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for

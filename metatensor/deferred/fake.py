@@ -16,9 +16,9 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.execute import mark_output
-from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.recorder import Recorder, suspended
 from metatensor._core.storage import make_fake_storage, recipe_of
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.nn.parameter import is_lazy
 
 __all__ = ["FakeTensorMode", "is_fake"]

@@ -22,17 +22,16 @@ from typing import Any
 
 import metatensor as mt
 from metatensor import plugins
-from metatensor._core.device import Device
-from metatensor._core.device import concrete_device
+from metatensor._core.device import Device, concrete_device
 from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
-from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.recorder import Recorder, suspended
 from metatensor._core.recording import Recipe, Ref, Step
 from metatensor._core.replaying import install_data, remove_data, replay
-from metatensor._core.storage import make_storage, recipe_of
 from metatensor._core.source_locations import add_note
-from metatensor.deferred.parts import part_alone
+from metatensor._core.storage import make_storage, recipe_of
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.deferred.named_tensors import CONTAINERS, named_tensors
+from metatensor.deferred.parts import part_alone
 
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from metatensor._core.device import backend_for
-from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.recording import Constant, Recipe, Ref, Step
 from metatensor._core.replaying import replay
+from metatensor._core.storage_views import tensor_from_storage
 
 __all__ = ["part_alone"]
 

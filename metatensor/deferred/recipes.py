@@ -140,8 +140,7 @@ def run_with(executor: Any, recipes: list[Recipe], device: Any) -> dict[Recipe, 
 
 
 def _filled(recipe: Recipe, data: bytes, device: Any) -> Any:
-    from metatensor._core.device import backend_for
-    from metatensor._core.device import concrete_device
+    from metatensor._core.device import backend_for, concrete_device
     from metatensor._core.storage_views import tensor_from_storage
 
     target = recipe.device if device is None else concrete_device(device)

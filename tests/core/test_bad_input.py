@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import metatensor as mt
-from metatensor._core import formats, layout, op, storage_views, storage
+from metatensor._core import formats, layout, op, storage, storage_views
 
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError, OverflowError, AttributeError,
            ZeroDivisionError, ArithmeticError, BufferError, KeyError, MemoryError, AssertionError)

@@ -21,11 +21,11 @@ from metatensor._core import (
     layout,
     modes,
     op,
-    storage_views,
     random,
     schema,
     size,
     storage,
+    storage_views,
     thread,
 )
 from metatensor.interchange.arrays import rebuild_tensor

@@ -26,7 +26,7 @@ DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponen
 _MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _written(op: Any) -> tuple[int, ...]:
     """The positions of the arguments that an operator writes to, besides ``out``."""
     if op.variant == 1:  # the in-place form of a functional operator
@@ -36,7 +36,7 @@ def _written(op: Any) -> tuple[int, ...]:
     return tuple(i for i, name in enumerate(overload.argument_names) if name in names)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _takes_device(op: Any) -> bool:
     return any("device" in overload.argument_names for overload in op.overloads)
 

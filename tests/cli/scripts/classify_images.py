@@ -100,7 +100,7 @@ def main():
             running += loss.item() * images.size(0)
             top1, top2 = accuracy(output, labels)
             if step % 2 == 0:
-                print("epoch {} step {} loss {:.4f} top1 {:.2f} top2 {:.2f}".format(epoch, step, loss, top1[0], top2.item()))
+                print(f"epoch {epoch} step {step} loss {loss:.4f} top1 {top1[0]:.2f} top2 {top2.item():.2f}")
         scheduler.step()
         assert not torch.isnan(loss)
         print(f"epoch {epoch}: {running / len(train):.4f} in {time.time() - start:.1f} s, lr {scheduler.get_last_lr()[0]:.4f}")
