@@ -86,6 +86,18 @@ def _parametrized(metafunc):
     return names
 
 
+@pytest.fixture(autouse=True, scope="module")
+def unchanged_devices():
+    """Take back the devices that a module's tests registered."""
+    from devices.registered import unregister
+    from metatensor import plugins
+
+    before = set(plugins.device_types())
+    yield
+    for name in set(plugins.device_types()) - before:
+        unregister(name)
+
+
 @pytest.fixture(autouse=True)
 def unchanged_state():
     """Put the process's and the thread's settings back after each test."""

@@ -555,7 +555,7 @@ def test_what_is_on_meta_and_not_deferred_is_refused_with_advice(what):
     with mt.device("meta"):
         model = nn.Linear(2, 3)
     obj = {"module": model, "tensor": model.weight, "list": [model.weight, mt.ones(1, device="cpu")]}[what]
-    with pytest.raises(RuntimeError, match=r"are on meta and nothing says what their values are.*deferred_init.*to_empty.*load_into"):
+    with pytest.raises(RuntimeError, match=r"are on meta and have no recorded values.*deferred_init.*to_empty.*load_into"):
         mt.materialize(obj)
     with mt.deferred_init(), mt.device("cpu"):
         deferred_one = mt.ones(2)

@@ -188,7 +188,7 @@ class TestWhatIsHidden:
         with mt.device("meta"):
             model = nn.Sequential(nn.LazyLinear(4))
         assert [str(item) for item in model.unresolved()] == [
-            "0.weight: parameter, of no shape yet", "0.bias: parameter, of no shape yet",
+            "0.weight: parameter, no shape yet", "0.bias: parameter, no shape yet",
         ]  # fmt: skip
         with pytest.raises(RuntimeError, match="calling the module sets the missing shapes"):
             mt.assert_materialized(model)

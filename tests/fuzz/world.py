@@ -58,7 +58,7 @@ class Liar(mt.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return [NotImplemented, None, 3, (), [args], args[0] if args else None][len(func.name) % 6]
+        return [NotImplemented, None, 3, (), [args], args[0] if args else None][len(getattr(func, "__name__", "")) % 6]
 
 
 def T(shape, dtype="float32", form="plain", device=None):

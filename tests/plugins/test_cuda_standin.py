@@ -155,7 +155,7 @@ def test_indices_out_of_bounds(cuda):
     bad = mt.tensor([0, 3], device="cuda")
     for mistake in (
         lambda: x[bad], lambda: x[:, -bad - 1], lambda: x.index_put_((bad,), x[:1].clone()), lambda: x.take(bad * 3),
-        lambda: x.index_put_((bad, bad), x[0, 0], accumulate=True),
+        lambda: x.index_put_((bad, bad), x[0, 0].clone(), accumulate=True),
     ):  # fmt: skip
         with pytest.raises(IndexError, match="out of bounds"):
             mistake()
