@@ -1,9 +1,9 @@
-"""What opening a checkpoint on meta costs, beside torch.load and the safetensors library.
+"""Time opening a checkpoint on meta, and compare with torch.load and the safetensors library.
 
     python -m benchmarks.checkpoints [--tensors 1000] [--rounds 30]
 
-The libraries take turns in one process; figures are medians and, in brackets, the best. Then the same number of
-tensors of 1 MB and of 1 TB in all, in sparse files: time and memory must not differ.
+The libraries take turns in one process. Figures are medians, with the best in brackets. The program then opens sparse
+files of 1 MB and 1 TB with the same number of tensors. Time and memory must be the same for both.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Whole models on a GPU, side by side with PyTorch on the same GPU, in one run.
+"""Time whole models on a GPU, and compare with PyTorch on the same GPU.
 
     python -m benchmarks.cuda                        # ResNet-50 and GPT-2, forward, float32
     python -m benchmarks.cuda --rounds 30 --json out.json
     python -m benchmarks.cuda --device cpu --titles "small convolutions"
 
-Each library runs the examples' own source; turns alternate, every turn ends with a wait for the GPU, and the figures are
-medians in milliseconds. PyTorch may use TF32 as it does by default, which for matrix products is not at all.
+Each library runs the source of the examples. The libraries take turns, and every turn ends by synchronizing with the
+GPU. Figures are medians in milliseconds. PyTorch uses TF32 as by default, which excludes matrix products.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Cases as data, the libraries they run on, and a fair way of timing them.
+"""Benchmark cases as data, the libraries that run them, and interleaved timing.
 
-A case is one line of a table, ``name | call | NumPy's call``. The call is written once and runs on
-metatensor and on PyTorch: ``m`` is the library, ``F`` its ``nn.functional``, ``dev`` the device, and
-every other name an input from ``INPUTS``, made anew for each library. In NumPy's call ``np`` is
-NumPy; it is left empty where NumPy has no counterpart.
+A case is one line of a table, ``name | call | NumPy's call``. The call runs on metatensor and on PyTorch. In it, ``m`` is
+the library, ``F`` its ``nn.functional`` and ``dev`` the device. Every other name is an input from ``INPUTS``, which is
+created separately for each library. In NumPy's call, ``np`` is NumPy. The column is empty if NumPy has no counterpart.
 """
 
 from __future__ import annotations

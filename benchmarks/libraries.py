@@ -1,10 +1,10 @@
-"""Whole models of timm: building them and running them forward, on metatensor and on PyTorch's meta device, in one run.
+"""Time construction and forward pass of timm's models on metatensor and on PyTorch's meta device, in one run.
 
     python -m benchmarks.libraries --torch-python PYTHON [--models 100] [--json FILE]
 
-Both sides run the same installed timm: this interpreter with metatensor in the place of PyTorch, and PYTHON, one that
-has PyTorch (this one, where it has). Each is a process; they take turns, model by model, so that what else the
-machine does falls on both. A forward is timed once after one to warm up, a build once after the first model.
+Both sides use the same version of timm: this interpreter with metatensor installed as torch, and PYTHON, an interpreter
+with PyTorch. Each side is a process. They take turns, model by model, so that other load on the machine affects both.
+A forward pass is timed once, after one warm-up. Construction is timed once; another model has been built before.
 """
 
 from __future__ import annotations

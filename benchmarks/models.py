@@ -1,4 +1,4 @@
-"""Whole models: the examples' own source, once as it stands and once with PyTorch in metatensor's place."""
+"""Time whole models. The source of the examples runs on metatensor and, with its imports replaced, on PyTorch."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Hold source files to their budget: 150 to 300 lines of code is the aim, 600 the limit.
+"""Check the size of source files. A file should have 150 to 300 lines of code; more than 600 are an error.
 
     python tools/check_file_size.py [FILE ...]
 
-Without arguments, checks every source file that git tracks. Blank lines, comments and docstrings are not
-counted, so that nothing is gained by leaving them out. Prints a warning above 300 lines and an error above
-600; exits with 1 if there was an error.
+Without arguments, all source files that git tracks are checked. Blank lines, comments and docstrings are not
+counted. A file above 300 lines causes a warning. The exit status is 1 if a file is above 600.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Write down what CuPy has: names, signatures, and the dtypes of its ufuncs. No GPU is needed.
+"""Write a JSON file of CuPy's names, their signatures, and the dtypes of its ufuncs. No GPU is needed.
 
     python tools/cupy_names.py tests/devices/cupy_names.json
 
-The file is what `tests/devices/fake_cupy.py` goes by: a kernel that uses what CuPy lacks then fails on every machine.
-Run it where CuPy is installed, for each new version of it.
+`tests/devices/fake_cupy.py` uses the file to reject calls that CuPy does not support, so that such a kernel fails on
+every machine. Run this where CuPy is installed, once for each new version of CuPy.
 """
 
 from __future__ import annotations

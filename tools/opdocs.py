@@ -1,10 +1,10 @@
-"""Write ``docs/ops/<family>.md``: every operator of a family, from its declaration.
+"""Write ``docs/ops/<family>.md``, which documents every operator of a family from its declaration.
 
-    python tools/opdocs.py            # write what changed
-    python tools/opdocs.py --check    # exit 1 if a page is not what the declarations say
+    python tools/opdocs.py            # write the pages that changed
+    python tools/opdocs.py --check    # exit 1 if a page does not match the declarations
 
-Which family an operator belongs to is seen while its module is imported, so this must be the
-first to import the package.
+The family of an operator is determined while its module is imported. Therefore the package must not be imported
+before `families` is called.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Write the .pyi files of everything that operators make: functions, methods, ``nn.functional``, ``linalg``, ...
+"""Write the .pyi files for everything that is generated from operators: functions, methods, ``nn.functional``, ...
 
-    python tools/stubs.py            # write what changed
-    python tools/stubs.py --check    # exit 1 if a file is not what the declarations say
+    python tools/stubs.py            # write the files that changed
+    python tools/stubs.py --check    # exit 1 if a file does not match the declarations
 
-An operator's stub comes from its schemas. What is no operator stands in ``tools/stub_heads/*.in``,
-whose text opens the generated file of that name; the stubs of the core's other modules are written
-by hand beside them, and ``tests/test_stubs.py`` holds both to what the modules really offer.
+The stub of an operator is generated from its schemas. Other declarations are in ``tools/stub_heads/*.in``; each of
+these files is inserted at the top of the generated file that it names. Stubs of the core's other modules are written by
+hand. ``tests/test_stubs.py`` compares all stubs with the contents of the modules.
 """
 
 from __future__ import annotations
