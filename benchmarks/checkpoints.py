@@ -20,7 +20,7 @@ from statistics import median
 
 
 def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each call, the calls taking turns."""
+    """Return the seconds of each round, by call. The calls take turns."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -34,7 +34,7 @@ def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str
 
 
 def sparse(path: str, tensors: int, nbytes: int) -> None:
-    """A checkpoint that PyTorch writes, of ``nbytes`` in all, without writing them."""
+    """Write a checkpoint in PyTorch's format with ``nbytes`` of tensor data as a sparse file."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.serialization import skip_data

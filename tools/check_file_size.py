@@ -18,7 +18,7 @@ LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, token
 
 
 def tracked() -> list[Path]:
-    """Return the files known to git, and those that are new and not ignored."""
+    """Return the files that git tracks, and untracked files that are not ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True, check=True
     )
@@ -26,7 +26,7 @@ def tracked() -> list[Path]:
 
 
 def code_lines(path: Path) -> int:
-    """Count the lines of a Python or Cython file that hold code."""
+    """Return the number of lines of a Python or Cython file that contain code."""
     counted: set[int] = set()
     statement: list[tokenize.TokenInfo] = []
     with path.open("rb") as file:

@@ -24,7 +24,7 @@ CLASSES = {
 
 
 def describe(found: Any) -> Any:
-    """A ufunc's loops as a list, a function's parameters as a string, None for anything else."""
+    """Return the loops of a ufunc as a list, the parameters of a function as a string, or None for other objects."""
     if isinstance(getattr(found, "types", None), list | tuple):
         return list(found.types)
     if inspect.ismodule(found) or inspect.isclass(found) or not callable(found):
@@ -44,7 +44,7 @@ def describe(found: Any) -> Any:
 
 
 def written(found: Any) -> str | None:
-    """The parameters that the first line of a compiled method's docstring has."""
+    """Return the parameters that the first line of a compiled function's docstring shows."""
     match = re.match(r"[\w.]*\((.*?)\)", (found.__doc__ or "").split("\n")[0])
     if match is None:
         return None
