@@ -1,15 +1,15 @@
-"""Layers to call, alike in every library: by class, the calls that make them and what these are called with.
+"""Calls of layers that work in every library, by class: constructor calls, and inputs.
 
-Of an input: a tuple of sizes is a tensor of normal numbers, ``I(high, *sizes)`` one of integers, ``P(*sizes)`` one of
-numbers in (0, 1), ``S(*sizes)`` one of 1 and -1; a list is a tuple of inputs, and ``V(value)`` is given as it is, like
-None and bools. A dict at the end holds arguments by name.
+In an input, a tuple of sizes stands for a tensor of normal numbers, ``I(high, *sizes)`` for integers, ``P(*sizes)`` for numbers
+in (0, 1), and ``S(*sizes)`` for 1 and -1. A list is a tuple of inputs. ``V(value)``, None and bools are passed as they are. A
+dict at the end holds keyword arguments.
 """
 
 from collections import namedtuple
 
 I = namedtuple("I", "high sizes")
 P = namedtuple("P", "sizes")
-S = namedtuple("S", "sizes")  # signs, 1 or -1
+S = namedtuple("S", "sizes")  # signs: 1 or -1
 V = namedtuple("V", "value")
 
 
@@ -26,12 +26,12 @@ def s(*sizes):
 
 
 def each(calls, *inputs):
-    """All calls with all inputs, each the only one."""
+    """Combine all calls with all inputs, each as the only argument."""
     return [(call, [x]) for call in calls for x in inputs]
 
 
 def losses(calls, *inputs):
-    """All calls with the same inputs, and each reduction."""
+    """Combine all calls with the same inputs, for each reduction."""
     return [(call.replace(")", f"{', ' if call != '()' else ''}reduction={r!r})"), list(inputs))
             for call in calls for r in ("mean", "sum", "none")]  # fmt: skip
 
@@ -91,7 +91,7 @@ SHAPED = {
 
 
 def of_dimensions():
-    """The layers that exist for several numbers of dimensions."""
+    """Return the layers that exist for several numbers of dimensions."""
     found = {}
     spatial = {1: (7,), 2: (7, 6), 3: (6, 5, 4)}
     for d, size in spatial.items():
@@ -168,7 +168,7 @@ LOSSES = {
 
 
 def sequences():
-    """Recurrent layers, attention and transformers."""
+    """Return recurrent layers, attention and transformers."""
     found = {}
     for kind in ("RNN", "LSTM", "GRU"):
         calls = ["(4, 5)", "(4, 5, 2)", "(4, 5, 2, bidirectional=True)", "(4, 5, bias=False)", "(4, 5, dropout=0.0, num_layers=3)"]
@@ -213,12 +213,12 @@ CONTAINERS = {
     "DataParallel": each(["(nn.Linear(4, 3))"], (2, 4)),
 }
 
-# What has no forward of its own, or one that raises.
+# Layers without a forward, or whose forward raises.
 NO_FORWARD = {"Module", "Container", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "RNNBase", "RNNCellBase"}
 
 
 def forwards():
-    """Triples of a class name, the call that makes the layer, and its inputs."""
+    """Return triples of a class name, the call that constructs the layer, and its inputs."""
     table = {name: each(calls, (2, 3, 4)) + each(calls[:1], ()) for name, calls in ACTIVATIONS.items()}
     table |= SHAPED | of_dimensions() | LOSSES | sequences() | CONTAINERS
     return [(name, call, inputs) for name in sorted(table) for call, inputs in table[name]]
