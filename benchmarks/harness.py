@@ -1,8 +1,9 @@
 """Benchmark cases as data, the libraries that run them, and interleaved timing.
 
-A case is one line of a table, ``name | call | NumPy's call``. The call runs on metatensor and on PyTorch. In it, ``m`` is
-the library, ``F`` its ``nn.functional`` and ``dev`` the device. Every other name is an input from ``INPUTS``, which is
-created separately for each library. In NumPy's call, ``np`` is NumPy. The column is empty if NumPy has no counterpart.
+A case is one line of a table, ``name | call | NumPy's call``. The call runs on metatensor and on PyTorch. In it, ``m``
+is the library, ``F`` its ``nn.functional`` and ``dev`` the device. Every other name is an input from ``INPUTS``, which
+is created separately for each library. In NumPy's call, ``np`` is NumPy. The column is empty if NumPy has no
+counterpart.
 """
 
 from __future__ import annotations
@@ -158,8 +159,9 @@ def interleaved(
 ) -> dict[str, float]:
     """Return the median seconds per call of each loop, or what ``pick`` selects from the times of all rounds.
 
-    The loops take turns, so that other load on the machine affects all of them. Their order is random in each round, so that
-    periodic load does not affect one of them more than the others. A turn makes as many calls as fit into ``budget`` seconds.
+    The loops take turns, so that other load on the machine affects all of them. Their order is random in each round, so
+    that periodic load does not affect one of them more than the others. A turn makes as many calls as fit into
+    ``budget`` seconds.
     """
     order = list(loops)
     draw = random.Random(0)

@@ -162,8 +162,8 @@ class Pooler(nn.Module):
 class Bert(nn.Module):
     """An encoder of token ids (batch, length), int64.
 
-    Returns states (batch, length, width) and the pooled first token (batch, width). ``mask`` is (batch, length) and nonzero
-    at real tokens. ``segments`` has the shape of ``tokens``.
+    Returns states (batch, length, width) and the pooled first token (batch, width). ``mask`` is (batch, length) and
+    nonzero at real tokens. ``segments`` has the shape of ``tokens``.
     """
 
     def __init__(self, config: Config = Config()) -> None:

@@ -2,8 +2,8 @@
 
     metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
 
-A decoder of pre-norm blocks with learned position embeddings and causal attention. The output projection shares its weight
-with the token embedding. Linear weights are stored as ``(out, in)``, as in `nn.Linear`.
+A decoder of pre-norm blocks with learned position embeddings and causal attention. The output projection shares its
+weight with the token embedding. Linear weights are stored as ``(out, in)``, as in `nn.Linear`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     metatensor estimate examples/resnet50.py:resnet50 --input "float32[1,3,224,224]"
 
-This is the common variant "v1.5", in which the 3x3 convolution of a block has the stride. Parameters have the names that
-they have in published weights.
+This is the common variant "v1.5", in which the 3x3 convolution of a block has the stride. Parameters have the names
+that they have in published weights.
 """
 
 from __future__ import annotations

@@ -50,8 +50,9 @@ def command(
 ) -> None:
     """Check that FILE.py:NAME can be built and run on meta, and that it is within all budgets.
 
-    The exit status is 0 if so, and 1 if not. On failure, the report shows the error, the path of the module that failed, its
-    inputs, and the line of code. No accelerator and no weights are needed, and most models take milliseconds.
+    The exit status is 0 if so, and 1 if not. On failure, the report shows the error, the path of the module that
+    failed, its inputs, and the line of code. No accelerator and no weights are needed, and most models take
+    milliseconds.
 
     \b
     metatensor check model.py:Net --input "float32[1,3,224,224]" --max-params 30M --max-flops 10G

@@ -52,7 +52,8 @@ def _operators(device: str, as_json: bool) -> None:
         for name in by_kind[kind]:
             click.echo(f"{kind:15}{name}{' (core)' if name in core else ''}")
     counts = ", ".join(f"{len(by_kind[kind])} {what}" for kind, what in (
-        ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("fallback", "by the cpu"), ("missing", "missing")
+        ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("fallback", "by the cpu"), ("missing",
+        "missing")
     ))  # fmt: skip
     click.echo(f"{device}: {len(rows)} operators (each overload by itself): {counts}")
 

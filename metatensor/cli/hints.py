@@ -19,7 +19,8 @@ ON_TORCH = {
     "lightning": ("lightning lightning-utilities torchmetrics", "numpy PyYAML fsspec packaging tqdm typing-extensions"),
 }
 """By module that requires PyTorch: packages to install without dependencies, and other packages that they import."""
-PACKAGES = {"PIL": "pillow", "yaml": "PyYAML", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "skimage": "scikit-image"}
+PACKAGES = {"PIL": "pillow", "yaml": "PyYAML", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "skimage":
+"scikit-image"}
 """Names of packages that differ from the names of their modules."""
 
 

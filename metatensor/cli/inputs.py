@@ -1,7 +1,7 @@
 """Parse inputs and arguments: ``int64[1,1024]``, ``mask=bool[1,1,8,8]``, ``12, width=768``.
 
-A value is written as in Python. In addition, ``dtype[size, size, ...]`` is a meta tensor (``float32[]`` has no dimensions).
-It can be used anywhere in a value, also inside lists, tuples and dicts.
+A value is written as in Python. In addition, ``dtype[size, size, ...]`` is a meta tensor (``float32[]`` has no
+dimensions). It can be used anywhere in a value, also inside lists, tuples and dicts.
 """
 
 from __future__ import annotations

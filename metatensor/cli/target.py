@@ -25,8 +25,8 @@ class TargetError(Exception):
 def load_target(target: str) -> Any:
     """Return the object that ``FILE.py:NAME`` or ``package.module:NAME`` names. NAME may contain dots.
 
-    The file runs as a module with meta as the default device. Its folder, or for a module the current folder, is on the import
-    path. Errors of the code are not caught. `TargetError` is raised if there is no such object.
+    The file runs as a module with meta as the default device. Its folder, or for a module the current folder, is on the
+    import path. Errors of the code are not caught. `TargetError` is raised if there is no such object.
     """
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
@@ -85,7 +85,8 @@ def _suggestions(module: Any) -> str:
 def build(found: Any, args: list[Any], kwargs: dict[str, Any], dtype: Any = None) -> Any:
     """Return a model on meta in ``dtype``: ``found`` itself if it is a module, else the result of calling it.
 
-    The result must be a module or another callable, which is later called with the inputs. Otherwise `TargetError` is raised.
+    The result must be a module or another callable, which is later called with the inputs. Otherwise `TargetError` is
+    raised.
     """
     if isinstance(found, mt.nn.Module):
         if args or kwargs:

@@ -249,7 +249,8 @@ for count in (20_000, 200_000):
         file(f"{count} names of classes of {length} characters", lambda count=count, length=length: script(
             again(text("__torch__." + "m" * length) + b"q\0000" + text("C") + b"q\0010", b"h\0h\1\x93)\x81", count)))
         file(f"{count} different classes of {length} characters", lambda count=count, length=length: script(
-            P4 + text("m" * length) + b"q\0000(" + b"".join(text(f"__torch__.{i}") + b"h\0\x93)\x81" for i in range(count // 10)) + b"t."))
+            P4 + text("m" * length) + b"q\0000(" + b"".join(text(f"__torch__.{i}") + b"h\0\x93)\x81" for i in
+            range(count // 10)) + b"t."))
 for counts in ((210, 210, 210), (1000, 1000)):
     file(f"a script of shared lists of {counts}", lambda counts=counts: script(shared_lists(*counts)))
     file(f"a script with constants of shared lists of {counts}", lambda counts=counts: script(P2 + tensor() + b".", shared_lists(*counts)))
@@ -303,8 +304,8 @@ file("20,000 locations", lambda: packed(P2 + b"(" + b"".join(tensor(storage(str(
 for count in (200, 2000):
     for size in (1 << 16, 1 << 22):
         file(f"{count} views of one compressed storage of {size} bytes", lambda count=count, size=size: packed(
-            P2 + b"}(" + b"".join(text(f"v{i}") + tensor(storage("0", size // 4), offset=i, size=(4,)) for i in range(count)) + b"u.",
-            [("0", bytes(size))]))
+            P2 + b"}(" + b"".join(text(f"v{i}") + tensor(storage("0", size // 4), offset=i, size=(4,)) for i in
+            range(count)) + b"u.", [("0", bytes(size))]))
 for size in (1 << 20, 1 << 26, 1 << 28, 1 << 29):
     file(f"a compressed storage of {size} zeros", lambda size=size: packed(P2 + tensor(storage("0", size // 4), size=(4,)) + b".", [("0", bytes(size))]))
     file(f"a compressed pickle of {size} bytes", lambda size=size: packed(P2 + b"N0" * (size // 2) + b"N."))

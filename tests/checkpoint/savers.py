@@ -2,8 +2,8 @@
 
     python tests/checkpoint/savers.py [rounds] [seed]
 
-Other checkpoints in the folder have names that begin in the same way; they must not change. After every tenth round, one
-process that is not killed must remove what the others left.
+Other checkpoints in the folder have names that begin in the same way; they must not change. After every tenth round,
+one process that is not killed must remove what the others left.
 """
 
 import json

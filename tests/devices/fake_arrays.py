@@ -1,9 +1,9 @@
 """Arrays and functions over NumPy that behave like CuPy's. Of devices they know only a number.
 
-`cupy_names.json`, which tools/cupy_names.py writes from a real CuPy, lists names, parameters and the dtypes of ufuncs. Other
-differences from NumPy, as observed in CuPy 14, are implemented here: arrays are not converted to NumPy arrays implicitly
-and do not mix with them; results are 0-d arrays where NumPy returns scalars; indices out of bounds wrap around; floats
-beyond the range of integers are clamped; most methods of ufuncs are missing.
+`cupy_names.json`, which tools/cupy_names.py writes from a real CuPy, lists names, parameters and the dtypes of ufuncs.
+Other differences from NumPy, as observed in CuPy 14, are implemented here: arrays are not converted to NumPy arrays
+implicitly and do not mix with them; results are 0-d arrays where NumPy returns scalars; indices out of bounds wrap
+around; floats beyond the range of integers are clamped; most methods of ufuncs are missing.
 """
 
 import json
@@ -20,7 +20,8 @@ AT = {
     "bitwise_and": "iIlL", "bitwise_or": "iIlL", "bitwise_xor": "iIlL",
 }  # fmt: skip
 REDUCE = ACCUMULATE = ("add", "multiply")
-TAKES_HOST = {"asarray", "array", "ascontiguousarray", "asanyarray", "asfortranarray", "asnumpy", "may_share_memory", "shares_memory"}
+TAKES_HOST = {"asarray", "array", "ascontiguousarray", "asanyarray", "asfortranarray", "asnumpy", "may_share_memory",
+"shares_memory"}
 
 
 def refuse_host(values, name):

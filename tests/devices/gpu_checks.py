@@ -137,7 +137,8 @@ def models(device):
         (lambda: nn.Sequential(
             nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=4), nn.GELU(),
             nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 5), nn.Softmax(-1)), lambda: mt.randn(image)),
-        (lambda: nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), nn.LayerNorm(16)),
+        (lambda: nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),
+        nn.LayerNorm(16)),
          lambda: mt.randint(0, 11, tokens)),
         (lambda: nn.LSTM(4, 5, 2, bidirectional=True), lambda: mt.randn(3, 2, 4)),
         (lambda: nn.ConvTranspose1d(3, 4, 3, stride=2), lambda: mt.randn(2, 3, 9)),

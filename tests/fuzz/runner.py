@@ -1,8 +1,8 @@
 """Run programs and check their results.
 
-Failures are: the end of the process; an exception of the interpreter (SystemError) or of a class that no caller can expect;
-an exception that compiled code could not propagate; a KeyError, NameError, AssertionError or failed bounds check inside
-the package; an inconsistent tensor (`in_order`); growth of memory or of reference counts.
+Failures are: the end of the process; an exception of the interpreter (SystemError) or of a class that no caller can
+expect; an exception that compiled code could not propagate; a KeyError, NameError, AssertionError or failed bounds
+check inside the package; an inconsistent tensor (`in_order`); growth of memory or of reference counts.
 """
 
 import collections
@@ -26,14 +26,16 @@ from .surface import from_surface
 from .values import Values
 from .world import NAMES, Oops, T
 
-ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, AttributeError, ArithmeticError, BufferError, KeyError,
-           MemoryError, OSError, NameError, StopIteration, ImportError, AssertionError, Oops, pickle.PickleError, UserWarning)
+ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, AttributeError, ArithmeticError, BufferError,
+KeyError,
+           MemoryError, OSError, NameError, StopIteration, ImportError, AssertionError, Oops, pickle.PickleError,
+           UserWarning)
 INTERNAL = (NameError, AssertionError, KeyError, MemoryError)  # must not be raised inside the package
 _INTERNAL_TEXT = re.compile(
     r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute"
 )
-# Misbehaving dicts, states, results of modes and overrides, and claimed lengths of 2**40 reach plain Python code. Size raises
-# the errors of a tuple.
+# Misbehaving dicts, states, results of modes and overrides, and claimed lengths of 2**40 reach plain Python code. Size
+# raises the errors of a tuple.
 _OPEN = re.compile(r"check_op|Liar|2 ?\*\* ?40|decode_numbers|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
 # These change a storage or a layout on purpose. Afterwards a tensor may reach beyond its storage.
@@ -146,7 +148,8 @@ def wrong(error, code):
         while tb.tb_next is not None:
             tb = tb.tb_next
         where = tb.tb_frame.f_code.co_filename
-        # A message with spaces is written for the caller; PyTorch raises these classes too. Modules are plain Python, as in PyTorch.
+        # A message with spaces is written for the caller; PyTorch raises these classes too. Modules are plain Python,
+        # as in PyTorch.
         meant = " " in text and (isinstance(error, (KeyError, AssertionError)) or (isinstance(error, AttributeError) and "nn/" in where))
         if where.endswith("/size.pyx"):
             return None

@@ -7,18 +7,22 @@ from .world import FORMS
 DTYPES = sorted(name for name, value in vars(mt).items() if isinstance(value, mt.dtype))
 COMMON = ["float32"] * 6 + ["float64", "float16", "bfloat16", "int64", "int64", "int32", "uint8", "bool", "complex64"]
 SMALL = [0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5]
-EXTREME = [2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**53, 2**61, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, -(2**70), 10**30, 64,
+EXTREME = [2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**53, 2**61, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, -(2**70),
+10**30, 64,
            65, 1000]
 FLOATS = ["0.5", "0.0", "-0.0", "1.0", "-1.5", "2.0", "1e-5", "1e38", "-1e308", "1e308", "5e-324", "inf", "-inf", "nan"]
-WORDS = ["sum", "mean", "none", "batchmean", "same", "valid", "reflect", "replicate", "circular", "constant", "zeros", "border",
+WORDS = ["sum", "mean", "none", "batchmean", "same", "valid", "reflect", "replicate", "circular", "constant", "zeros",
+"border",
          "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area", "tanh", "floor", "trunc", "ij", "xy",
          "prod", "amax", "amin", "fro", "nuc", "ortho", "forward", "backward", "reduced", "complete", "r", "lower", "ii->i",
          "ij,jk->ik", "...ij,...jk", "i,j->ij", "", "x", "\\ud800", "a\\x00b", "é" * 30]
-KEYWORDS = ["dim", "axis", "keepdim", "keepdims", "dtype", "device", "out", "p", "eps", "size", "other", "x", "x1", "x2", "a",
+KEYWORDS = ["dim", "axis", "keepdim", "keepdims", "dtype", "device", "out", "p", "eps", "size", "other", "x", "x1",
+"x2", "a",
             "weight", "bias", "padding", "stride", "generator", "input", "index", "reduction", "self", "alpha", "inplace",
             "memory_format", "layout", "requires_grad", "pin_memory", "non_blocking", "é", ""]
 # What an object may do to the tensor {t} during a call that it is an argument of.
-ACTS = ["{t}.resize_(0)", "{t}.resize_(7, 9)", "{t}.resize_(1, 1, 1, 1, 1, 1, 1, 1)", "{t}.resize_(2**20)", "{t}.squeeze_()",
+ACTS = ["{t}.resize_(0)", "{t}.resize_(7, 9)", "{t}.resize_(1, 1, 1, 1, 1, 1, 1, 1)", "{t}.resize_(2**20)",
+"{t}.squeeze_()",
         "{t}.unsqueeze_(0)", "{t}.set_(T((2, 2)))", "setattr({t}, 'data', T((1,) * 9, 'int8'))", "{t}.t_()", "{t}.zero_()",
         "{t}.untyped_storage().resize_(0)", "{t}.detach_()", "{t}.requires_grad_()", "setattr({t}, '__class__', Sub)",
         "{t}.__dict__.clear()", "setattr({t}, 'grad', {t}.clone())", "gc.collect(0)", "mt.set_default_dtype(mt.float64)",

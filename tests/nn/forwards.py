@@ -1,8 +1,8 @@
 """Calls of layers that work in every library, by class: constructor calls, and inputs.
 
-In an input, a tuple of sizes stands for a tensor of normal numbers, ``I(high, *sizes)`` for integers, ``P(*sizes)`` for numbers
-in (0, 1), and ``S(*sizes)`` for 1 and -1. A list is a tuple of inputs. ``V(value)``, None and bools are passed as they are. A
-dict at the end holds keyword arguments.
+In an input, a tuple of sizes stands for a tensor of normal numbers, ``I(high, *sizes)`` for integers, ``P(*sizes)`` for
+numbers in (0, 1), and ``S(*sizes)`` for 1 and -1. A list is a tuple of inputs. ``V(value)``, None and bools are passed
+as they are. A dict at the end holds keyword arguments.
 """
 
 from collections import namedtuple
@@ -76,8 +76,8 @@ SHAPED = {
     "AlphaDropout": each(["(0.2)", "(0.0)"], (3, 4)),
     "FeatureAlphaDropout": each(["(0.2)", "(0.0)"], (2, 3, 4)),
     "EmbeddingBag": [
-        ("(10, 3)", [i(10, 2, 4)]), ("(10, 3, mode='sum', padding_idx=1)", [i(10, 2, 4)]), ("(10, 3, mode='max')", [i(10, 2, 4)]),
-        ("(10, 3, mode='sum')", [i(10, 2, 4), None, p(2, 4)]), ("(10, 3, max_norm=0.5)", [i(10, 2, 4)]),
+        ("(10, 3)", [i(10, 2, 4)]), ("(10, 3, mode='sum', padding_idx=1)", [i(10, 2, 4)]), ("(10, 3, mode='max')",
+        [i(10, 2, 4)]), ("(10, 3, mode='sum')", [i(10, 2, 4), None, p(2, 4)]), ("(10, 3, max_norm=0.5)", [i(10, 2, 4)]),
     ],
     "AdaptiveLogSoftmaxWithLoss": [
         ("(8, 20, [5, 10, 15], div_value=2.0)", [(3, 8), i(20, 3)]),
@@ -185,15 +185,16 @@ def sequences():
     q, k = (5, 2, 8), (6, 2, 8)
     found["MultiheadAttention"] = [
         ("(8, 2)", [q, k, k]), ("(8, 2)", [q, q, q, {"need_weights": False}]), ("(8, 2, bias=False)", [q, k, k]),
-        ("(8, 2)", [q, k, k, {"average_attn_weights": False}]), ("(8, 4, add_bias_kv=True, add_zero_attn=True)", [q, k, k]),
-        ("(8, 2, kdim=3, vdim=4)", [q, (6, 2, 3), (6, 2, 4)]), ("(8, 2, batch_first=True)", [(2, 5, 8), (2, 6, 8), (2, 6, 8)]),
-        ("(8, 2)", [(5, 8), (6, 8), (6, 8)]), ("(8, 2)", [q, k, k, {"attn_mask": (5, 6)}]),
-        ("(8, 2)", [q, k, k, {"key_padding_mask": (2, 6)}]), ("(8, 2)", [q, k, k, {"attn_mask": (4, 5, 6), "need_weights": False}]),
+        ("(8, 2)", [q, k, k, {"average_attn_weights": False}]), ("(8, 4, add_bias_kv=True, add_zero_attn=True)", [q, k,
+        k]), ("(8, 2, kdim=3, vdim=4)", [q, (6, 2, 3), (6, 2, 4)]), ("(8, 2, batch_first=True)", [(2, 5, 8), (2, 6, 8),
+        (2, 6, 8)]), ("(8, 2)", [(5, 8), (6, 8), (6, 8)]), ("(8, 2)", [q, k, k, {"attn_mask": (5, 6)}]), ("(8, 2)", [q,
+        k, k, {"key_padding_mask": (2, 6)}]), ("(8, 2)", [q, k, k, {"attn_mask": (4, 5, 6), "need_weights": False}]),
     ]
     calls = ["(8, 2, 16, 0.0)", "(8, 2, 16, 0.0, 'gelu', batch_first=True)", "(8, 2, 16, 0.0, norm_first=True, bias=False)",
              "(8, 2, 16, 0.0, nn.SiLU(), 1e-3)"]  # fmt: skip
     found["TransformerEncoderLayer"] = each(calls, (5, 3, 8), (5, 8)) + [
-        ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_mask": (5, 5)}]), ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_key_padding_mask": (3, 5)}])]
+        ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_mask": (5, 5)}]), ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_key_padding_mask":
+        (3, 5)}])]
     found["TransformerDecoderLayer"] = [(call, [(5, 3, 8), (6, 3, 8) if "batch_first" not in call else (5, 6, 8)]) for call in calls]
     layer = "nn.TransformerEncoderLayer(8, 2, 16, 0.0)"
     found["TransformerEncoder"] = each([f"({layer}, 2)", f"({layer}, 1, nn.LayerNorm(8))"], (5, 3, 8)) + [
@@ -214,7 +215,8 @@ CONTAINERS = {
 }
 
 # Layers without a forward, or whose forward raises.
-NO_FORWARD = {"Module", "Container", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "RNNBase", "RNNCellBase"}
+NO_FORWARD = {"Module", "Container", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "RNNBase",
+"RNNCellBase"}
 
 
 def forwards():

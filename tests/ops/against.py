@@ -54,9 +54,9 @@ def raises_alike(ours, *theirs):
 def agree(call, *tensors, tolerance=None, values=True, lenient=()):
     """Check that ``call(library, *tensors)`` behaves in metatensor as in PyTorch.
 
-    ``tensors`` are PyTorch tensors on the CPU. The metadata must match PyTorch's meta or CPU result, the values its CPU result.
-    If its CPU raises, metatensor must raise too, also on meta. ``lenient`` lists exception classes that PyTorch raises only
-    because it lacks a kernel.
+    ``tensors`` are PyTorch tensors on the CPU. The metadata must match PyTorch's meta or CPU result, the values its CPU
+    result. If its CPU raises, metatensor must raise too, also on meta. ``lenient`` lists exception classes that PyTorch
+    raises only because it lacks a kernel.
     """
     import torch
 

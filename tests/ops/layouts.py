@@ -74,8 +74,8 @@ def _attempt(call):
 def conform(function, *arguments):
     """Check that ``function(module, *tensors)`` on meta matches PyTorch.
 
-    ``arguments`` are pairs (layout, dtype name). If PyTorch's meta and cpu devices differ, the result or the class of error of
-    either is accepted.
+    ``arguments`` are pairs (layout, dtype name). If PyTorch's meta and cpu devices differ, the result or the class of
+    error of either is accepted.
     """
     import torch
 

@@ -9,7 +9,8 @@ INTS = ("int8", "uint8", "int16", "int32", "int64")
 COMPLEX = ("complex64", "complex128")
 DTYPES = ("bool", *INTS, *FLOATS, *COMPLEX)
 
-TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-5, "float64": 1e-10, "complex64": 2e-5, "complex128": 1e-10}
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-5, "float64": 1e-10, "complex64": 2e-5, "complex128":
+1e-10}
 
 _REAL = [-np.inf, -30.0, -2.5, -1.0, -0.5, -0.25, -0.0, 0.0, 0.3, 0.5, 1.0, 1.5, 2.5, 3.7, 20.0, np.inf, np.nan]
 _PARTS = [-2.5, -1.0, -0.5, 0.0, 0.3, 1.0, 2.0]

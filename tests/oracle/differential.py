@@ -6,8 +6,9 @@
     python -m oracle.differential --ops add,max --show 20     # a few operators, with the calls that differ
     python -m oracle.differential --samples 3 --dtypes float32,int64,complex64 --share 1 --show 1000 --part 1/4
 
-This needs what `values` needs. For each operator of PyTorch's test database, and each further operator of the registry, a
-few samples are changed in every way of `variants`. Calls that PyTorch's cpu rejects are skipped; `refusals` compares those.
+This needs what `values` needs. For each operator of PyTorch's test database, and each further operator of the registry,
+a few samples are changed in every way of `variants`. Calls that PyTorch's cpu rejects are skipped; `refusals` compares
+those.
 """
 
 import argparse

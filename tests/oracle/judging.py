@@ -10,7 +10,8 @@ import torch
 from .twins import leaves, tensors
 
 # Operators that return uninitialized memory, at least in part.
-UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
+UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
+"resize_as_"}
 
 # For random operators: number of draws, elements compared in each, and permutations of the draws.
 DRAWS, ELEMENTS, DEALS = 60, 200, 100
@@ -122,9 +123,9 @@ def _no_further(mine, its, exact):
 def same_distribution(ours, theirs):
     """Return None if two lists of results of repeated calls may have the same distribution, else the reason why not.
 
-    The Kolmogorov-Smirnov distance of all elements is compared with the distances for random permutations of the same draws,
-    because the elements of one draw may depend on each other. Each element is compared by the rank sum of its draws
-    (Mann-Whitney), which does not assume that moments exist.
+    The Kolmogorov-Smirnov distance of all elements is compared with the distances for random permutations of the same
+    draws, because the elements of one draw may depend on each other. Each element is compared by the rank sum of its
+    draws (Mann-Whitney), which does not assume that moments exist.
     """
     for mine, its in zip(zip(*map(tensors, ours)), zip(*map(tensors, theirs))):
         if its[0].numel() == 0:

@@ -1,7 +1,7 @@
 """Calls that PyTorch may reject: recorded calls, each changed in one or two places.
 
-The encoded form of a call is changed (see ``README.md``), so both libraries get the same arguments. Each generator yields
-``(kind, args, kwargs)``, where ``kind`` describes the change.
+The encoded form of a call is changed (see ``README.md``), so both libraries get the same arguments. Each generator
+yields ``(kind, args, kwargs)``, where ``kind`` describes the change.
 """
 
 import copy

@@ -8,9 +8,9 @@
     python -m oracle.refusals --lower              # lower the limits to what is found
 
 This needs PyTorch 2.13. The calls are the recorded ones, and for operators without records those of
-`metatensor.testing.samples`, changed by `mutations`. On cpu, a call is right if it raises the class that PyTorch raises, or
-returns what PyTorch returns: metadata, which argument is returned, values, and the memory around an ``out=``. On meta, it is
-right if it does what PyTorch does on cpu or on meta.
+`metatensor.testing.samples`, changed by `mutations`. On cpu, a call is right if it raises the class that PyTorch
+raises, or returns what PyTorch returns: metadata, which argument is returned, values, and the memory around an
+``out=``. On meta, it is right if it does what PyTorch does on cpu or on meta.
 """
 
 import argparse
@@ -37,8 +37,10 @@ CEILING = Path(__file__).resolve().parent / "ceiling.json"
 SHARE = 23  # the test tries one in this many calls
 SMALL = 400  # maximum number of elements of a tensor
 OF_EACH = 3  # recorded calls of each operator
-# Parts of names of operators whose values are not compared: uninitialized, random, not unique, or for arguments without meaning.
-WITHOUT_VALUES = ("empty", "resize", "set_", "rand", "bernoulli", "normal", "multinomial", "dropout", "uniform", "exponential", "cauchy",
+# Parts of names of operators whose values are not compared: uninitialized, random, not unique, or for arguments without
+# meaning.
+WITHOUT_VALUES = ("empty", "resize", "set_", "rand", "bernoulli", "normal", "multinomial", "dropout", "uniform",
+"exponential", "cauchy",
                   "geometric", "poisson", "binomial", "gumbel", "fractional", "eig", "svd", "qr", "lstsq", "sorted", "bucketize")
 # Deliberate differences by operator. Each is described in docs/differences.md.
 ON_PURPOSE = {"fft.ihfft2": "out", "fft.ihfftn": "out"}

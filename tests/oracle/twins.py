@@ -67,8 +67,8 @@ def _bytes(t):
 class Twins:
     """Copies arguments to ``module``. Use one object for the arguments of one call.
 
-    Without ``translate``, a function of a callable argument, callables are not supported. ``inputs`` lists the tensors that were
-    created, in order.
+    Without ``translate``, a function of a callable argument, callables are not supported. ``inputs`` lists the tensors
+    that were created, in order.
     """
 
     def __init__(self, module, translate=None):

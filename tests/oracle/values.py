@@ -9,10 +9,11 @@
     python -m oracle.values --part 1/4 --save all.jsonl    # a quarter of the ops; appends a line for each op
     python -m oracle.values --from all.jsonl --table       # saved results; the last line of each op counts
 
-This needs PyTorch 2.13 and expecttest. Every operator of the database gets its own samples for several dtypes, generated
-with a fixed seed. Some samples are repeated as a method, in place, with ``out=``, and with non-contiguous tensors. A
-sample is right if metadata agree (as in `compare`), the arguments end up as in PyTorch, and values are within the tolerance of
-PyTorch's own tests. For rounded dtypes, an error against double precision similar to PyTorch's is enough.
+This needs PyTorch 2.13 and expecttest. Every operator of the database gets its own samples for several dtypes,
+generated with a fixed seed. Some samples are repeated as a method, in place, with ``out=``, and with non-contiguous
+tensors. A sample is right if metadata agree (as in `compare`), the arguments end up as in PyTorch, and values are
+within the tolerance of PyTorch's own tests. For rounded dtypes, an error against double precision similar to PyTorch's
+is enough.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Variants of a call: other values, sizes, layouts and dtypes, and other kinds of arguments.
 
-A call is ``(args, kwargs)`` with PyTorch's tensors. Each family is a function that yields ``(label, call)``. A variant need
-not be valid; PyTorch decides that.
+A call is ``(args, kwargs)`` with PyTorch's tensors. Each family is a function that yields ``(label, call)``. A variant
+need not be valid; PyTorch decides that.
 """
 
 import itertools
@@ -16,7 +16,8 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DTYPES = (torch.bool, *INTEGERS, *UNSIGNED, *FLOATS, torch.complex32, torch.complex64, torch.complex128)
 NUMBERS = (2, 2.5, True, 1 + 2j, -1, 0)
 # Operators whose integers determine the size of the result. The largest integers would exhaust the memory.
-COUNTING = {"bincount", "one_hot", "repeat_interleave", "tensor_split", "unravel_index", "tile", "repeat", "unique", "histc"}
+COUNTING = {"bincount", "one_hot", "repeat_interleave", "tensor_split", "unravel_index", "tile", "repeat", "unique",
+"histc"}
 
 
 def changed(call, function):

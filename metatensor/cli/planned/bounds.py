@@ -64,9 +64,9 @@ LARGEST = {
 def result(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values) -> Any:
     """Return a result on meta for an operator whose result depends on values that are not available.
 
-    With the policy "bound", the result has the largest possible size. With other policies, and if no largest size is known,
-    the operator is computed with arguments that are filled with the value of the policy. DataDependentError is raised if
-    these would have more than `MOST_COMPUTED` elements.
+    With the policy "bound", the result has the largest possible size. With other policies, and if no largest size is
+    known, the operator is computed with arguments that are filled with the value of the policy. DataDependentError is
+    raised if these would have more than `MOST_COMPUTED` elements.
     """
     if values.policy == "bound" and op.name in LARGEST:
         return LARGEST[op.name](*args, **kwargs)

@@ -21,7 +21,8 @@ GIVEN = frozenset(("_from_host", "arange", "linspace", "logspace", "range", "ran
 MOST_GIVEN = 1 << 24
 """Maximum number of elements of such a result."""
 DRAWN = frozenset(("rand", "randn", "randint", "normal"))
-DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"))
+DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
+"geometric_"))
 """Operators that draw random numbers. A single number is drawn on cpu, because scripts often request its value."""
 _MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
 
@@ -66,9 +67,9 @@ def _all(function: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str
 class PlanMode(mt.DispatchMode):
     """A mode that redirects every device to meta.
 
-    Tensors with values known to the script, such as ``tensor([1, 2])`` or tensors of NumPy arrays, stay on cpu with their
-    values. An operation on them and a tensor on meta has its result on meta. If an operation would write values from meta into
-    a tensor on cpu, that tensor is moved to meta. If it is a view, stand-in values are written instead.
+    Tensors with values known to the script, such as ``tensor([1, 2])`` or tensors of NumPy arrays, stay on cpu with
+    their values. An operation on them and a tensor on meta has its result on meta. If an operation would write values
+    from meta into a tensor on cpu, that tensor is moved to meta. If it is a view, stand-in values are written instead.
     """
 
     def __init__(self, values: Values, after: Callable[[], None]) -> None:

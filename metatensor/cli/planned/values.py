@@ -65,8 +65,8 @@ def _short(file: str) -> str:
 class Values:
     """Stand-ins for values that are not available.
 
-    With the policy "bound" every number is 1, every condition is False, and a size that depends on values is the largest
-    possible one. With "zero", numbers and sizes are those of tensors of zeros. With "raise" a request raises
+    With the policy "bound" every number is 1, every condition is False, and a size that depends on values is the
+    largest possible one. With "zero", numbers and sizes are those of tensors of zeros. With "raise" a request raises
     `DataDependentError`. In an ``assert`` statement, a condition has the value with which the assertion holds.
     """
 
