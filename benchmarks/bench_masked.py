@@ -2,8 +2,7 @@
 
 from .harness import suite, table
 
-REDUCTIONS = "amax amin argmax argmin cumprod cumsum log_softmax logsumexp mean median prod softmax softmin std sum
-var".split()
+REDUCTIONS = "amax amin argmax argmin cumprod cumsum log_softmax logsumexp mean median prod softmax softmin std sum var".split()
 
 CASES = table(
     "masked",

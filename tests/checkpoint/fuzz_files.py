@@ -2,8 +2,8 @@
 
     python tests/checkpoint/fuzz_files.py [how many files] [seed]
 
-There are a few valid files of each format. Changes are: bits flipped; bytes and numbers replaced by extreme values;
-ranges removed, duplicated, moved, or taken from another file; the end cut off.
+There are a few valid files of each format. Changes are: bits flipped; bytes and numbers replaced by extreme values; ranges
+removed, duplicated, moved, or taken from another file; the end cut off.
 """
 
 import io
@@ -24,8 +24,9 @@ if __name__ == "__main__":
 from checkpoint import samples
 
 OPCODES = b"(.012FGIJKLMNPQRSTUVXabcdeghijlopqrstu}])BC" + bytes(range(0x80, 0x99))
-EDGES = [0, 1, 2, 7, 8, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**62, 2**63 - 1, 2**63,
-2**64 - 1] SECONDS = 1.0 MEMORY = 256 << 20
+EDGES = [0, 1, 2, 7, 8, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+SECONDS = 1.0
+MEMORY = 256 << 20
 
 
 def seeds(folder):

@@ -1,8 +1,8 @@
 """Programs for everything except ops: indexing, properties, constructors, storages, modules, modes, pickles, definitions.
 
-Each entry is a line with placeholders: ``{t}`` is a tensor, ``{any}`` anything, ``{i}`` an int, ``{ints}`` ints,
-``{key}`` an index, ``{s}`` a scalar, ``{data}`` nested lists, ``{str}`` a string, ``{dt}`` a dtype, ``{schema}`` the
-text of a schema, ``{name}`` the name of an attribute, ``{act}`` a callback, and ``{op}`` a call of a random op.
+Each entry is a line with placeholders: ``{t}`` is a tensor, ``{any}`` anything, ``{i}`` an int, ``{ints}`` ints, ``{key}`` an index,
+``{s}`` a scalar, ``{data}`` nested lists, ``{str}`` a string, ``{dt}`` a dtype, ``{schema}`` the text of a schema, ``{name}`` the name
+of an attribute, ``{act}`` a callback, and ``{op}`` a call of a random op.
 """
 # ruff: noqa: E501
 
@@ -231,12 +231,10 @@ l = [0.5, Float(0.5, lambda: l.clear()), Int(2, lambda: l.clear())]; r = nn.func
 """.strip().splitlines()
 
 _GAP = re.compile(r"\{(\w+)\}")
-TYPES = ["Tensor", "Tensor?", "Tensor(a)", "Tensor(a!)", "Tensor[]", "Scalar", "int", "int?", "int[]", "int[2]",
-"int[3]?", "float", "bool", "str",
+TYPES = ["Tensor", "Tensor?", "Tensor(a)", "Tensor(a!)", "Tensor[]", "Scalar", "int", "int?", "int[]", "int[2]", "int[3]?", "float", "bool", "str",
          "dtype?", "device?", "any", "Tensor|Scalar", "int[99999999999]", "in", "Tensor[2]", "bool[]", "float[]", "generator?", "memory_format?"]
-DEFAULTS = ["", "", "", "=1", "=None", "='x'", "=[1, 2]", "=(", "=0.5", "=True", "=__import__('os')", "=-1", "=" + "(" *
-300, "=1e999", "={}"] MEMBERS = ["_parameters", "_buffers", "_modules", "training", "_forward_hooks",
-"_forward_pre_hooks", "_non_persistent_buffers_set",
+DEFAULTS = ["", "", "", "=1", "=None", "='x'", "=[1, 2]", "=(", "=0.5", "=True", "=__import__('os')", "=-1", "=" + "(" * 300, "=1e999", "={}"]
+MEMBERS = ["_parameters", "_buffers", "_modules", "training", "_forward_hooks", "_forward_pre_hooks", "_non_persistent_buffers_set",
            "_state_dict_hooks", "forward", "__class__", "__dict__"]
 
 
