@@ -82,7 +82,7 @@ def main(rounds: int = 200, budget: float = 0.0005) -> int:
         worst = max(worst, op - function)
         print(f"{title:26}{op * 1e9:8.0f} ns, of which its function {function * 1e9:6.0f}: {(op - function) * 1e9:6.0f} more")
     verdict = "met" if worst < LIMIT else "MISSED"
-    print(f"the most is {worst * 1e9:.0f} ns more than the function; the limit is {LIMIT * 1e9:.0f}: {verdict}")
+    print(f"the largest overhead is {worst * 1e9:.0f} ns; the limit is {LIMIT * 1e9:.0f}: {verdict}")
     return int(worst >= LIMIT)
 
 

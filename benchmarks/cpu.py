@@ -200,7 +200,7 @@ def verdict(n: int, ours: float, theirs: float) -> bool | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", default="", help="comma separated parts of ops' names")
+    parser.add_argument("--ops", default="", help="comma separated parts of names of ops")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="comma separated numbers of elements")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--json", metavar="FILE", help="write every figure to a file, in seconds")
@@ -209,7 +209,7 @@ def main() -> int:
     sizes = [int(size) for size in args.sizes.split(",")]
     found: dict[str, dict[int, tuple[float, float]]] = {}
     missed = []
-    print("up to 1000 elements: microseconds beyond NumPy's; more: times NumPy's time; * misses its limit")
+    print("up to 1000 elements: microseconds minus NumPy's; from there: time divided by NumPy's; *: above the limit")
     print(f"{'op':14}" + "".join(f"{n:>11}" for n in sizes))
     for op, ours, theirs in rows(list(filter(None, args.ops.split(",")))):
         print(f"{op:14}", end="", flush=True)

@@ -125,9 +125,9 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--torch-python", default=sys.executable, help="an interpreter with PyTorch and timm")
-    parser.add_argument("--models", type=int, default=100, help="how many, drawn at random; 0 for all")
+    parser.add_argument("--models", type=int, default=100, help="number of models, chosen at random; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="where to write the figures of each model")
+    parser.add_argument("--json", help="write the figures of each model to this file")
     options = parser.parse_args()
     ours, theirs = Side("metatensor", sys.executable), Side("torch", options.torch_python)
     names = [name for name in ours.names if name in set(theirs.names)]

@@ -75,7 +75,7 @@ def loop(library: Any, model: Any, tokens: np.ndarray, mask: np.ndarray) -> tupl
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
+    parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--json", metavar="FILE", help="write every figure to a file, in seconds")
     parser.add_argument("--check", action="store_true", help=f"exit 1 where it takes more than {LIMIT:g} times PyTorch's time")

@@ -49,7 +49,7 @@ def main() -> int:
     for lines, path in sorted(lengths, reverse=True):
         if lines > LIMIT:
             failed = True
-            print(f"error: {path} has {lines} lines of code, above the limit of {LIMIT}: it is two files")
+            print(f"error: {path} has {lines} lines of code, above the limit of {LIMIT}: split it")
         elif lines > AIM:
             print(f"warning: {path} has {lines} lines of code, above the aim of {AIM}")
     return int(failed)

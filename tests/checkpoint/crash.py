@@ -70,4 +70,4 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory(dir=os.environ.get("CRASH_FOLDER")) as folder:
             count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
             old, new, left = crash(folder, form, count)
-            print(f"{form}: {count} kills, {old} times the last save that was told of, {new} times the next; {len(left)} files left behind")
+            print(f"{form}: {count} kills, {old} times the last completed save, {new} times the next one; {len(left)} files left behind")

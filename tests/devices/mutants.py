@@ -382,9 +382,9 @@ def remember_the_reference() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count the mutants of the cpu device that check_device lets pass.")
-    parser.add_argument("names", nargs="*", help="operators; all of them unless said")
-    parser.add_argument("--kind", action="append", help="ways to be wrong; all of them unless said")
-    parser.add_argument("--part", default="0/1", help="3/8: every eighth operator, from the fourth on")
+    parser.add_argument("names", nargs="*", help="operators (default: all)")
+    parser.add_argument("--kind", action="append", help="kinds of mutations (default: all)")
+    parser.add_argument("--part", default="0/1", help="I/N, such as 3/8: every eighth operator, starting with the fourth")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     backend = broken_backend()

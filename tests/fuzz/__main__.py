@@ -19,12 +19,12 @@ CRASHES = 25  # the run stops after this number
 
 def arguments(argv=None):
     p = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    p.add_argument("--calls", type=int, default=100_000, help="how many calls to make, at least")
+    p.add_argument("--calls", type=int, default=100_000, help="minimum number of calls")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--device", default="meta", help="where tensors are made: meta or cpu")
+    p.add_argument("--device", default="meta", help="device of the tensors: meta or cpu")
     p.add_argument("--ops", help="only these ops, separated by commas")
-    p.add_argument("--repeat", type=int, default=1, help="run each program so often and look for leaks of each")
-    p.add_argument("--only", type=int, help="just the program of this number, printed as it runs")
+    p.add_argument("--repeat", type=int, default=1, help="run each program this many times and look for leaks")
+    p.add_argument("--only", type=int, help="run only the program with this number, and print it")
     p.add_argument("--start", type=int, default=0, help="the number of the first program")
     p.add_argument("--child", help=argparse.SUPPRESS)
     p.add_argument("--lines", help=argparse.SUPPRESS)

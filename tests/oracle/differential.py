@@ -224,12 +224,12 @@ def more(found, allowed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing")
-    parser.add_argument("--ops", help="some operators only")
+    parser.add_argument("--ops", help="only these operators")
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--samples", type=int, default=2, metavar="K", help="so many samples of each operator and dtype")
+    parser.add_argument("--samples", type=int, default=2, metavar="K", help="number of samples of each operator and dtype")
     parser.add_argument("--share", type=int, default=SHARE, metavar="N", help="one variant in N")
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th operator, from the I-th on")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th operator, starting with number I")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="print up to N differences of each operator")
     args = parser.parse_args()
 

@@ -427,16 +427,16 @@ def lower(counts, raise_it=False):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", help="comma separated names")
-    parser.add_argument("--first", default="", help="leave out the names before this one")
+    parser.add_argument("--first", default="", help="omit the names before this one")
     parser.add_argument("--share", type=int, default=1, metavar="K", help="every K-th call only")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N differences")
     parser.add_argument("--what", help="only these differences: accepts, class, refuses, values, ...")
-    parser.add_argument("--kinds", default="", help="only changes whose description starts so, as 'out: '")
+    parser.add_argument("--kinds", default="", help="only changes whose description starts with this, such as 'out: '")
     parser.add_argument("--lower", action="store_true", help=f"lower the ceiling, of which the test tries one call in {SHARE}")
-    parser.add_argument("--anew", action="store_true", help="write the ceiling anew, higher too")
-    parser.add_argument("--separate", action="store_true", help="each operator in a process of its own, as PyTorch may crash")
-    parser.add_argument("--save", help="write every difference to this file, one JSON object a line")
+    parser.add_argument("--anew", action="store_true", help="write the limits, even if they increase")
+    parser.add_argument("--separate", action="store_true", help="run each operator in a separate process, because PyTorch may crash")
+    parser.add_argument("--save", help="write every difference to this file, one JSON object per line")
     args = parser.parse_args(argv)
     if args.lower or args.anew:
         args.share = SHARE

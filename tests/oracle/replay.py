@@ -217,10 +217,10 @@ def main(argv=None):
     parser.add_argument("--ops", help="comma separated op names, all variants of each")
     parser.add_argument("--kinds", help="comma separated: sample, inplace, out, error")
     parser.add_argument("--sample", type=int, default=1, metavar="K", help="every K-th record only")
-    parser.add_argument("--no-internal", action="store_true", help="leave out what is not public API")
+    parser.add_argument("--no-internal", action="store_true", help="omit ops that are not public API")
     parser.add_argument("--table", action="store_true", help="a line for each op, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing records")
-    parser.add_argument("--missing", action="store_true", help="list the names that the module does not offer")
+    parser.add_argument("--missing", action="store_true", help="list the names that the module lacks")
     parser.add_argument("--timeout", type=float, default=2.0, help="limit of a call in seconds, 0 for none")
     args = parser.parse_args(argv)
 
