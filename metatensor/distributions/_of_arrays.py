@@ -83,8 +83,8 @@ class StickBreakingTransform(Transform):
     --------
     >>> import metatensor as mt
     >>> from metatensor.distributions import StickBreakingTransform
-    >>> StickBreakingTransform()(mt.zeros(3, device="cpu"))
-    tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    >>> StickBreakingTransform()(mt.zeros(1, device="cpu"))
+    tensor([0.5000, 0.5000])
     """
 
     domain, codomain, bijective, _compared = constraints.real_vector, constraints.simplex, True, ()

@@ -246,7 +246,7 @@ class ComposeTransform(Transform):
     Parameters
     ----------
     parts : sequence of Transform
-        Transforms, in the order in which they are applied.
+        Transforms. The first one is applied first.
     cache_size : int
         If 1, every part keeps its last input and output. Default: 0.
 

@@ -100,8 +100,7 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
 
     Notes
     -----
-    See Loaiza-Ganem and Cunningham, "The continuous Bernoulli: fixing a pervasive error in variational autoencoders"
-    (2019).
+    Loaiza-Ganem and Cunningham introduced this distribution (2019, arXiv:1907.06845).
 
     Examples
     --------

@@ -23,7 +23,7 @@ class ExponentialFamily(Distribution):
 
     Notes
     -----
-    The formulas are those of Nielsen and Nock, "Entropies and cross-entropies of exponential families" (2010).
+    Nielsen and Nock derive the formulas (2010, in the proceedings of ICIP).
     """
 
     @property

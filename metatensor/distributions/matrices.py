@@ -119,9 +119,8 @@ class Wishart(ScaleTriple, ExponentialFamily):
 class LKJCholesky(Parametric):
     """The LKJ distribution of lower Cholesky factors of correlation matrices.
 
-    The density of a correlation matrix is proportional to its determinant to the power ``concentration - 1``. See
-    Lewandowski, Kurowicka and Joe, "Generating random correlation matrices based on vines and extended onion method"
-    (2009).
+    A correlation matrix C has a density proportional to ``det(C) ** (concentration - 1)``. See Lewandowski, Kurowicka and
+    Joe, "Generating random correlation matrices based on vines and extended onion method" (2009).
 
     Parameters
     ----------
