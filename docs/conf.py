@@ -1,4 +1,4 @@
-"""Sphinx settings: the pages are Markdown."""
+"""Sphinx settings. The pages are written in Markdown."""
 
 import sys
 from pathlib import Path
@@ -14,5 +14,5 @@ html_theme = "furo"
 html_title = f"metatensor {release}"
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
-# Pages link to files of the repository, which are no pages.
+# Pages link to files in the repository that are not pages.
 suppress_warnings = ["myst.xref_missing"]

@@ -1,10 +1,10 @@
-"""Write ``docs/ops/<family>.md``: every operator of a family, from its declaration.
+"""Write ``docs/ops/<family>.md``, which documents every operator of a family from its declaration.
 
-    python tools/opdocs.py            # write what changed
-    python tools/opdocs.py --check    # exit 1 if a page is not what the declarations say
+    python tools/opdocs.py            # write the pages that changed
+    python tools/opdocs.py --check    # exit 1 if a page does not match the declarations
 
-Which family an operator belongs to is seen while its module is imported, so this must be the
-first to import the package.
+The family of an operator is determined while its module is imported. Therefore the package must not be imported
+before `families` is called.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MARKS = {
 
 
 def families() -> dict[str, tuple[Any, list[str]]]:
-    """``{family: (module, names of its operators)}``, by watching the package being imported."""
+    """Return ``{family: (module, names of its operators)}`` by observing the import of the package."""
     found: dict[str, tuple[Any, list[str]]] = {}
     seen: set[str] = set()
     load = ExtensionFileLoader.exec_module
@@ -41,7 +41,7 @@ def families() -> dict[str, tuple[Any, list[str]]]:
         seen.update(registered())
         load(loader, module)
         if module.__name__.startswith(PREFIX):
-            new = registered() - seen  # what it imported itself has been seen by now
+            new = registered() - seen  # operators of modules that this one imports are in `seen` already
             found[module.__name__.removeprefix(PREFIX)] = (module, sorted(new))
         seen.update(registered())
 
@@ -54,7 +54,7 @@ def families() -> dict[str, tuple[Any, list[str]]]:
 
 
 def entry(op: Any) -> str:
-    """One operator: its name, its signatures, what it does."""
+    """Return the section of one operator: its name, its signatures and its description."""
     describe = importlib.import_module("metatensor._core.describe")
     signatures, _, text = describe.op_doc(op).partition("\n\n")
     flags = importlib.import_module("metatensor._core.op").operator_flags
@@ -67,7 +67,7 @@ def entry(op: Any) -> str:
 
 
 def page(family: str, module: Any, names: list[str]) -> str:
-    """The page of a family: in-place variants and second names are named with the operator that they are of."""
+    """Return the page of a family. In-place variants and aliases are listed under their operators."""
     registry = importlib.import_module("metatensor._core.op").registry
     ops = [registry[name] for name in names if registry[name].name == name and not registry[name].variant]
     intro = (module.__doc__ or "").strip()

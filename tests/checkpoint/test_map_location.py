@@ -1,4 +1,4 @@
-"""``map_location`` in each of its forms."""
+"""All forms of ``map_location``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What saving refuses because it could not be read again, or not be written at all; nothing is left behind."""
+"""Saving refuses what cannot be written or could not be read again, and leaves nothing behind."""
 
 import io
 import os

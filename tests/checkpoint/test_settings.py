@@ -1,4 +1,4 @@
-"""The settings of loading and saving in `metatensor.serialization`, and what `torch.serialization` has of them."""
+"""Settings of loading and saving in `metatensor.serialization`, and their counterparts in `torch.serialization`."""
 
 import io
 import mmap

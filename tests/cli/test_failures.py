@@ -1,4 +1,4 @@
-"""Models that end the process, print, or are lazy; outputs that cannot be written; what to do about errors."""
+"""Models that exit, print or are lazy; output that cannot be written; hints for errors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What holds no data, and what is said about it."""
+"""Tensors without data, and how they are reported."""
 
 import warnings
 
@@ -153,7 +153,7 @@ class TestMessages:
 
 
 class TestWhatIsHidden:
-    """Tensors in containers, in modules that are no registered part, and of no shape."""
+    """Tensors in containers, in modules that are not registered, and without a shape."""
 
     def build(self):
         model = nn.Module()

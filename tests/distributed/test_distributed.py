@@ -1,4 +1,4 @@
-"""`torch.distributed` in a world of one process, beside PyTorch's where that can be compared."""
+"""`torch.distributed` with one process, compared with PyTorch's where possible."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""MultiheadAttention beside PyTorch's: masks of all kinds, with and without weights, batched or not."""
+"""MultiheadAttention compared with PyTorch's: all kinds of masks, with and without weights, with and without a batch."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Fourier transforms: metadata, values and errors against PyTorch."""
+"""Fourier transforms: metadata, values and errors compared with PyTorch."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ sizes = st.one_of(st.none(), st.lists(st.integers(-1, 6), max_size=3).map(tuple)
 
 @st.composite
 def distinct_dims(draw, ndim):
-    """None, an int or a tuple of dimensions, each once, now and then a wrong one."""
+    """Draw None, an int or a tuple of distinct dimensions, sometimes invalid."""
     if draw(st.integers(0, 3)) == 0:
         return None
     if draw(st.integers(0, 9)) == 0:
@@ -80,7 +80,7 @@ def test_out(layout, name, dtype, data):
         out = lib.empty(shape, dtype=getattr(lib, target), device=t.device)
         result = getattr(lib.fft, name)(t, out=out)
         assert result is out
-        return out.to(lib.complex64 if out.is_complex() else lib.float32)  # complex128 would be compared too closely
+        return out.to(lib.complex64 if out.is_complex() else lib.float32)  # the tolerance for complex128 would be too small
 
     agree(call, example(layout, dtype))
 

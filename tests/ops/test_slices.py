@@ -1,4 +1,4 @@
-"""Views of a part: what they show against PyTorch, errors."""
+"""Views of a part of a tensor, compared with PyTorch; errors."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""The cuda device over the stand-in for CuPy: the checks of `test_cuda_hardware.py`, on every machine, with fewer samples."""
+"""The cuda device with the stand-in for CuPy: the checks of `test_cuda_hardware.py` with fewer samples."""
 
 import json
 import math
@@ -21,7 +21,7 @@ pytest.importorskip("scipy")
 
 @pytest.fixture
 def cuda():
-    """The device in the place of the real one, for one test."""
+    """The device with the stand-in, in place of the real one, for one test."""
     xp = FakeCupy(count=2)
     backend, before = backend_module.CudaBackend(xp, xp.special), plugins.backend("cuda")
     plugins.register_backend(backend, override=True)
