@@ -28,13 +28,20 @@ MANY = 3000
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--tree", "as_tree", is_flag=True, help="Print the tree of modules with their totals; equal modules share a line.")
 @click.option(
-    "--diff", "other", metavar="OTHER", type=click.Path(exists=True), help="Show what changed from PATH to OTHER; exit status 1 if anything did."
+    "--diff", "other", metavar="OTHER", type=click.Path(exists=True),
+    help="Show what changed from PATH to OTHER; exit status 1 if anything did."
 )
 @click.option("--values", is_flag=True, help="With --diff: compare the data as well, which reads both files entirely.")
 @click.option("--check", "target", metavar="FILE.py:MODEL", help="Check whether the checkpoint fits this model; exit status 1 if not.")
-@click.option("--args", "arguments", default="", metavar="ARGS", help='With --check: arguments of the class or function that makes the model, "12, width=768".')
+@click.option(
+    "--args", "arguments", default="", metavar="ARGS",
+    help='With --check: arguments of the class or function that makes the model, "12, width=768".',
+)  # fmt: skip
 @click.option("--torch", is_flag=True, help="With --check: the model is written for PyTorch; metatensor replaces PyTorch.")
-@click.option("--prefix", default="", metavar="TEXT", help='With --check: a prefix of the checkpoint\'s names that the model lacks ("state_dict.").')
+@click.option(
+    "--prefix", default="", metavar="TEXT",
+    help='With --check: a prefix of the checkpoint\'s names that the model lacks ("state_dict.").',
+)  # fmt: skip
 def command(
     path: str, as_json: bool, as_tree: bool, other: str | None, values: bool, target: str | None, arguments: str, torch: bool, prefix: str
 ) -> None:

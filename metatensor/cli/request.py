@@ -89,7 +89,10 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--input", "-i", "inputs", multiple=True, metavar="INPUT",
             help='An input of forward: a tensor ("int64[1,1024]") or a Python value. "name=..." passes it by name. Can be repeated.',
         ),
-        click.option("--args", "arguments", default="", metavar="ARGS", help='Arguments of the class or function that makes the model: "12, width=768".'),
+        click.option(
+            "--args", "arguments", default="", metavar="ARGS",
+            help='Arguments of the class or function that makes the model: "12, width=768".',
+        ),
         click.argument("target", metavar="FILE.py:NAME"),
     ):  # fmt: skip
         wrapped = option(wrapped)
