@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
 
-__all__ = ["bytes_text", "count_text", "describe", "relative", "spec", "spec_text", "tensors_in"]
+__all__ = ["bytes_text", "count_text", "describe", "relative", "spec", "spec_text"]
 
 DEPTH = 6
 """Greatest nesting depth that descriptions cover."""
@@ -43,20 +43,6 @@ def spec_text(described: Any) -> str:
     if isinstance(described, list):
         return "(" + ", ".join(spec_text(item) or "None" for item in described) + ")"
     return "" if described is None else str(described)
-
-
-def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[mt.Tensor]:
-    """Yield the tensors in a nested structure."""
-    if isinstance(value, mt.Tensor):
-        yield value
-    elif depth and isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item, depth - 1)
-    elif depth and isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item, depth - 1)
-    elif depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from tensors_in(vars(value), depth - 1)
 
 
 def _scaled(value: float, units: tuple[str, ...], plain: Callable[[float], str]) -> str:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import metatensor as mt
-from metatensor.analysis.describe import describe, tensors_in
+from metatensor._core.nested import tensors_in
+from metatensor.analysis.describe import describe
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import Progress, RunObserver
 from metatensor.analysis.report import Report

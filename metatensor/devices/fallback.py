@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metatensor._core.device import Device, backend_for
+from metatensor._core.nested import map_tensors
 from metatensor._core.op import registry
 from metatensor._core.storage import make_storage
 from metatensor._core.storage_views import tensor_from_storage
@@ -31,7 +32,7 @@ def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any]
 
     def fallback(out: Any, *args: Any) -> Any:
         brought = [_bring(value, host) for value in args]
-        outs = _like(out, host)
+        outs = map_tensors(lambda tensor: _fresh(tensor, host, "cpu"), out)
         result = found(outs, *brought)
         if out is None:
             # The result shapes depend on the data, or the operator writes only to its arguments.
@@ -78,22 +79,15 @@ def _fresh(like: Tensor, backend: Any, device: str, index: int = 0) -> Tensor:
 
 
 def _bring(value: Any, host: Any) -> Any:
-    if isinstance(value, Tensor):
-        if value.device.type == "cpu":
-            return value
-        moved = _fresh(value, host, "cpu")
-        if value.numel():
-            host.from_host(moved, bytes(backend_for(value.device.type).to_host(value)))
+    def bring(tensor: Tensor) -> Tensor:
+        if tensor.device.type == "cpu":
+            return tensor
+        moved = _fresh(tensor, host, "cpu")
+        if tensor.numel():
+            host.from_host(moved, bytes(backend_for(tensor.device.type).to_host(tensor)))
         return moved
-    if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
-        return type(value)(_bring(item, host) for item in value)
-    return Device("cpu") if isinstance(value, Device) else value
 
-
-def _like(out: Any, host: Any) -> Any:
-    if isinstance(out, (tuple, list)):
-        return tuple(_like(item, host) for item in out)
-    return _fresh(out, host, "cpu") if isinstance(out, Tensor) else out
+    return Device("cpu") if isinstance(value, Device) else map_tensors(bring, value)
 
 
 def _store(target: Tensor, source: Tensor, backend: Any, host: Any) -> None:

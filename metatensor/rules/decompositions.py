@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from metatensor._core.nested import map_tensors
+
 __all__ = ["TABLE", "decomposition", "decompositions", "numeric"]
 
 TABLE: dict[str, Callable[..., Any]] = {}
@@ -78,20 +80,10 @@ def _prepared(name: str, function: Callable[..., Any], takes_complex: bool, half
         low = next((t.dtype for t in tensors if t.dtype in (mt.float16, mt.bfloat16)), None) if half else None
         if low is None or any(t.dtype in (mt.float32, mt.float64) and t.dim() for t in tensors):
             return function(*args)
-        result = function(*(_map(value, lambda t: t.to(mt.float32) if t.dtype is low else t) for value in args))
-        return _map(result, lambda t: t.to(low) if t.dtype is mt.float32 else t)
+        result = function(*map_tensors(lambda t: t.to(mt.float32) if t.dtype is low else t, args))
+        return map_tensors(lambda t: t.to(low) if t.dtype is mt.float32 else t, result)
 
     return prepared
-
-
-def _map(value: Any, function: Callable[[Any], Any]) -> Any:
-    import metatensor as mt
-
-    if isinstance(value, mt.Tensor):
-        return function(value)
-    if isinstance(value, (tuple, list)) and any(isinstance(item, mt.Tensor) for item in value):
-        return type(value)(_map(item, function) for item in value)
-    return value
 
 
 def _on_cpu(name: str, device: Any, args: tuple[Any, ...]) -> Any:
@@ -102,7 +94,7 @@ def _on_cpu(name: str, device: Any, args: tuple[Any, ...]) -> Any:
     if backend_for(device.type).fallback is None:
         raise NotImplementedError(f"{name}: the device {device} has no kernel, and the decomposition is for real numbers alone")
     op = registry.get(name) or registry[name.rpartition(".")[0]]
-    return _map(op(*(_map(value, lambda t: t.cpu()) for value in args)), lambda t: t.to(device))
+    return map_tensors(lambda t: t.to(device), op(*map_tensors(lambda t: t.cpu(), args)))
 
 
 @decomposition("copy_")

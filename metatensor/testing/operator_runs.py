@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from metatensor._core.device import Device, backend_for
+from metatensor._core.nested import map_tensors
 from metatensor._core.storage import make_storage
 from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
@@ -230,11 +231,13 @@ def repeated(second: Run, first: Run) -> Iterable[str]:
 
 def strided(value: Any) -> Any:
     """Return a tensor argument, or a list of them, with the same values in transposed memory with gaps."""
-    if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
-        return type(value)(strided(item) for item in value)
-    if not isinstance(value, Tensor) or value.dtype.name not in FORMATS:
-        return value
-    return place(value.device.type, tuple(value.shape), value.dtype.name, bytes(backend_for(value.device).to_host(value)), strided=True)
+
+    def with_gaps(t: Tensor) -> Tensor:
+        if t.dtype.name not in FORMATS:
+            return t
+        return place(t.device.type, tuple(t.shape), t.dtype.name, bytes(backend_for(t.device).to_host(t)), strided=True)
+
+    return map_tensors(with_gaps, value)
 
 
 # Tensors of metatensor and of the reference ------------------------------------------------
@@ -257,24 +260,22 @@ def _snapshot(arguments: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def move(value: Any, device: str) -> Any:
-    """Return a copy of a tensor argument on ``device`` with the same strides."""
-    if isinstance(value, (tuple, list)) and any(isinstance(item, Tensor) for item in value):
-        return type(value)(move(item, device) for item in value)
-    if not isinstance(value, Tensor):
-        return value
-    reach = sum((extent - 1) * step for extent, step in zip(value.shape, value.stride(), strict=True)) + 1
-    nbytes = reach * value.itemsize if value.numel() else 0
+    """Return a copy of a tensor argument, or a list of them, on ``device`` with the same strides."""
+    return map_tensors(lambda tensor: _moved(tensor, device), value)
+
+
+def _moved(tensor: Tensor, device: str) -> Tensor:
+    reach = sum((extent - 1) * step for extent, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    nbytes = reach * tensor.itemsize if tensor.numel() else 0
     data = None if device == "meta" else backend_for(device).allocate(nbytes, 0)
-    moved = tensor_from_storage(make_storage(device, nbytes, data), value.dtype, value.shape, value.stride(), 0)
+    moved = tensor_from_storage(make_storage(device, nbytes, data), tensor.dtype, tensor.shape, tensor.stride(), 0)
     if device != "meta":
-        backend_for(device).from_host(moved, bytes(backend_for(value.device).to_host(value)))
+        backend_for(device).from_host(moved, bytes(backend_for(tensor.device).to_host(tensor)))
     return moved
 
 
 def _copy(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return move(value, value.device.type)
-    return type(value)(_copy(item) for item in value) if isinstance(value, (tuple, list)) else value
+    return map_tensors(lambda tensor: _moved(tensor, tensor.device.type), value)
 
 
 def is_pytorch(function: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.errors import DataDependentError
+from metatensor._core.nested import map_tensors
 from metatensor.cli.planned.values import Values
 
 __all__ = ["result", "without_masks"]
@@ -77,25 +78,21 @@ def result(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Value
 def _computed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values) -> Any:
     total = 0
 
-    def standing(value: Any) -> Any:
+    def standing(tensor: mt.Tensor) -> mt.Tensor:
         nonlocal total
-        if isinstance(value, mt.Tensor) and value.is_meta:
-            total += value.numel()
-            if total > MOST_COMPUTED:
-                raise DataDependentError(f"{op.name}(): the result depends on values, of tensors with more than {MOST_COMPUTED:,} elements")
-            return values.filled(value)
-        return type(value)(standing(item) for item in value) if isinstance(value, (list, tuple)) else value
+        if not tensor.is_meta:
+            return tensor
+        total += tensor.numel()
+        if total > MOST_COMPUTED:
+            raise DataDependentError(f"{op.name}(): the result depends on values, of tensors with more than {MOST_COMPUTED:,} elements")
+        return values.filled(tensor)
 
     with mt.no_grad():
-        return _on_meta(op(*(standing(value) for value in args), **{name: standing(value) for name, value in kwargs.items()}))
+        return map_tensors(_on_meta, op(*map_tensors(standing, args), **map_tensors(standing, kwargs)))
 
 
-def _on_meta(value: Any) -> Any:
-    if isinstance(value, mt.Tensor):
-        return mt.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype, device="meta")
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_on_meta(item) for item in value))
-    return type(value)(_on_meta(item) for item in value) if isinstance(value, (list, tuple)) else value
+def _on_meta(tensor: mt.Tensor) -> mt.Tensor:
+    return mt.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def without_masks(index: Any, values: Values) -> Any:

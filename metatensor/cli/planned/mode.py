@@ -6,11 +6,12 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.errors import DataDependentError
+from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.cli.planned import bounds
 from metatensor.cli.planned.values import Values
 
@@ -22,7 +23,7 @@ MOST_GIVEN = 1 << 24
 """Maximum number of elements of such a result."""
 DRAWN = frozenset(("rand", "randn", "randint", "normal"))
 DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
-"geometric_"))
+                        "geometric_"))  # fmt: skip
 """Operators that draw random numbers. A single number is drawn on cpu, because scripts often request its value."""
 _MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
 
@@ -42,26 +43,8 @@ def _takes_device(op: Any) -> bool:
     return any("device" in overload.argument_names for overload in op.overloads)
 
 
-def tensors_in(values: Any) -> Iterator[Any]:
-    """Yield the tensors among arguments, including those in lists."""
-    for value in values:
-        if isinstance(value, mt.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors_in(value)
-
-
-def _each(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to a tensor, or to all tensors in a list."""
-    if isinstance(value, mt.Tensor):
-        return function(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_each(function, item) for item in value)
-    return value
-
-
 def _all(function: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return tuple(_each(function, value) for value in args), {name: _each(function, value) for name, value in kwargs.items()}
+    return map_tensors(function, args), map_tensors(function, kwargs)
 
 
 class PlanMode(mt.DispatchMode):

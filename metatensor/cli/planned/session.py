@@ -10,9 +10,10 @@ from typing import Any
 import metatensor as mt
 from metatensor import plugins
 from metatensor._core import late
+from metatensor._core.nested import tensors_in
 from metatensor.cli.planned.bounds import without_masks
 from metatensor.cli.planned.device import PlannedDevice
-from metatensor.cli.planned.mode import PlanMode, tensors_in
+from metatensor.cli.planned.mode import PlanMode
 from metatensor.cli.planned.values import Tally, Values
 from metatensor.deferred.materializing import has_values
 from metatensor.deferred.named_tensors import named_tensors

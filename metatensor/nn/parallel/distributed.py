@@ -8,6 +8,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.late import later
+from metatensor._core.nested import map_tensors
 from metatensor.nn.module import Module
 
 __all__ = ["DistributedDataParallel"]
@@ -78,7 +79,7 @@ class DistributedDataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the module, on inputs moved to its device if ``device_ids`` was given."""
         if self.device_ids:
-            inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
+            inputs, kwargs = map_tensors(lambda tensor: tensor.to(self.device), (inputs, kwargs))
         return self.module(*inputs, **kwargs)
 
     @contextmanager
@@ -106,11 +107,3 @@ def _index(device: Any) -> Any:
     return place if place.index is None else place.index
 
 
-def _moved(value: Any, device: Any) -> Any:
-    if isinstance(value, mt.Tensor):
-        return value.to(device)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(item, device) for item in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(_moved(item, device) for item in value)
-    return {key: _moved(item, device) for key, item in value.items()} if isinstance(value, dict) else value

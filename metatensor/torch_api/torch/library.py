@@ -11,11 +11,12 @@ import inspect
 import re
 import threading
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import metatensor as mt
 from metatensor import library as core
+from metatensor._core.nested import tensors_in
 from metatensor._core.op import registry
 from metatensor._core.schema import parse
 from metatensor.library.hints import infer_arguments
@@ -48,7 +49,7 @@ class _Record:
         """Return the result of the fake function. If there is none, run the kernel and keep its result for `compute`.
         """
         _run.outcome = None
-        tensors = list(_tensors((args, kwargs)))
+        tensors = list(tensors_in((args, kwargs)))
         kind = next((t.device.type for t in tensors), "cpu")
         function = self.kernels.get(kind, self.kernels.get(None))
         if self.fake is not None:
@@ -99,16 +100,6 @@ class _Record:
 
 _records: dict[str, _Record] = {}
 _lock = threading.RLock()
-
-
-def _tensors(value: Any) -> Iterable[mt.Tensor]:
-    if isinstance(value, mt.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))
 
 
 _TYPES = {"SymInt": "int", "ScalarType": "dtype", "Device": "device", "Layout": "layout", "MemoryFormat": "memory_format",

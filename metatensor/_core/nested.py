@@ -1,0 +1,45 @@
+"""Tensors in nested lists, tuples, named tuples, dicts and dataclasses, as arguments and results have them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from metatensor._core.tensor import Tensor
+
+__all__ = ["map_tensors", "tensors_in"]
+
+DEPTH = 64  # a structure that contains itself ends here
+
+
+def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[Tensor]:
+    """Yield the tensors in a nested structure, from left to right, down to ``depth`` levels."""
+    if isinstance(value, Tensor):
+        yield value
+    elif depth and isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item, depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item, depth - 1)
+    elif depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from tensors_in(vars(value), depth - 1)
+
+
+def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
+    """Return ``value`` with ``function(t)`` for each tensor ``t`` in its lists, tuples and dicts.
+
+    Containers without tensors are returned as they are, others as new ones of the same class.
+    """
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        made = {key: map_tensors(function, item) for key, item in value.items()}
+        return value if all(made[key] is item for key, item in value.items()) else made
+    if isinstance(value, (list, tuple)):
+        items = [map_tensors(function, item) for item in value]
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
