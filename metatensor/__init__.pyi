@@ -749,9 +749,9 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. Bools are combined by exclusive or. Each time reduces the size of `dim` by 1."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithmic derivative of the gamma function."""
+    """The digamma function: the derivative of log(gamma(input))."""
 def digamma_(input: Tensor) -> Tensor:
-    """The logarithmic derivative of the gamma function."""
+    """The digamma function: the derivative of log(gamma(input))."""
 def dist(input: Tensor, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
     """The `p`-norm of input - other, as a 0-d tensor."""
 def div(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
@@ -848,7 +848,7 @@ def expm1_(input: Tensor) -> Tensor:
     """exp(x) - 1, accurate for x near 0."""
 @overload
 def eye(n: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Return an (n, m) matrix with ones on the diagonal and zeros elsewhere; `m` is `n` unless given."""
+    """The (n, m) matrix whose element (i, j) is 1 if i = j and 0 otherwise; `m` is `n` unless given."""
 @overload
 def eye(n: _int, m: _int | None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def feature_alpha_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
@@ -1009,9 +1009,9 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
     """`sqrt(input**2 + other**2)`, computed without intermediate overflow."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of the first kind of order 0."""
+    """The modified Bessel function I0."""
 def i0_(input: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind of order 0."""
+    """The modified Bessel function I0."""
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Regularized lower incomplete gamma function P(input, other)."""
 def igamma_(input: Tensor, other: Tensor) -> Tensor:
@@ -1129,9 +1129,9 @@ def less_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = N
 def less_equal_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """`input <= other`. Complex operands raise."""
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of the absolute value of the gamma function."""
+    """log(|gamma(input)|)."""
 def lgamma_(input: Tensor) -> Tensor:
-    """The logarithm of the absolute value of the gamma function."""
+    """log(|gamma(input)|)."""
 def linspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
     """Return a vector of `steps` evenly spaced numbers from `start` to `end`, both included. The bounds are numbers or 0-d tensors."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -29,9 +29,9 @@ def chebyshev_polynomial_v(input: Tensor | _Number, n: Tensor | _Number, *, out:
 def chebyshev_polynomial_w(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Chebyshev polynomial of the fourth kind of degree n."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithmic derivative of the gamma function."""
+    """The digamma function: the derivative of log(gamma(input))."""
 def digamma_(input: Tensor) -> Tensor:
-    """The logarithmic derivative of the gamma function."""
+    """The digamma function: the derivative of log(gamma(input))."""
 def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The entropy term -x * log(x): 0 at 0, -inf for negative x."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -69,17 +69,17 @@ def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 def gammaincc_(input: Tensor, other: Tensor) -> Tensor:
     """Regularized upper incomplete gamma function Q(input, other)."""
 def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of the absolute value of the gamma function."""
+    """log(|gamma(input)|)."""
 def gammaln_(input: Tensor) -> Tensor:
-    """The logarithm of the absolute value of the gamma function."""
+    """log(|gamma(input)|)."""
 def hermite_polynomial_h(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The physicists' Hermite polynomial of degree n."""
 def hermite_polynomial_he(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The probabilists' Hermite polynomial of degree n."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The modified Bessel function of the first kind of order 0."""
+    """The modified Bessel function I0."""
 def i0_(input: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind of order 0."""
+    """The modified Bessel function I0."""
 def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) * i0(x), the exponentially scaled modified Bessel function I0."""
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -131,9 +131,9 @@ def polygamma_(input: Tensor, n: _int) -> Tensor:
 @overload
 def polygamma_(n: _int, input: Tensor) -> Tensor: ...
 def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithmic derivative of the gamma function."""
+    """The digamma function: the derivative of log(gamma(input))."""
 def psi_(input: Tensor) -> Tensor:
-    """The logarithmic derivative of the gamma function."""
+    """The digamma function: the derivative of log(gamma(input))."""
 def round(input: Tensor, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
     """Round each element to `decimals` decimal places; ties round to even."""
 def round_(input: Tensor, *, decimals: _int = 0) -> Tensor:

@@ -22,7 +22,7 @@ NO_OTHER_FORM: dict[str, str] = {}
 """Functions that may be similar, as "file:qualified name", with the reason why they have no other form."""
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
-WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+WORD = re.compile(r"[a-z][a-z0-9]*(?:'[a-z]+)?")
 SIGN = re.compile(r"[^\w\s.,;:'\"-]+")
 DEF = re.compile(r"^([ \t]*)def (\w+)", re.M)
 OUTSIDE = re.compile(r"\. ?([a-zA-Z_]\w*)|\b([a-zA-Z_]\w*) ?\(")

@@ -580,9 +580,9 @@ class Tensor:
     def diff(self, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
         """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. Bools are combined by exclusive or. Each time reduces the size of `dim` by 1."""
     def digamma(self, *, out: Tensor | None = None) -> Tensor:
-        """The logarithmic derivative of the gamma function."""
+        """The digamma function: the derivative of log(gamma(input))."""
     def digamma_(self) -> Tensor:
-        """The logarithmic derivative of the gamma function."""
+        """The digamma function: the derivative of log(gamma(input))."""
     def dim_order(self) -> Any:
         """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory."""
     def dist(self, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
@@ -769,9 +769,9 @@ class Tensor:
     def hypot_(self, other: Tensor) -> Tensor:
         """`sqrt(input**2 + other**2)`, computed without intermediate overflow."""
     def i0(self, *, out: Tensor | None = None) -> Tensor:
-        """The modified Bessel function of the first kind of order 0."""
+        """The modified Bessel function I0."""
     def i0_(self) -> Tensor:
-        """The modified Bessel function of the first kind of order 0."""
+        """The modified Bessel function I0."""
     def igamma(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Regularized lower incomplete gamma function P(input, other)."""
     def igamma_(self, other: Tensor) -> Tensor:
@@ -865,9 +865,9 @@ class Tensor:
     def less_equal_(self, other: Tensor | _Number) -> Tensor:
         """`input <= other`. Complex operands raise."""
     def lgamma(self, *, out: Tensor | None = None) -> Tensor:
-        """The logarithm of the absolute value of the gamma function."""
+        """log(|gamma(input)|)."""
     def lgamma_(self) -> Tensor:
-        """The logarithm of the absolute value of the gamma function."""
+        """log(|gamma(input)|)."""
     def linspace(self, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
         """Return a vector of `steps` evenly spaced numbers from `start` to `end`, both included. The bounds are numbers or 0-d tensors."""
     def log(self, *, out: Tensor | None = None) -> Tensor:

@@ -205,7 +205,7 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> svd_result:
 
 
 def svdvals(x: Any, /) -> Any:
-    """Return the singular values of each matrix in descending order."""
+    """Return the singular values of matrices, largest first."""
     return mt.linalg.svdvals(array(x))
 
 

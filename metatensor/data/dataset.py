@@ -49,7 +49,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
     Parameters
     ----------
     *tensors : Tensor
-        Tensors with the same size of the first dimension; anything else raises AssertionError.
+        Tensors of equal length (size of dimension 0); anything else raises AssertionError.
 
     Examples
     --------

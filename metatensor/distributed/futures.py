@@ -73,7 +73,7 @@ class Future(Generic[T]):
 
 
 def collect_all(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
-    """Return a future that is completed with the list of all futures once each of them is completed."""
+    """Return a future of the list of all futures. It is completed once each of them is."""
     given = list(futures)
     result: Future[list[Future[Any]]] = Future()
     left = {"count": len(given)}

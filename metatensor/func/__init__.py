@@ -53,7 +53,7 @@ def functional_call(
     tie_weights : bool
         If True, a tensor given for one name also replaces the parameters tied to it. Default: True.
     strict : bool
-        If True, the names given must be exactly those of the module. Default: False.
+        If True, the names given must be exactly those of the module. False unless given.
 
     Returns
     -------

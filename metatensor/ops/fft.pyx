@@ -98,7 +98,7 @@ cdef int _need_dims(Call* c, Plan* p) except -1:
 
 
 cdef Tensor _promoted(Call* c, Tensor t, bint to_complex_too):
-    """Convert integers to the default floating-point dtype and, if `to_complex_too`, real numbers to complex ones."""
+    """Convert integers to the default float dtype and, if `to_complex_too`, real numbers to complex ones."""
     cdef DType d = t.dtype
     if d.kind == KIND_COMPLEX:
         return t
@@ -127,7 +127,7 @@ cdef Tensor _fitted(Tensor t, Plan* p):
 
 
 cdef int _normalization(Call* c, bint forward) except -1:
-    """Return the divisor that argument `norm` (slot 3) implies: 0 for 1, 1 for the square root of the number of points,
+    """Return the divisor that argument `norm` (slot 3) implies: 0 for 1, 1 for the root of the number of points,
     2 for the number of points."""
     cdef object norm = arg(c, 3)
     if norm is None or norm == "backward":

@@ -241,7 +241,7 @@ cdef object poisson_nll_loss(Call* c):
 
 
 cdef object gaussian_nll_loss(Call* c):
-    """`var` is a number, or a tensor whose shape is that of the input, possibly with size 1 in the last dimension or
+    """`var` is a number, or a tensor shaped like the input, possibly with size 1 in the last dimension or
     without it."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), v
     cdef Operands o

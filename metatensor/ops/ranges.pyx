@@ -178,7 +178,7 @@ cdef object eye_m_meta(Call* c):
 
 
 define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT | QUIET_OUT,
-       "Return an (n, m) matrix with ones on the diagonal and zeros elsewhere; `m` is `n` unless given.")
+       "The (n, m) matrix whose element (i, j) is 1 if i = j and 0 otherwise; `m` is `n` unless given.")
 define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT | QUIET_OUT)
 
 

@@ -204,14 +204,14 @@ define("erf(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The error function.
 define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), accurate where erf(x) is near 1.")
 define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
 define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
-       "The logarithm of the absolute value of the gamma function.")
-define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The logarithmic derivative of the gamma function.")
+       "log(|gamma(input)|).")
+define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The digamma function: the derivative of log(gamma(input)).")
 define("polygamma(Tensor input, int n) -> Tensor", polygamma, REAL_TO_FLOAT,
        "The n-th derivative of the digamma function. The function may also be called as polygamma(n, input).")
 define("polygamma.n(int n, Tensor input) -> Tensor", polygamma_n_first, INT_TO_FLOAT | NO_COMPLEX | OUT)
 define("mvlgamma(Tensor input, int p) -> Tensor", multivariate, REAL_TO_FLOAT,
        "The logarithm of the multivariate gamma function of dimension p.")
-define("i0(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The modified Bessel function of the first kind of order 0.")
+define("i0(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The modified Bessel function I0.")
 
 # Classification ---------------------------------------------------------------------------
 

@@ -223,7 +223,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self._set_rates(self.get_lr())
 
     def _position(self, epoch: float) -> tuple[Any, int]:
-        """Return the number of epochs since the last restart at ``epoch``, and the length of that period."""
+        """Return how many epochs before ``epoch`` the last restart was, and the length of that period."""
         if epoch < 0:
             raise ValueError(f"CosineAnnealingWarmRestarts: epoch must not be negative, got {epoch}")
         if self.T_mult == 1:

@@ -331,7 +331,7 @@ class Optimizer:
         Parameters
         ----------
         param_group : dict
-            Under "params" a tensor or a list of tensors or of (name, tensor) pairs. Other keys are hyperparameters.
+            Under "params" a tensor, or several tensors or (name, tensor) pairs in a list. Other keys are hyperparameters.
             Missing ones are set to the optimizer's defaults in this dict.
 
         Raises

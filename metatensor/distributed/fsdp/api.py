@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ShardingStrategy(enum.Enum):
-    """Which of parameters, gradients and optimizer states are sharded."""
+    """What is sharded: parameters, gradients, optimizer states, or some of them."""
 
     FULL_SHARD = 1
     SHARD_GRAD_OP = 2

@@ -430,7 +430,7 @@ class CELU(_Alpha):
 class PReLU(Module):
     """Leaky rectifier with learned slopes: ``x`` if ``x > 0``, else ``weight * x`` (He et al., 2015).
 
-    Input and output have the same shape, (N, C, ...) if there is one slope per channel. The parameter ``weight`` has
+    The output has the shape of the input, (N, C, ...) if there is one slope per channel. The parameter ``weight`` has
     shape (num_parameters,).
 
     Parameters

@@ -33,7 +33,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     Parameters
     ----------
     in_features : int
-        Size of the last dimension of the input.
+        Size of the input's last dimension.
     n_classes : int
         Number of classes.
     cutoffs : sequence of int

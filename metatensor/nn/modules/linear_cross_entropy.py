@@ -24,7 +24,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     Parameters
     ----------
     in_features : int
-        Size of the last dimension of the input.
+        Size of the input's last dimension.
     num_classes : int
         Number of classes.
     out_features : tuple of int

@@ -334,8 +334,8 @@ class RNN(RNNBase):
 class LSTM(RNNBase):
     """Long short-term memory along a sequence (Hochreiter and Schmidhuber, 1997). The state is a pair (hidden, cell).
 
-    Inputs of shape (L, N, input_size) give outputs of shape (L, N, hidden_size). The rows of the weights belong to the
-    input, forget, cell and output gates, in this order. See `RNNBase` for the parameters and `RNNBase.forward` for
+    Inputs of shape (L, N, input_size) give outputs of shape (L, N, hidden_size). The rows of the weights belong to four
+    gates in this order: input, forget, cell, output. See `RNNBase` for the parameters and `RNNBase.forward` for
     other shapes. The signature is ``LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False,
     dropout=0.0, bidirectional=False, proj_size=0, device=None, dtype=None)``.
 

@@ -27,7 +27,7 @@ def wrap(fn_or_name: Any) -> Any:
     Raises
     ------
     NotImplementedError
-        If it is called anywhere but at the top level of a module.
+        If it is called anywhere but in a module's top level.
     RuntimeError
         If the argument is neither callable nor a str.
     """
@@ -40,6 +40,6 @@ def wrap(fn_or_name: Any) -> Any:
         raise RuntimeError(f"torch.fx.wrap: expected a function or the name of one, got {type(fn_or_name).__name__}")
     frame = sys._getframe(1)
     if frame.f_code.co_name != "<module>":
-        raise NotImplementedError("torch.fx.wrap: must be called at the top level of a module")
+        raise NotImplementedError("torch.fx.wrap: must be called in a module's top level")
     WRAPPED.append((frame.f_globals, name))
     return fn_or_name

@@ -155,7 +155,7 @@ def get_overridable_functions() -> dict[Any, list[Any]]:
 
 @functools.cache
 def get_ignored_functions() -> set[Any]:
-    """Return public functions that cannot be overridden, because they take no tensors."""
+    """Return the public functions without tensor arguments, which nothing can override."""
     torch = import_module("metatensor.torch_api.torch")
     plain = (
         "broadcast_shapes compile get_default_dtype get_default_device is_storage is_tensor load manual_seed save seed set_default_dtype "
