@@ -24,6 +24,7 @@ SANITIZE = os.environ.get("METATENSOR_SANITIZE", "").strip()
 MODE = "-".join(["debug" if DEBUG else "release", *(SANITIZE.split(",") if SANITIZE else [])])
 QUICK = os.environ.get("METATENSOR_QUICK", "") not in ("", "0")
 PREBUILT = os.environ.get("METATENSOR_PREBUILT", "") not in ("", "0")
+NUMPY_MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")]
 JOBS = int(os.environ.get("METATENSOR_JOBS", "2"))
 PACKAGE = "metatensor"
 
@@ -62,6 +63,15 @@ def compile_flags():
     ]
 
 
+def numpy_headers(path):
+    """The folder of NumPy's headers for a module that uses its C interface, else nothing."""
+    if "cimport numpy" not in path.read_text(encoding="utf-8"):
+        return []
+    import numpy
+
+    return [numpy.get_include()]
+
+
 def extensions():
     """One extension module for each ``.pyx``, in a stable order."""
     from setuptools import Extension
@@ -73,10 +83,10 @@ def extensions():
         Extension(
             ".".join(path.with_suffix("").parts),
             [path.as_posix()],
-            include_dirs=["."],
+            include_dirs=[".", *numpy_headers(path)],
             extra_compile_args=compile_flags(),
             extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
-            define_macros=macros,
+            define_macros=macros + NUMPY_MACROS * bool(numpy_headers(path)),
         )
         for path in sorted(Path(PACKAGE).rglob("*.pyx"))
     ]

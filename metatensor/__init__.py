@@ -58,6 +58,7 @@ _provide("metatensor.library", "Namespace find_kernel kernel_owner")
 _provide("metatensor.rules.decompositions", "decompositions")
 _provide("metatensor.devices.basics", "drawn_on_host")
 _provide("metatensor.rules.cpu_indices", "only_indices_on_cpu")
+_provide("metatensor.distributed", "is_initialized")
 _provide("metatensor.devices.pinning", "pin")
 _provide("metatensor.overloads", "overload_call")
 _provide("metatensor.overloads.parts", "PARTS")
@@ -67,8 +68,8 @@ _provide("metatensor.deferred.materializing", "bytes_of checksum copy_of filled 
 _provide("metatensor.func", "vmap")
 _provide("metatensor.deferred.recipes", "reduce_storage")
 _provide("metatensor.deferred.unresolved", "unresolved")
-_provide("metatensor.interchange.arrays", "array_interface array_namespace array_wrap buffer_of cuda_array_interface deep_copy deep_copy_storage "
-         "from_array frombuffer operand reduce_tensor to_array to_numpy")
+_provide("metatensor.interchange.arrays", "array_interface array_namespace array_wrap buffer_of cuda_array_interface deep_copy "
+         "deep_copy_storage from_array frombuffer operand reduce_tensor to_array to_numpy")
 _provide("metatensor.interchange.dlpack", "dlpack_device to_dlpack")
 _provide("metatensor.interchange.legacy_constructor", "legacy_tensor")
 _provide("metatensor.interchange.storages", "elements from_file item on_cpu")
@@ -131,7 +132,7 @@ _LAZY = {
     "autocast": ("metatensor.amp", "autocast"),
     "vmap": ("metatensor.func", "vmap"),
     "FakeTensorMode": ("metatensor.deferred.fake", "FakeTensorMode"),
-    "to_meta": ("metatensor.deferred.faithful", "to_meta"),
+    "to_meta": ("metatensor.deferred.meta_copies", "to_meta"),
 } | {
     name: ("metatensor.deferred", name)
     for name in ("deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice")

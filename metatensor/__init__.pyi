@@ -98,7 +98,7 @@ from metatensor.deferred import (
     materialize_slice as materialize_slice,
 )
 from metatensor.deferred.fake import FakeTensorMode as FakeTensorMode
-from metatensor.deferred.faithful import to_meta as to_meta
+from metatensor.deferred.meta_copies import to_meta as to_meta
 from metatensor.deferred.unresolved import assert_materialized as assert_materialized
 from metatensor.deferred.unresolved import assert_no_materialization as assert_no_materialization
 from metatensor.library import op as op

@@ -191,7 +191,7 @@ cdef object compute_values(Call* c, Overload ov, object result):
 cdef int _allocate(Overload ov, Tensor t, Device d) except -1:
     """Allocate memory for a result."""
     if t.storage.device.kind != d.kind:
-        raise errors.wrong_place(ov.qualname, t.storage.device, d)
+        raise errors.wrong_device(ov.qualname, t.storage.device, d)
     t.storage.data = backend_of(d).allocate(t.storage.size_bytes, d.number)
     return 0
 

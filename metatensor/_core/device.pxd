@@ -6,7 +6,7 @@ cdef class Device:
 
 cdef Device META
 cdef Device as_device(object spec)
-cdef Device place_of(object spec)
+cpdef Device concrete_device(object spec)
 cdef Device default_device()
 cdef Device explicit_default()
 cdef object backend_of(Device device)

@@ -179,7 +179,7 @@ cdef Device as_device(object spec):
 cdef frozenset _NUMBERED = frozenset(("cuda", "hpu", "mps", "mtia", "musa", "npu", "xpu"))
 
 
-cdef Device place_of(object spec):
+cpdef Device concrete_device(object spec):
     """Return the device on which a tensor made with ``device=spec`` is.
 
     Drop the index of meta, add the current one to "cuda".
@@ -200,11 +200,6 @@ cdef Device _current(Device d):
     """
     cdef object backend = _backends[d.kind]
     return _intern(d.type, backend.current_index() if backend is not None and backend.device_count() else 0)
-
-
-def place(spec):
-    """Return the device on which a tensor made with ``device=spec`` is."""
-    return place_of(spec)
 
 
 def _make(type, index=None):
@@ -263,7 +258,7 @@ cdef Device explicit_default():
 
 cdef Device default_device():
     cdef Device d = explicit_default()
-    return _CPU if d is None else place_of(d)
+    return _CPU if d is None else concrete_device(d)
 
 
 def get_default_device():

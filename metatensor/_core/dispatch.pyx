@@ -4,7 +4,7 @@
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from metatensor._core.device cimport META, Device, place_of
+from metatensor._core.device cimport META, Device, concrete_device
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.execute cimport finish, python_meta, resolve_device
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
@@ -164,7 +164,7 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
     if s.kind == K_DEVICE:
         if not isinstance(value, (Device, str, int)) or isinstance(value, bool):
             return 0
-        converted = place_of(value)
+        converted = concrete_device(value)
         c.args[i] = <PyObject*>converted
         return 1
     if s.kind == K_LAYOUT:

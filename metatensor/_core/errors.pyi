@@ -3,6 +3,8 @@
 class DataDependentError(NotImplementedError):
     """Raised if a shape or value depends on the data of a tensor that has none."""
 
+    declared: bool
+
 class NoDataError(NotImplementedError):
     """Raised if the values of a tensor without data would be copied."""
 

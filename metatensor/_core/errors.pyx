@@ -29,8 +29,8 @@ class _OfTensor:
         text = super().__str__()
         tensor = None if self._tensor is None else self._tensor()
         if tensor is not None:
-            from metatensor._core.where import place_in_module
-            place = place_in_module(tensor)
+            from metatensor._core.source_locations import name_in_module
+            place = name_in_module(tensor)
             if place is not None:
                 return f"{text} (the tensor is {place})"
         return text
@@ -153,7 +153,7 @@ def leaf_inplace(str name not None):
                         "use metatensor.no_grad()")
 
 
-def together_inplace(str name not None):
+def multi_view_inplace(str name not None):
     """Return the error for an in-place op, with gradients enabled, on one of several views that one op returned."""
     return RuntimeError(f"{name}(): one of the views that split(), chunk() or unbind() returned cannot be changed in place while "
                         "gradients are recorded; use index or narrow() for a view of a part")
@@ -192,7 +192,7 @@ def _owner(name, device):
 
 def note_kernel(error, str name, device):
     """Add a note to an exception raised by a kernel, naming the kernel and its provider. Add it only once."""
-    from metatensor._core.where import add_note
+    from metatensor._core.source_locations import add_note
     owner = _owner(name, device)
     if owner not in str(error) and not any([n.startswith("(in the kernel of") for n in getattr(error, "__notes__", ())]):
         add_note(error, f"(in the kernel of {name} for {device}, from {owner})")
@@ -214,7 +214,7 @@ def _results(got):
     return _one(got)
 
 
-def wrong_place(str name, where, device):
+def wrong_device(str name, where, device):
     """Return the error for a meta function whose result is on another device than the call."""
     return RuntimeError(f"{name}: the meta function puts a result on the device {where}, but the arguments are on {device}")
 

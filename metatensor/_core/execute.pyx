@@ -3,14 +3,14 @@ import warnings
 
 from cpython.object cimport PyObject
 from metatensor._core.compute cimport compute, compute_values, copy_values, flat, same_sizes, tensors_in
-from metatensor._core.device cimport META, Device, cpu_device, default_device, place_of
+from metatensor._core.device cimport META, Device, cpu_device, default_device, concrete_device
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap, row_major
 from metatensor._core.op cimport (
-    APART, COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, KEEPS_SHAPE, K_TENSORS,
-    MIXED, NO_GRAD, ONE_VALUE, QUIET_OUT, SAFE_CAST, TOGETHER, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
+    NO_OVERLAP, COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, KEEPS_SHAPE, K_TENSORS,
+    MIXED, NO_GRAD, ONE_VALUE, QUIET_OUT, SAFE_CAST, MULTI_VIEW, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
 )
-from metatensor._core.recording cimport settle_results
+from metatensor._core.recording cimport discard_result_data
 from metatensor._core.replaying cimport resolve_arguments
 from metatensor._core.spec cimport Spec
 from metatensor._core.storage cimport resize_storage
@@ -19,7 +19,7 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_TOGETHER, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, dim_t,
 )
 from metatensor._core import errors
 from metatensor._core.late import later
@@ -35,7 +35,7 @@ cdef int resolve_device(Call* c) except -1:
     """Set `c.device` to the device argument; without one to that of a factory's `out=`, of the tensors, or the default."""
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
-        given = place_of(<object>c.args[ov.device_slot])
+        given = concrete_device(<object>c.args[ov.device_slot])
         c.device = <PyObject*>given         # devices are interned and never freed
         c.mixed = False
         return 0
@@ -137,7 +137,7 @@ cdef Tensor _from_spec(Call* c, Spec s):
     cdef dim_t strides[MAX_DIMS]
     cdef tuple shape = <tuple>s.shape
     cdef int i, n = <int>len(shape)
-    cdef Device d = <Device>c.device if s.device is None else place_of(s.device)
+    cdef Device d = <Device>c.device if s.device is None else concrete_device(s.device)
     if not isinstance(s.dtype, DType):
         raise TypeError(f"{op_name(c)}: Spec.dtype must be a dtype, not {type(s.dtype).__name__}")
     if n > MAX_DIMS or (s.strides is not None and len(<tuple>s.strides) != n):
@@ -184,9 +184,9 @@ cdef object finish(Call* c, object result):
         _after_mutation(c, ov, grad)
     if grad:
         _mark(result)
-        if ov.flags & TOGETHER:
+        if ov.flags & MULTI_VIEW:
             for t in result:
-                (<Tensor>t).flags |= T_TOGETHER
+                (<Tensor>t).flags |= T_MULTI_VIEW
     return result
 
 
@@ -205,8 +205,8 @@ cdef int _check_leaf(Call* c, Tensor t) except -1:
                            "outside it; clone() it first")
     if t.flags & T_REQUIRES_GRAD and not t.flags & T_NONLEAF and thread_state().grad_enabled:
         raise errors.leaf_inplace(op_name(c))
-    if t.flags & T_TOGETHER and thread_state().grad_enabled:
-        raise errors.together_inplace(op_name(c))
+    if t.flags & T_MULTI_VIEW and thread_state().grad_enabled:
+        raise errors.multi_view_inplace(op_name(c))
     base = t.base
     if base is not None and (<Tensor>base).flags & T_REQUIRES_GRAD \
             and not (<Tensor>base).flags & T_NONLEAF and thread_state().grad_enabled:
@@ -231,7 +231,7 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
         elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
             t = <Tensor>c.args[i]
             _check_written(c, t)
-            if ov.flags & (ELEMENTWISE | APART):
+            if ov.flags & (ELEMENTWISE | NO_OVERLAP):
                 for k in range(ov.nslots):
                     if k != i and isinstance(<object>c.args[k], Tensor):
                         _check_shared(c, ov, t, <Tensor>c.args[k])
@@ -277,7 +277,7 @@ cdef object _data_dependent(Call* c, Overload ov):
     result = compute_values(c, ov, None)
     c.device = <PyObject*>d
     if hints.recorders or resolved == 2:
-        settle_results(result, resolved, d)
+        discard_result_data(result, resolved, d)
     return result
 
 
@@ -349,7 +349,7 @@ cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1
     if t.storage is not target.storage:
         return True
     shared = 1 if t is target and t.total else _ranges(target, t)
-    if ov.flags & APART and (shared == 1 or shared == 2):
+    if ov.flags & NO_OVERLAP and (shared == 1 or shared == 2):
         raise errors.written_overlap(op_name(c), target, "it shares memory with another argument")
     if shared == 2 and ov.flags & ELEMENTWISE:
         raise errors.written_overlap(op_name(c), target, "it overlaps another argument in part")

@@ -7,9 +7,9 @@ The first call of `later` imports it.
 from importlib import import_module
 from typing import Any
 
-__all__ = ["later", "provide"]
+__all__ = ["later", "provide", "replace"]
 
-_places: dict[str, tuple[str, str | None]] = {}  # name -> (module, attribute or None for the module itself)
+_registered: dict[str, tuple[str, str | None]] = {}  # name -> (module, attribute or None for the module itself)
 _found: dict[str, Any] = {}
 
 
@@ -19,18 +19,23 @@ def provide(module, names=""):
     Without names, register the module itself.
     """
     if names:
-        _places.update({name: (module, name) for name in names.split()})
+        _registered.update({name: (module, name) for name in names.split()})
     else:
-        _places[module.rpartition(".")[2]] = (module, None)
+        _registered[module.rpartition(".")[2]] = (module, None)
 
 
 def later(name):
     """Return the function or module `name`. The first call imports it."""
     found = _found.get(name)
     if found is None:
-        module, attribute = _places[name]
+        module, attribute = _registered[name]
         found = import_module(module)
         if attribute is not None:
             found = getattr(found, attribute)
         _found[name] = found
     return found
+
+
+def replace(name, function):
+    """Let `later` return another function for `name` from now on."""
+    _found[name] = function

@@ -27,7 +27,7 @@ cdef enum:
 
 
 cdef tuple _known(object frame, object code):
-    from metatensor._core.where import is_ours
+    from metatensor._core.source_locations import is_ours
     found = (code, code.co_filename.startswith("<") or is_ours(frame))
     _ours[<size_t><PyObject*>code] = found
     return found

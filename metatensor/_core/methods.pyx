@@ -74,7 +74,7 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
     NotImplementedError
         If an argument that must have its default is given, or if the layout is not strided.
     """
-    from metatensor._core.placing import tensor_from_storage
+    from metatensor._core.storage_views import tensor_from_storage
     from metatensor._core.storage import make_fake_storage
     cdef Tensor made
     cdef dim_t need = 1
@@ -100,8 +100,8 @@ def _make_wrapper_subclass(cls, size, strides=None, storage_offset=None, memory_
     offset = storage_offset or 0
     for n, step in zip(size, strides):
         need = 0 if n == 0 or need == 0 else need + (n - 1) * step
-    place = metatensor.get_default_device() if device is None else metatensor.device(device)
-    storage = make_fake_storage(place, (offset + need) * dtype.itemsize if need else 0)
+    target = metatensor.get_default_device() if device is None else metatensor.device(device)
+    storage = make_fake_storage(target, (offset + need) * dtype.itemsize if need else 0)
     made = _make_subclass(cls, tensor_from_storage(storage, dtype, size, tuple(strides), offset))
     if requires_grad:
         set_requires_grad(made, True)

@@ -8,7 +8,7 @@ cdef enum Rank:
 cdef class Mode:
     cdef readonly int rank
     cdef object handle(self, Call* c)
-    cdef int place(self, ThreadState state) except -1
+    cdef int position(self, ThreadState state) except -1
     cdef bint sees(self, Call* c) except -1     # whether it handles a composite op itself, and not its parts
 
 cdef object run_modes(Call* c)

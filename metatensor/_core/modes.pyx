@@ -39,7 +39,7 @@ cdef class Mode:
     cdef bint sees(self, Call* c) except -1:
         return self.sees_composites
 
-    cdef int place(self, ThreadState state) except -1:
+    cdef int position(self, ThreadState state) except -1:
         """Return the index in the stack above all active modes of the same or a lower rank."""
         cdef int i = state.level
         while i > 0 and (<Mode>state.modes[i - 1]).rank > self.rank:
@@ -49,14 +49,14 @@ cdef class Mode:
     def __enter__(self):
         cdef ThreadState state = thread_state()
         self.rank = type(self)._rank
-        state.modes.insert(self.place(state), self)
+        state.modes.insert(self.position(state), self)
         state.level += 1
         hints.modes += 1
         return self
 
     def __exit__(self, *exc):
         cdef ThreadState state = thread_state()
-        cdef int i = self.place(state)
+        cdef int i = self.position(state)
         if i == 0 or state.modes[i - 1] is not self:
             raise RuntimeError(f"{type(self).__name__}: modes must be left in the order in which "
                                "they were entered, and in the same thread")

@@ -12,20 +12,20 @@ __all__ = ["apply_", "map_", "new", "register_hook", "register_post_accumulate_g
 
 def new(tensor: Any, args: tuple, device: Any) -> Any:
     """Return ``tensor.new(*args)``. The arguments are sizes, a sequence of values, a storage or a tensor."""
-    place = tensor.device if device is None else mt.device(device)
-    if place.type != tensor.device.type:
-        raise RuntimeError(f"new: the tensor is on {tensor.device}, so device= cannot be {place}")
+    target = tensor.device if device is None else mt.device(device)
+    if target.type != tensor.device.type:
+        raise RuntimeError(f"new: the tensor is on {tensor.device}, so device= cannot be {target}")
     if len(args) == 1 and isinstance(args[0], mt.Tensor):
         if args[0].dtype is not tensor.dtype or args[0].device.type != tensor.device.type:
             raise TypeError(f"new: expected a {tensor.dtype} tensor on {tensor.device}, got {args[0].dtype} on {args[0].device}")
         return args[0].detach()
     if len(args) == 1 and isinstance(args[0], mt.UntypedStorage):
         count = args[0].nbytes() // tensor.dtype.itemsize
-        return mt.empty(0, dtype=tensor.dtype, device=place).set_(args[0], 0, (count,))
+        return mt.empty(0, dtype=tensor.dtype, device=target).set_(args[0], 0, (count,))
     if len(args) == 1 and not isinstance(args[0], (int, mt.Size)):
-        return mt.tensor(args[0], dtype=tensor.dtype, device=place)
+        return mt.tensor(args[0], dtype=tensor.dtype, device=target)
     sizes = args[0] if len(args) == 1 and isinstance(args[0], mt.Size) else args
-    return mt.empty(tuple(sizes) if sizes else (0,), dtype=tensor.dtype, device=place)
+    return mt.empty(tuple(sizes) if sizes else (0,), dtype=tensor.dtype, device=target)
 
 
 def _values(op: str, tensor: Any) -> Any:

@@ -30,7 +30,7 @@ cdef enum OpFlag:
     MIXED = 16384           # arguments may be on different devices; the body decides
     SAFE_CAST = 32768       # the target may have any dtype, as with copy_
     ONE_VALUE = 65536       # writes one number: elements of the target may share memory
-    APART = 1 << 17         # the target must not share memory with another argument
+    NO_OVERLAP = 1 << 17    # the target must not share memory with another argument
     QUIET_OUT = 1 << 18     # resizing out= does not warn
     KEEPS_SHAPE = 1 << 19   # out= with the same number of elements keeps its shape
     # dtype rules of the shared kernels
@@ -50,7 +50,7 @@ cdef enum OpFlag:
     OPTION_C = 4 << 25
     OPTION_D = 8 << 25
     # more flags like the first ones
-    TOGETHER = 1 << 29      # returns several views, none of which may be modified in place while grad is enabled
+    MULTI_VIEW = 1 << 29    # returns several views, none of which may be modified in place while grad is enabled
 
 
 cdef enum Variant:

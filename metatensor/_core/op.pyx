@@ -610,10 +610,10 @@ cdef list tensors_arg(Call* c, int i):
     return <list>value if type(value) is list else list(value)
 
 
-# The flags of op.pxd, for modules that are not compiled.
+# The flags of op.pxd, for modules that are not compiled, which take them from here.
 operator_flags = SimpleNamespace(
     INPLACE=INPLACE, OUT=OUT, VIEW=VIEW, COMPOSITE=COMPOSITE, DATA=DATA, ELEMENTWISE=ELEMENTWISE,
     RANDOM=RANDOM, FUNCTION_ONLY=FUNCTION_ONLY, METHOD_ONLY=METHOD_ONLY, PROPERTY=PROPERTY, NO_GRAD=NO_GRAD,
     HOST=HOST, EXACT_OUT=EXACT_OUT, INPLACE_ARG=INPLACE_ARG, MIXED=MIXED, SAFE_CAST=SAFE_CAST,
-    ONE_VALUE=ONE_VALUE, APART=APART, QUIET_OUT=QUIET_OUT, KEEPS_SHAPE=KEEPS_SHAPE,
+    ONE_VALUE=ONE_VALUE, NO_OVERLAP=NO_OVERLAP, QUIET_OUT=QUIET_OUT, KEEPS_SHAPE=KEEPS_SHAPE,
 )

@@ -10,7 +10,7 @@ import struct
 
 cimport cython
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device, place_of, backend_of, cpu_device
+from metatensor._core.device cimport META, Device, concrete_device, backend_of, cpu_device
 from metatensor._core.dtype cimport U8, by_code
 from metatensor._core.op cimport Call, hold, op_name
 from metatensor._core.tensor cimport Tensor, new_contiguous
@@ -67,7 +67,7 @@ cdef class Generator:
     """
 
     def __init__(self, device="cpu"):
-        self.device = place_of(device)
+        self.device = concrete_device(device)
         if self.device.type in _WITHOUT_GENERATOR:
             raise RuntimeError(f"Generator: there are no random numbers on devices of type {self.device.type}")
         self.key = _FIRST_SEED

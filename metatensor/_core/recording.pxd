@@ -4,14 +4,10 @@ from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport Call, Overload
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport dim_t
+from metatensor._core.types cimport INLINE_DIMS, dim_t
 
 
-cdef enum:
-    NEAR_DIMS = 5                   # number of dimensions that a Ref stores inline
-
-
-cdef class Ghost:
+cdef class Recipe:
     """The recipe of a storage without data.
 
     It holds no reference to the storage, so that recipes keep no storage alive.
@@ -28,11 +24,11 @@ cdef class Ghost:
 
 cdef class Ref:
     """A tensor at the time of a step: the recipe of its storage, layout, dtype and flags."""
-    cdef PyObject* raw              # the Ghost, borrowed
-    cdef Ghost strong               # the Ghost, or None if that would make a cycle: the step belongs to this Ghost only
+    cdef PyObject* raw              # the Recipe, borrowed
+    cdef Recipe strong               # the Recipe, or None if that would make a cycle: the step belongs to this Recipe only
     cdef readonly DType dtype
-    cdef dim_t near[2 * NEAR_DIMS]  # sizes, then strides, if there are at most NEAR_DIMS dimensions
-    cdef tuple far                  # (sizes, strides) if there are more, else None
+    cdef dim_t inline_dims[2 * INLINE_DIMS]     # sizes, then strides, if there are at most INLINE_DIMS dimensions
+    cdef tuple heap_dims            # (sizes, strides) if there are more, else None
     cdef int ndim
     cdef readonly dim_t offset
     cdef readonly int flags
@@ -49,9 +45,9 @@ cdef class Step:
     cdef readonly Device device
 
 
-cdef Ref ref_of(Tensor t, Ghost ghost)
+cdef Ref ref_of(Tensor t, Recipe recipe)
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1
 cdef bint under_recorder(Call* c, Overload ov, list tensors, list outputs, object result) except -1
 cdef bint without_data(Call* c, Overload ov, list tensors, list outputs, object result) except -1
 cdef int copy_without_data(Tensor target, Tensor source) except -1
-cdef int settle_results(object result, int resolved, Device device) except -1
+cdef int discard_result_data(object result, int resolved, Device device) except -1

@@ -1,6 +1,6 @@
 """Recipes: recorded steps that compute the bytes of storages without data.
 
-A storage without data on a device other than meta may have a *recipe*, a `Ghost`. It lists the steps that wrote to the
+A storage without data on a device other than meta may have a `Recipe`. It lists the steps that wrote to the
 storage. A step is one kernel call with its arguments at that time: numbers, tickets of random ops, host bytes, and a
 `Ref` for each tensor without data or a `Constant` for one with data. Steps are recorded while a `Recorder` is active,
 and afterwards whenever an argument of a call has a recipe. `replay` runs a step on storages that hold data.
@@ -13,7 +13,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport U8, DType, by_code
 from metatensor._core.layout cimport is_dense
-from metatensor._core.hiding cimport hide, settle, show_all
+from metatensor._core.gc_tracking cimport untrack, set_tracking, track_all
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, RANDOM, Call, Overload, op_name
 from metatensor._core.recorder cimport Recorder
@@ -35,7 +35,7 @@ cdef enum:
 
 @cython.final
 @cython.freelist(64)
-cdef class Ghost:
+cdef class Recipe:
     def __init__(self, device, nbytes, constant=False):
         self.device = device
         self.nbytes = nbytes
@@ -56,37 +56,37 @@ cdef class Ghost:
 @cython.final
 @cython.freelist(64)
 cdef class Ref:
-    def __init__(self, Ghost ghost not None, DType dtype not None, size, stride, offset, flags):
+    def __init__(self, Recipe recipe not None, DType dtype not None, size, stride, offset, flags):
         cdef int i
         if len(size) != len(stride) or len(size) > MAX_DIMS:
             raise ValueError(f"Ref: sizes {size} and strides {stride} do not match")
-        self.raw = <PyObject*>ghost
-        self.strong = ghost
+        self.raw = <PyObject*>recipe
+        self.strong = recipe
         self.dtype = dtype
         self.ndim = len(size)
-        if self.ndim > NEAR_DIMS:
-            self.far = (tuple(size), tuple(stride))
+        if self.ndim > INLINE_DIMS:
+            self.heap_dims = (tuple(size), tuple(stride))
         else:
             for i in range(self.ndim):
-                self.near[i] = size[i]
-                self.near[NEAR_DIMS + i] = stride[i]
+                self.inline_dims[i] = size[i]
+                self.inline_dims[INLINE_DIMS + i] = stride[i]
         self.offset = offset
         self.flags = flags
 
     @property
-    def ghost(self):
-        """The recipe of the storage, a Ghost."""
-        return None if self.raw == NULL else <Ghost>self.raw
+    def recipe(self):
+        """The recipe of the storage."""
+        return None if self.raw == NULL else <Recipe>self.raw
 
     @property
     def size(self):
         """The sizes as a tuple."""
-        return self.far[0] if self.far is not None else tuple([self.near[i] for i in range(self.ndim)])
+        return self.heap_dims[0] if self.heap_dims is not None else tuple([self.inline_dims[i] for i in range(self.ndim)])
 
     @property
     def stride(self):
         """The strides, in elements, as a tuple."""
-        return self.far[1] if self.far is not None else tuple([self.near[NEAR_DIMS + i] for i in range(self.ndim)])
+        return self.heap_dims[1] if self.heap_dims is not None else tuple([self.inline_dims[INLINE_DIMS + i] for i in range(self.ndim)])
 
     def covers(self):
         """Return True if the tensor covers its whole storage."""
@@ -99,13 +99,13 @@ cdef class Ref:
         self.layout(sizes, strides)
         for i in range(self.ndim):
             n *= sizes[i]
-        return n >= (<Ghost>self.raw).nbytes and self.offset == 0 and is_dense(self.ndim, sizes, strides)
+        return n >= (<Recipe>self.raw).nbytes and self.offset == 0 and is_dense(self.ndim, sizes, strides)
 
     cdef int layout(self, dim_t* sizes, dim_t* strides) except -1:
         cdef int i
         for i in range(self.ndim):
-            sizes[i] = self.near[i] if self.far is None else self.far[0][i]
-            strides[i] = self.near[NEAR_DIMS + i] if self.far is None else self.far[1][i]
+            sizes[i] = self.inline_dims[i] if self.heap_dims is None else self.heap_dims[0][i]
+            strides[i] = self.inline_dims[INLINE_DIMS + i] if self.heap_dims is None else self.heap_dims[1][i]
         return 0
 
 
@@ -132,29 +132,29 @@ cdef class Step:
 
 # Recording -----------------------------------------------------------------------------------
 
-cdef Ref ref_of(Tensor t, Ghost ghost):
+cdef Ref ref_of(Tensor t, Recipe recipe):
     cdef Ref r = Ref.__new__(Ref)
     cdef int i
-    r.raw = <PyObject*>ghost
-    r.strong = ghost
+    r.raw = <PyObject*>recipe
+    r.strong = recipe
     r.dtype = t.dtype
     r.ndim = t.ndim
-    if t.ndim > NEAR_DIMS:
-        r.far = (tuple([t.sizes[i] for i in range(t.ndim)]), tuple([t.strides[i] for i in range(t.ndim)]))
+    if t.ndim > INLINE_DIMS:
+        r.heap_dims = (tuple([t.sizes[i] for i in range(t.ndim)]), tuple([t.strides[i] for i in range(t.ndim)]))
     else:
         for i in range(t.ndim):
-            r.near[i] = t.sizes[i]
-            r.near[NEAR_DIMS + i] = t.strides[i]
+            r.inline_dims[i] = t.sizes[i]
+            r.inline_dims[INLINE_DIMS + i] = t.strides[i]
     r.offset = t.offset
     r.flags = t.flags & (T_CONJ | T_NEG)
     return r
 
 
-cdef Ghost ghost_of(Storage s, bint constant):
+cdef Recipe ensure_recipe(Storage s, bint constant):
     """Return the recipe of a storage that is written to, creating it if necessary. `constant`: see `_all_constant`."""
-    cdef Ghost g
+    cdef Recipe g
     if s.recipe is None:
-        g = Ghost.__new__(Ghost)
+        g = Recipe.__new__(Recipe)
         g.device = s.device
         g.nbytes = s.size_bytes
         g.writers = []
@@ -162,11 +162,11 @@ cdef Ghost ghost_of(Storage s, bint constant):
         if not constant:
             g.code = running_code(&g.lasti)
         s.recipe = g
-        hide(g)
-        hide(g.writers)
+        untrack(g)
+        untrack(g.writers)
     elif not constant:
-        (<Ghost>s.recipe).constant = False
-    return <Ghost>s.recipe
+        (<Recipe>s.recipe).constant = False
+    return <Recipe>s.recipe
 
 
 cdef bint _all_constant(list args) except -1:
@@ -176,7 +176,7 @@ cdef bint _all_constant(list args) except -1:
         return False
     for value in args:
         if isinstance(value, Ref):
-            if not (<Ghost>(<Ref>value).raw).constant:
+            if not (<Recipe>(<Ref>value).raw).constant:
                 return False
         elif type(value) is list and not _all_constant(value):
             return False
@@ -189,7 +189,7 @@ cdef object _argument(object value, Storage own):
     if isinstance(value, Tensor):
         t = <Tensor>value
         if t.storage.recipe is not None and t.storage.data is None:
-            return _weak(t, <Ghost>t.storage.recipe) if t.storage is own else ref_of(t, <Ghost>t.storage.recipe)
+            return _weak(t, <Recipe>t.storage.recipe) if t.storage is own else ref_of(t, <Recipe>t.storage.recipe)
         return Constant(t)
     if type(value) is list or (isinstance(value, tuple) and value and isinstance(value[0], Tensor)):
         return [_argument(v, own) for v in value]
@@ -207,7 +207,7 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
     """Record one kernel call as a step in the recipes of the storages that it writes to."""
     cdef Step step = Step.__new__(Step)
     cdef Tensor t
-    cdef Ghost g
+    cdef Recipe g
     cdef int i
     global _count
     _count += 1
@@ -219,22 +219,22 @@ cdef int record(Call* c, Overload ov, list outputs, object result) except -1:
         constant = _all_constant(step.args)
         refs = []
         for t in outputs:
-            g = ghost_of(t.storage, constant)
+            g = ensure_recipe(t.storage, constant)
             refs.append(ref_of(t, g))
             _add_writer(g, step)
         step.result = refs[0] if isinstance(result, Tensor) else None if result is None else tuple(refs)
         for i in range(ov.nslots):
             if ov.slots[i].mutated:
                 _mutated(step, step.args[i])
-        show_all(step)
+        track_all(step)
         return 0
     t = <Tensor>result
     step.args = _arguments(c, ov, t)
-    g = ghost_of(t.storage, _all_constant(step.args))
+    g = ensure_recipe(t.storage, _all_constant(step.args))
     step.result = _weak(t, g)
     if ov.nslots and c.args[0] == <PyObject*>t:
         step.args[0] = step.result
-    settle(step, g, not g.writers)
+    set_tracking(step, g, not g.writers)
     g.writers.append(step)
     if g.constant:
         g.depth = max(g.depth, _depth(step.args)) + 1
@@ -248,7 +248,7 @@ cdef int _depth(list args) except -1:
     cdef int depth = 0
     for value in args:
         if isinstance(value, Ref):
-            depth = max(depth, (<Ghost>(<Ref>value).raw).depth)
+            depth = max(depth, (<Recipe>(<Ref>value).raw).depth)
         elif type(value) is list:
             depth = max(depth, _depth(value))
     return depth
@@ -259,25 +259,25 @@ cdef int _note_values(Storage s) except -1:
     from metatensor._core.op import registry
     bytes_of = later("bytes_of")
     cdef Step step = Step.__new__(Step)
-    cdef Ghost g
+    cdef Recipe g
     try:
         data = bytes_of(_bytes_of(s))
     except (RuntimeError, NotImplementedError):
         s.recipe = None
         return 0
     s.recipe = None
-    g = ghost_of(s, True)
+    g = ensure_recipe(s, True)
     step.number = next_number()
     step.overload = registry["_from_host"].overloads[0]
     step.device = s.device
     step.result = _weak(_bytes_of(s), g)
     step.args = [bytes(data), (s.size_bytes,), (1,), by_code(U8), s.device]
-    settle(step, g, True)
+    set_tracking(step, g, True)
     g.writers.append(step)
     return 0
 
 
-cdef Ref _weak(Tensor t, Ghost g):
+cdef Ref _weak(Tensor t, Recipe g):
     cdef Ref r = ref_of(t, g)
     r.strong = None
     return r
@@ -310,7 +310,7 @@ cdef bint _mutates_others(Call* c, Overload ov) noexcept:
     return False
 
 
-cdef int _add_writer(Ghost g, Step step) except -1:
+cdef int _add_writer(Recipe g, Step step) except -1:
     if not g.writers or g.writers[len(g.writers) - 1] is not step:
         g.writers.append(step)
     return 0
@@ -318,7 +318,7 @@ cdef int _add_writer(Ghost g, Step step) except -1:
 
 cdef int _mutated(Step step, object value) except -1:
     if isinstance(value, Ref):
-        _add_writer((<Ref>value).ghost, step)
+        _add_writer((<Ref>value).recipe, step)
     elif type(value) is list:
         for v in value:
             _mutated(step, v)
@@ -435,23 +435,23 @@ cdef bint _deferred(list tensors) except -1:
     for t in tensors:
         if not has_values(t.storage):
             return False
-        if t.storage.data is None and not (<Ghost>t.storage.recipe).constant:
+        if t.storage.data is None and not (<Recipe>t.storage.recipe).constant:
             found = True
     return found
 
 
-cdef int settle_results(object result, int resolved, Device device) except -1:
+cdef int discard_result_data(object result, int resolved, Device device) except -1:
     """Remove the data of results that had to be computed because their shape depends on values.
 
     A recipe keeps the values of deferred results and of small fake ones. `resolved` comes from `resolve_arguments`.
     """
     cdef Recorder recorder = <Recorder>thread_state().recorder
     if resolved == 2 or (recorder is not None and (resolved or not recorder.everything)):
-        _forget(result, device, resolved == 2 or not recorder.everything, {})
+        _discard_data(result, device, resolved == 2 or not recorder.everything, {})
     return 0
 
 
-cdef int _forget(object result, Device device, bint fake, dict absent) except -1:
+cdef int _discard_data(object result, Device device, bint fake, dict absent) except -1:
     """Move new tensors to storages without data whose recipes copy the values.
 
     `absent` maps old storages to new ones.
@@ -460,7 +460,7 @@ cdef int _forget(object result, Device device, bint fake, dict absent) except -1
     cdef Storage made
     if isinstance(result, (tuple, list)):
         for r in result:
-            _forget(r, device, fake, absent)
+            _discard_data(r, device, fake, absent)
     elif isinstance(result, Tensor):
         t = <Tensor>result
         if t.storage.data is None:
@@ -545,14 +545,14 @@ cdef int copy_without_data(Tensor target, Tensor source) except -1:
 cdef int _record_copy(Tensor target, object source, bint constant) except -1:
     """Record that `source`, a Ref or a Constant, is copied into `target`."""
     cdef Step step = Step.__new__(Step)
-    cdef Ghost g = ghost_of(target.storage, constant)
+    cdef Recipe g = ensure_recipe(target.storage, constant)
     global _count
     step.device = target.storage.device
     step.result = _weak(target, g)
     step.args = [step.result, source]
     _count += 1
     step.number = _count
-    settle(step, g, not g.writers)
+    set_tracking(step, g, not g.writers)
     g.writers.append(step)
     return 0
 
@@ -561,7 +561,7 @@ def copy_recorded(Storage s not None):
     """Return a new storage whose recipe copies the bytes of `s`."""
     cdef Storage made = new_storage(s.device, s.size_bytes)
     made.fake = True
-    _record_copy(_bytes_of(made), ref_of(_bytes_of(s), <Ghost>s.recipe), (<Ghost>s.recipe).constant)
+    _record_copy(_bytes_of(made), ref_of(_bytes_of(s), <Recipe>s.recipe), (<Recipe>s.recipe).constant)
     return made
 
 

@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device
 from metatensor._core.compute cimport compute_values
 from metatensor._core.op cimport FUNCTIONAL, K_TENSORS, Call, Overload, hold
-from metatensor._core.recording cimport Ghost, Ref, Step
+from metatensor._core.recording cimport Recipe, Ref, Step
 from metatensor._core.storage cimport Storage, has_values, new_storage, resize_storage
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.types cimport MAX_DIMS, dim_t
@@ -45,7 +45,7 @@ cdef int resolve_arguments(Call* c, Overload ov) except -1:
 
 
 cdef bint _is_constant(Storage s) noexcept:
-    return s.data is None and (<Ghost>s.recipe).constant
+    return s.data is None and (<Recipe>s.recipe).constant
 
 
 cdef object _valued(Tensor t, bint mutated):
@@ -64,7 +64,7 @@ cdef int _replace(Call* c, int slot, object value) except -1:
 
 # Replaying ---------------------------------------------------------------------------------------
 
-cdef Tensor placed(Ref r, dict storages, object place):
+cdef Tensor tensor_from_ref(Ref r, dict storages, object relocate):
     """Return the tensor that a Ref describes, over the storage in `storages` for its recipe.
 
     Create that if it is missing.
@@ -73,13 +73,13 @@ cdef Tensor placed(Ref r, dict storages, object place):
     cdef dim_t strides[MAX_DIMS]
     cdef Storage s
     cdef Tensor t
-    cdef Ghost ghost
+    cdef Recipe recipe
     if r.raw == NULL:
         raise ValueError("replay: a Ref has no recipe")
-    ghost = <Ghost>r.raw
-    found = storages.get(ghost)
+    recipe = <Recipe>r.raw
+    found = storages.get(recipe)
     if found is None:
-        found = storages[ghost] = new_storage(<Device?>place(ghost.device), ghost.nbytes)
+        found = storages[recipe] = new_storage(<Device?>relocate(recipe.device), recipe.nbytes)
     s = <Storage>found
     r.layout(sizes, strides)
     t = over_storage(s, r.dtype, r.ndim, sizes, strides, r.offset)
@@ -87,37 +87,37 @@ cdef Tensor placed(Ref r, dict storages, object place):
     return t
 
 
-cdef object _restored(object value, dict storages, object place):
+cdef object _restored(object value, dict storages, object relocate):
     if isinstance(value, Ref):
-        return placed(<Ref>value, storages, place)
+        return tensor_from_ref(<Ref>value, storages, relocate)
     if type(value) is Constant:
-        return place(value.value())
+        return relocate(value.value())
     if type(value) is list:
-        return [_restored(v, storages, place) for v in value]
+        return [_restored(v, storages, relocate) for v in value]
     if isinstance(value, Device):
-        return place(value)
+        return relocate(value)
     return value
 
 
-def replay(Step step not None, dict storages not None, place):
+def replay(Step step not None, dict storages not None, relocate):
     """Run one step.
 
     Parameters
     ----------
     step : Step
         The step.
-    storages : dict of Ghost to Storage
+    storages : dict of Recipe to Storage
         The storages to use. Missing ones are added.
-    place : callable
+    relocate : callable
         Maps a device to the device to use, and a tensor from a Constant to the tensor to use.
     """
     cdef Call c
     cdef Overload ov = step.overload
     cdef int i
     cdef Tensor t
-    cdef list args = [_restored(v, storages, place) for v in step.args]
+    cdef list args = [_restored(v, storages, relocate) for v in step.args]
     cdef object result = None
-    cdef Device d = <Device?>place(step.device)
+    cdef Device d = <Device?>relocate(step.device)
     if ov is None:
         from metatensor._core.device import backend_for
         target, source = args
@@ -128,9 +128,9 @@ def replay(Step step not None, dict storages not None, place):
             target.copy_(source)
         return
     if isinstance(step.result, tuple):
-        result = tuple([placed(<Ref>r, storages, place) for r in step.result])
+        result = tuple([tensor_from_ref(<Ref>r, storages, relocate) for r in step.result])
     elif step.result is not None:
-        result = placed(<Ref>step.result, storages, place)
+        result = tensor_from_ref(<Ref>step.result, storages, relocate)
     if len(args) != ov.nslots:
         raise ValueError(f"replay: {ov.qualname} takes {ov.nslots} arguments, the step has {len(args)}")
     c.op = <PyObject*>ov.op
@@ -181,6 +181,6 @@ def remove_data(Storage s not None, device):
     s.fake = s.device is not META
 
 
-def give_recipe(Storage s not None, Ghost recipe not None):
+def give_recipe(Storage s not None, Recipe recipe not None):
     """Set the recipe of a storage without data."""
     s.recipe = recipe

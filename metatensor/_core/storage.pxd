@@ -10,7 +10,7 @@ cdef class Storage:
     cdef unsigned long long version  # number of mutations
     cdef unsigned long long uncounted  # mutations that are not part of the tensors' default version
     cdef bint fake                  # deliberately without data, on a device other than meta
-    cdef object recipe              # the Ghost, whose steps compute the bytes, or None
+    cdef object recipe              # the Recipe, whose steps compute the bytes, or None
 
 cdef Storage new_storage(Device device, dim_t nbytes)
 cdef int resize_storage(Storage s, dim_t nbytes) except -1

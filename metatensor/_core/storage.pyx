@@ -1,7 +1,7 @@
 """Storage, the memory of tensors."""
 cimport cython
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device, place_of, backend_of
+from metatensor._core.device cimport META, Device, concrete_device, backend_of
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport dim_t
@@ -163,7 +163,7 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
 
 def make_storage(device, nbytes, data=None):
     """Return a new storage of `nbytes` bytes on `device`. `data` is the backend's handle, or None."""
-    cdef Device d = place_of(device)
+    cdef Device d = concrete_device(device)
     cdef Storage s
     if nbytes < 0:
         raise RuntimeError(f"a storage cannot have {nbytes} bytes")
@@ -190,7 +190,7 @@ def set_data(Storage s not None, data):
 
 
 def recipe_of(Storage s not None):
-    """Return the recipe of a storage, a Ghost, or None."""
+    """Return the recipe of a storage, a Recipe, or None."""
     return s.recipe
 
 
@@ -200,7 +200,7 @@ def storage_bytes(Storage s not None):
     if s.data is None and s.recipe is not None:
         filled = later("filled")
         return storage_bytes(filled(s))
-    from metatensor._core.placing import tensor_from_storage
+    from metatensor._core.storage_views import tensor_from_storage
     flat = tensor_from_storage(s, dtype_by_name("uint8"), (s.size_bytes,), (1,))
     return bytes(backend_of(s.device).to_host(flat))
 
@@ -208,7 +208,7 @@ def storage_bytes(Storage s not None):
 def rebuild_storage(device, nbytes, data, fake=False):
     """Return a new storage with the given bytes, or without data if `data` is None. Unpickling and copying use it."""
     from metatensor._core.dtype import dtype_by_name
-    from metatensor._core.placing import tensor_from_storage
+    from metatensor._core.storage_views import tensor_from_storage
     cdef Storage s = make_storage(device, nbytes)
     s.fake = fake
     if data is not None:

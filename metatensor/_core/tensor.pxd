@@ -26,10 +26,6 @@ cdef class Tensor:
 cdef class TensorExtra:
     """Attributes that few tensors have."""
     cdef object grad
-    cdef object grad_fn
-    cdef object hooks
-    cdef object view_op                     # name of the op that created this view
-    cdef object named                       # names given to a tensor, for use by modules
     cdef VersionCounter versions            # the counter of `_version`; None means the storage's counter
 
 

@@ -9,9 +9,6 @@ cdef enum:
     SET_DIMS = 64       # maximal rank for ops that take a set of dimensions, as in PyTorch
     MAX_ARGS = 32       # maximal number of arguments of a schema
 
-# Reserved for symbolic sizes. Not used yet.
-cdef enum: SYMBOLIC_SHIFT = 62
-
 
 cdef enum DTypeKind:
     KIND_BOOL = 0
@@ -33,7 +30,7 @@ cdef enum TensorFlag:
     T_RETAINS_GRAD = 256
     T_FRESH = 512       # created by `Tensor.__new__`; `__init__` has not run yet
     T_BUFFER = 1024     # has been registered as a buffer of a module
-    T_TOGETHER = 4096   # one of several views that one op returned for a tensor that requires grad
+    T_MULTI_VIEW = 4096 # one of several views that one op returned for a tensor that requires grad
     T_RETRIED = 2048    # of calls, not tensors: a trial call, see `refuse` in ops/operands
 
 

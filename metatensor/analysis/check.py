@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from metatensor._core.where import location_of
-from metatensor.analysis.census import Census
+from metatensor._core.source_locations import location_of
 from metatensor.analysis.describe import bytes_text, count_text, describe, relative, spec_text
-from metatensor.analysis.estimate import at_inference, report_of
-from metatensor.analysis.record import Progress, Recorder, failure_of
+from metatensor.analysis.estimate import at_inference, has_lazy, report_of
+from metatensor.analysis.inventory import Inventory
+from metatensor.analysis.observation import Progress, RunObserver, failure_of
 from metatensor.analysis.report import Report
+from metatensor.analysis.sizes import SizeError, parse_bytes, parse_count
 
 __all__ = ["CheckResult", "Overrun", "build_failure", "check", "run_check"]
 
@@ -51,6 +54,8 @@ class CheckResult:
     report: Report | None = None
     """The estimate, if the model ran."""
     overruns: list[Overrun] = field(default_factory=list)
+    hint: str | None = None
+    """What to do about the error, where that is known."""
 
     @property
     def ok(self) -> bool:
@@ -73,6 +78,7 @@ class CheckResult:
                 "op": self.op,
                 "op_inputs": self.op_inputs,
                 "location": self.location,
+                "hint": self.hint,
             }
         figures = {}
         if self.report is not None:
@@ -103,7 +109,7 @@ class CheckResult:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return all that is known of the error, as (label, text) pairs."""
-        lines = [("error", f"{type(self.error).__name__}: {self.error}")]
+        lines = [("error", f"{type(self.error).__name__}: {self.error}".removesuffix(": "))]
         if self.module is not None:
             where = f"{self.module} ({self.module_kind})" if self.module else f"the model itself ({self.module_kind})"
             lines.append(("module", where))
@@ -113,6 +119,8 @@ class CheckResult:
             lines.append(("operator", f"{self.op}{spec_text(self.op_inputs)}"))
         if self.location is not None:
             lines.append(("at", relative(self.location)))
+        if self.hint is not None:
+            lines.append(("hint", self.hint))
         return lines
 
     def warnings(self) -> list[str]:
@@ -125,9 +133,9 @@ def check(
     model: Any,
     /,
     *inputs: Any,
-    max_params: int | None = None,
-    max_bytes: int | None = None,
-    max_flops: int | None = None,
+    max_params: int | str | None = None,
+    max_bytes: int | str | None = None,
+    max_flops: int | str | None = None,
     **kwargs: Any,
 ) -> CheckResult:
     """Run ``model(*inputs, **kwargs)`` as `estimate` does and report whether it works and stays within budgets.
@@ -140,12 +148,12 @@ def check(
         The model, usually on meta.
     *inputs, **kwargs
         Arguments of the model.
-    max_params : int, optional
-        Largest number of parameters.
-    max_bytes : int, optional
-        Largest number of bytes of parameters, buffers, inputs and peak activations together.
-    max_flops : int, optional
-        Largest number of FLOPs of the forward.
+    max_params : int or str, optional
+        Largest number of parameters, such as ``8_000_000_000`` or "8B".
+    max_bytes : int or str, optional
+        Largest number of bytes of parameters, buffers, inputs and peak activations together, such as "10GB".
+    max_flops : int or str, optional
+        Largest number of FLOPs of the forward, such as "2T".
 
     Returns
     -------
@@ -162,7 +170,24 @@ def check(
     >>> bool(result), result.op
     (False, 'nn.functional.linear')
     """
-    return run_check(model, inputs, kwargs, (max_params, max_bytes, max_flops))
+    budgets = (
+        _limit("max_params", max_params, parse_count),
+        _limit("max_bytes", max_bytes, parse_bytes),
+        _limit("max_flops", max_flops, functools.partial(parse_count, unit="flops")),
+    )
+    return run_check(model, inputs, kwargs, budgets)
+
+
+def _limit(name: str, value: Any, parse: Callable[[str], int]) -> int | None:
+    """Return a budget as an integer. TypeError or ValueError, with its name, for what is none."""
+    if value is None or isinstance(value, int):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"check: {name} must be an integer or a text such as '8B', got {type(value).__name__}")
+    try:
+        return parse(value)
+    except SizeError as error:
+        raise SizeError(f"check: {name}: {error}") from None
 
 
 def run_check(
@@ -173,16 +198,17 @@ def run_check(
     progress: Progress | None = None,
 ) -> CheckResult:
     """Run `check` with its arguments in a tuple and a dict. ``progress`` is called after each module."""
-    census = Census(model)
-    recorder = Recorder(census, progress)
-    result = CheckResult(census.rows[0].kind)
-    try:
-        with at_inference(model, args, kwargs), recorder:
-            output = describe(model(*args, **kwargs))
-    except Exception as error:
-        _explain(result, error, census, recorder)
-        return result
-    result.report = report = report_of(census, recorder, args, kwargs, output)
+    for _ in range(1 + has_lazy(model)):  # the first run gives lazy modules their shapes
+        inventory = Inventory(model)
+        observer = RunObserver(inventory, progress)
+        result = CheckResult(inventory.rows[0].kind)
+        try:
+            with at_inference(model, args, kwargs), observer:
+                output = describe(model(*args, **kwargs))
+        except (Exception, SystemExit) as error:
+            _explain(result, error, inventory, observer)
+            return result
+    result.report = report = report_of(inventory, observer, args, kwargs, output)
     actual = (("parameters", report.parameters), ("bytes", report.total_bytes), ("flops", report.flops))
     for (name, value), limit in zip(actual, budgets, strict=True):
         if limit is not None and value > limit:
@@ -190,12 +216,12 @@ def run_check(
     return result
 
 
-def build_failure(name: str, error: Exception) -> CheckResult:
+def build_failure(name: str, error: BaseException) -> CheckResult:
     """Return the result for a model whose construction raised ``error``."""
     return CheckResult(name, error, location=location_of(error.__traceback__))
 
 
-def _explain(result: CheckResult, error: Exception, census: Census, recorder: Recorder) -> None:
+def _explain(result: CheckResult, error: BaseException, inventory: Inventory, observer: RunObserver) -> None:
     """Record where ``error`` came from."""
     result.error = error
     result.location = location_of(error.__traceback__)
@@ -204,9 +230,9 @@ def _explain(result: CheckResult, error: Exception, census: Census, recorder: Re
     if failure is not None:
         result.op, result.op_inputs = failure.op, failure.inputs
         path = failure.path
-    if path is None or not census.paths:
+    if path is None or not inventory.paths:
         return
-    row = census.by_path.get(path)
+    row = inventory.by_path.get(path)
     result.module = str(path)
     result.module_kind = row.kind if row is not None else getattr(path, "leaf", None)
-    result.module_inputs = recorder.inputs.get(str(path))
+    result.module_inputs = observer.inputs.get(str(path))

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import metatensor as mt
-from metatensor.analysis.census import Census
 from metatensor.analysis.describe import describe, tensors_in
-from metatensor.analysis.record import Progress, Recorder
+from metatensor.analysis.inventory import Inventory
+from metatensor.analysis.observation import Progress, RunObserver
 from metatensor.analysis.report import Report
+from metatensor.nn.parameter import is_lazy
 
-__all__ = ["at_inference", "estimate", "report_of", "trace"]
+__all__ = ["at_inference", "estimate", "has_lazy", "report_of", "trace"]
 
 
 def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
@@ -53,37 +54,47 @@ def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
 
 def trace(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress | None = None) -> Report:
     """Run `estimate` with its arguments in a tuple and a dict. ``progress`` is called after each module."""
-    census = Census(model)
-    recorder = Recorder(census, progress)
-    with at_inference(model, args, kwargs), recorder:
+    if has_lazy(model):
+        with at_inference(model, args, kwargs):
+            model(*args, **kwargs)
+    inventory = Inventory(model)
+    observer = RunObserver(inventory, progress)
+    with at_inference(model, args, kwargs), observer:
         output = model(*args, **kwargs)
-    return report_of(census, recorder, args, kwargs, describe(output))
+    return report_of(inventory, observer, args, kwargs, describe(output))
 
 
-def report_of(census: Census, recorder: Recorder, args: tuple, kwargs: dict[str, Any], output: Any) -> Report:
-    """Return the report of a run that ``recorder`` observed."""
-    flops = recorder.flops()
-    for row in census.rows:
+def has_lazy(model: Any) -> bool:
+    """Return True if a model has parameters or buffers that get their shapes in its first call."""
+    if not isinstance(model, mt.nn.Module):
+        return False
+    return any(is_lazy(tensor) for tensors in (model.parameters(), model.buffers()) for tensor in tensors)
+
+
+def report_of(inventory: Inventory, observer: RunObserver, args: tuple, kwargs: dict[str, Any], output: Any) -> Report:
+    """Return the report of a run that ``observer`` observed."""
+    flops = observer.flops()
+    for row in inventory.rows:
         row.flops = flops.get(row.path, 0)
-        row.calls = recorder.calls[row.path]
-        row.output = recorder.outputs.get(row.path)
-    root = census.rows[0]
+        row.calls = observer.calls[row.path]
+        row.output = observer.outputs.get(row.path)
+    root = inventory.rows[0]
     if not root.calls:  # a plain function
         root.calls, root.output = 1, output
     inputs = describe(list(args))
     return Report(
         model=root.kind,
-        modules=census.rows,
+        modules=inventory.rows,
         inputs=[*inputs, describe(kwargs)] if kwargs else inputs,
         output=output,
         input_bytes=_input_bytes(args, kwargs),
-        peak=recorder.peak,
+        peak=observer.peak,
         flops=flops.get("", 0),
-        flops_by_op=dict(recorder.flops_by_op.most_common()),
-        uncounted=dict(recorder.uncounted.most_common()),
-        gaps=recorder.gaps,
-        shared=census.shared,
-        ops=recorder.ops,
+        flops_by_op=dict(observer.flops_by_op.most_common()),
+        uncounted=dict(observer.uncounted.most_common()),
+        gaps=observer.gaps,
+        shared=inventory.shared,
+        ops=observer.ops,
     )
 
 

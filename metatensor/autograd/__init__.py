@@ -37,7 +37,8 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         t.backward()
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None):
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+         is_grads_batched=False, materialize_grads=False):  # fmt: skip
     """Raise NotImplementedError: metatensor does not compute gradients yet."""
     raise NotImplementedError("autograd.grad: metatensor does not compute gradients yet")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format
 from metatensor.checkpoint.loading import inspect, load
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.unsupported import UnsupportedTensor
 
 if TYPE_CHECKING:

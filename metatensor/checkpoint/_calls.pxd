@@ -1,4 +1,4 @@
-from metatensor.checkpoint._keys cimport Crowd
+from metatensor.checkpoint._keys cimport HashTableModel
 from metatensor.checkpoint._stack cimport Stack
 from metatensor.checkpoint._values cimport Inert, Known, Marker
 
@@ -12,15 +12,15 @@ cdef class Calls(Stack):
     cdef object persist                 # callable(machine, id) -> value, or None
     cdef readonly dict unknown          # unknown name -> offset of its first use
     cdef readonly bint tolerant         # whether unknown names are accepted
-    cdef dict crowds                    # id of a container -> its Crowd
-    cdef Crowd latest                   # the Crowd used last
+    cdef dict hash_models              # id of a container -> its HashTableModel
+    cdef HashTableModel latest       # the HashTableModel used last
 
     cdef object quick(self, Known known, tuple args)
     cdef object persistent(self, object id)
     cdef object value_of(self, Marker marker)
     cdef object call(self, object function, object args, bint new)
     cdef int put(self, object mapping, object key, object value) except -1
-    cdef Crowd crowd(self, object container, object key)
+    cdef HashTableModel hash_model(self, object container, object key)
     cdef int add(self, object target, object key) except -1
     cdef int attribute(self, object cls, object name) except -1
     cdef object named(self, bytes key)

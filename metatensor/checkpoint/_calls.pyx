@@ -8,7 +8,7 @@ from cpython.dict cimport PyDict_GetItem, PyDict_SetItem
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.string cimport memchr
-from metatensor.checkpoint._keys cimport Crowd, is_number, key_cost
+from metatensor.checkpoint._keys cimport HashTableModel, is_number, key_cost
 from metatensor.checkpoint._stack cimport Stack, charge
 from metatensor.checkpoint._values cimport Empty, Inert, Kept, Known, Marker, describe, replaced, survey
 from metatensor.checkpoint._keys import NoKey
@@ -55,7 +55,7 @@ cdef class Calls(Stack):
         self.source = source
         self.callables = set()
         self.unknown = {}
-        self.crowds = {}
+        self.hash_models = {}
 
     # For handlers -------------------------------------------------------------
 
@@ -309,12 +309,12 @@ cdef class Calls(Stack):
 
     # Keys ----------------------------------------------------------------------
 
-    cdef Crowd crowd(self, object container, object key):
+    cdef HashTableModel hash_model(self, object container, object key):
         """Charge the lookup of a key that is neither str nor bytes.
 
-        Return the container's `Crowd`, which must be told when the key has been inserted, or None if it has none.
+        Return the container's `HashTableModel`, which must be told when the key has been inserted, or None if it has none.
         """
-        cdef Crowd crowd
+        cdef HashTableModel hash_model
         cdef long long cost = 32
         cdef Py_ssize_t steps
         cdef Py_ssize_t count = len(container)
@@ -335,47 +335,47 @@ cdef class Calls(Stack):
         if count < FEW:
             self.spend(cost * count)
             return None
-        crowd = self.latest
-        if crowd is None or crowd.container is not container:
-            crowd = self.latest = self.crowds.get(id(container))
-        if crowd is None:
+        hash_model = self.latest
+        if hash_model is None or hash_model.container is not container:
+            hash_model = self.latest = self.hash_models.get(id(container))
+        if hash_model is None:
             self.spend(300)
-            crowd = self.latest = self.crowds[id(container)] = Crowd(container)
-        elif crowd.count != count:
-            crowd.rebuild(count)
-        steps = crowd.steps(key)
-        if crowd.alike > 256:
+            hash_model = self.latest = self.hash_models[id(container)] = HashTableModel(container)
+        elif hash_model.count != count:
+            hash_model.rebuild(count)
+        steps = hash_model.steps(key)
+        if hash_model.alike > 256:
             raise self.wrong("more than 256 keys with the same hash")
-        self.spend(16 * steps + cost * crowd.alike)
-        return crowd
+        self.spend(16 * steps + cost * hash_model.alike)
+        return hash_model
 
     cdef int put(self, object mapping, object key, object value) except -1:
-        cdef Crowd crowd = None
+        cdef HashTableModel hash_model = None
         if type(key) is str or type(key) is bytes:
             if len(key) > 256:
                 charge(self, len(key))          # the cost of comparing it with an equal key
         elif key is not None:
-            crowd = self.crowd(mapping, key)
+            hash_model = self.hash_model(mapping, key)
         if type(mapping) is dict:
             charge(self, 64)
             PyDict_SetItem(mapping, key, value)
         else:
             charge(self, 150)
             mapping[key] = value
-        if crowd is not None:
-            crowd.settle()
+        if hash_model is not None:
+            hash_model.note_inserted()
         return 0
 
     cdef int add(self, object target, object key) except -1:
         """Add a key to a set."""
-        cdef Crowd crowd = None
+        cdef HashTableModel hash_model = None
         if type(key) is str or type(key) is bytes:
             if len(key) > 256:
                 charge(self, len(key))
         elif key is not None:
-            crowd = self.crowd(target, key)
+            hash_model = self.hash_model(target, key)
         charge(self, 128)
         (<set>target).add(key)
-        if crowd is not None:
-            crowd.settle()
+        if hash_model is not None:
+            hash_model.note_inserted()
         return 0

@@ -1,4 +1,4 @@
-cdef class Crowd:
+cdef class HashTableModel:
     cdef object container               # a dict or a set
     cdef long long mask                 # size of its hash table minus one
     cdef Py_ssize_t count               # number of keys
@@ -10,7 +10,7 @@ cdef class Crowd:
     cdef readonly Py_ssize_t alike      # keys with that hash met during the last probe
 
     cdef Py_ssize_t steps(self, object key) except -1
-    cdef int settle(self) except -1
+    cdef int note_inserted(self) except -1
     cdef int rebuild(self, Py_ssize_t count) except -1
     cdef Py_ssize_t probe(self, Py_ssize_t hash) noexcept
 

@@ -1,7 +1,7 @@
 """Cost of dict and set keys in a pickle: hashing, comparing, and probing the hash table.
 
 A file cannot choose the hashes of str and bytes. With keys of other types it can make every lookup probe all existing
-keys. A `Crowd` simulates the container's hash table, so that the steps of a lookup can be charged before they happen.
+keys. A `HashTableModel` simulates the container's hash table, so that the steps of a lookup can be charged before they happen.
 """
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 
@@ -68,7 +68,7 @@ cdef long long key_cost(object key) except -1:
     return cost
 
 
-cdef class Crowd:
+cdef class HashTableModel:
     """A model of a dict's or set's hash table that counts the steps of lookups."""
 
     def __init__(self, container not None):
@@ -126,7 +126,7 @@ cdef class Crowd:
         """Return an upper bound on the steps needed to find ``key`` or its place in the container."""
         return self.probe(hash(key))
 
-    cdef int settle(self) except -1:
+    cdef int note_inserted(self) except -1:
         """Record that the key probed last has been inserted into the container."""
         if len(self.container) == self.count:
             return 0                        # the key was already present

@@ -79,7 +79,7 @@ cdef class Machine(Calls):
                 self.again()
                 value = self.run()
             self.clear()            # `survey` detects sharing by reference counts
-            self.crowds.clear()
+            self.hash_models.clear()
             self.latest = None
             found = survey(value, &steps)
             if type(found) is str:
@@ -97,7 +97,7 @@ cdef class Machine(Calls):
                 PyGC_Enable()
             budget.left -= max(0, self.spent - (PER_BYTE * <long long>self.at if paid < 0 else paid))
             self.clear()
-            self.crowds.clear()
+            self.hash_models.clear()
             self.latest = None
             self.buffer = None
         if self.unknown and not self.tolerant:
@@ -114,7 +114,7 @@ cdef class Machine(Calls):
         self.maker = NULL
         self.unknown.clear()
         self.callables.clear()
-        self.crowds.clear()
+        self.hash_models.clear()
         self.latest = None
         return 0
 

@@ -255,9 +255,10 @@ def pickler_for(pickle_module: Any = None) -> Any:
     if found is None:
         # The compiled pickler imports every name that it writes, but PyTorch must not be imported.
         base = theirs if issubclass(theirs, pickle._Pickler) else _following(theirs)  # type: ignore[attr-defined]
-        found = _picklers[theirs] = type("Pickler", (_Names, base), {})
         saving = dict.fromkeys(_BY_NAME, _Names.save_global)
-        found.dispatch = {**base.dispatch, **saving, **{kind: _named_first(base.dispatch[kind]) for kind in (type, FunctionType)}}
+        dispatch = {**base.dispatch, **saving, **{kind: _named_first(base.dispatch[kind]) for kind in (type, FunctionType)}}
+        found = type("Pickler", (_Names, base), {"dispatch": dispatch})
+        _picklers[theirs] = found
     return found
 
 
@@ -283,9 +284,9 @@ def _following(theirs: Any) -> Any:
         def __init__(self, file: Any, protocol: int, **options: Any) -> None:
             super().__init__(file, protocol, **options)
             leader = theirs(io.BytesIO(), protocol)
-            self.dispatch_table = getattr(leader, "dispatch_table", pickle.dispatch_table)  # type: ignore[attr-defined]
+            self.dispatch_table = getattr(leader, "dispatch_table", pickle.dispatch_table)  # type: ignore
             if hasattr(leader, "reducer_override"):
-                self.reducer_override = leader.reducer_override
+                self.reducer_override = leader.reducer_override  # type: ignore[method-assign]
 
     return Following
 

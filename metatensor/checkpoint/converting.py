@@ -12,8 +12,8 @@ from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.budget import Claims, shared
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.listing import PER_BYTE, Walk, tensors_of, unique
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.opening import Opened
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.progress import progress_for
 from metatensor.checkpoint.reading import contiguous, resolved, row_major, shown, span
 from metatensor.checkpoint.saving import TORCH, format_for, parse_size

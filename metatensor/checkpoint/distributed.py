@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, NamedTuple
 from metatensor.checkpoint._values import Known, Record
 from metatensor.checkpoint.budget import Claims, current
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, beside, contiguous, counted, materialise, must_be_found, resolved, row_major, shown
 from metatensor.checkpoint.source import Source, open_file
 

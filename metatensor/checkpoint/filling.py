@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from metatensor._core.dtype import dtype_by_name
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import set_data
-from metatensor.checkpoint.places import NoDevice
+from metatensor._core.storage_views import tensor_from_storage
+from metatensor.checkpoint.map_location import NoDevice
 from metatensor.checkpoint.source import MAPPED_ALIGNMENT, Source, native
 from metatensor.serialization import skips_data
 

@@ -16,7 +16,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.model import Checkpoint
 
 if TYPE_CHECKING:
-    from metatensor.checkpoint.places import Places
+    from metatensor.checkpoint.map_location import Places
 
 __all__ = ["BUILTIN", "HEAD", "Format", "format_of", "known"]
 

@@ -14,8 +14,8 @@ from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, Window, counted, materialise, shown
 from metatensor.checkpoint.source import Source, native
 
@@ -246,7 +246,8 @@ class _Header:
         elif kind in BLOCKS:
             label, elements, size = BLOCKS[kind]
             if not shape or shape[-1] % elements:
-                raise self._wrong(f"tensor {shown(name)}: rows of {label} must consist of blocks of {elements} elements, got shape {list(shape)}")
+                raise self._wrong(f"tensor {shown(name)}: rows of {label} must consist of blocks of {elements} "
+                                  f"elements, got shape {list(shape)}")
             counted(self.source.name, name, shape, 16)
             nbytes = prod(shape[:-1]) * (shape[-1] // elements) * size
         else:

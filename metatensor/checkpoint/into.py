@@ -11,14 +11,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import metatensor as mt
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import suspended
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.checkpoint.opening import Opened, path_of
 from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
 from metatensor.deferred import is_deferred
-from metatensor.deferred.places import places
+from metatensor.deferred.named_tensors import places
 from metatensor.nn._parameter import without_grad
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy
@@ -278,6 +278,7 @@ def _warn_of_meta(model: Any) -> None:
     if left:
         warnings.warn(
             f"load_into: {quoted(left[:5])}{' and others' if len(left) > 5 else ''} are buffers that checkpoints do not hold; they "
-            "are still on meta, or fake, and must be computed; in a model built under metatensor.deferred_init(), metatensor.materialize does that",
+            "are still on meta, or fake, and must be computed; in a model built under "
+            "metatensor.deferred_init(), metatensor.materialize does that",
             stacklevel=3,
         )

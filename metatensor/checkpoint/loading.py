@@ -9,9 +9,9 @@ import metatensor as mt
 from metatensor._core.recorder import current_recorder, suspended
 from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.formats import format_of
+from metatensor.checkpoint.map_location import FakePlaces, NoDevice, Places
 from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.opening import path_of
-from metatensor.checkpoint.places import FakePlaces, NoDevice, Places
 from metatensor.checkpoint.source import opened
 
 __all__ = ["inspect", "load"]
@@ -108,8 +108,8 @@ def load(
 def _faked(found: Any, mode: Any, place: FakePlaces) -> Any:
     """Return a copy of an object loaded onto meta, with fake tensors on the devices where they would have been loaded.
     """
-    from metatensor.deferred.faithful import converted
     from metatensor.deferred.fake import FakeTensorMode
+    from metatensor.deferred.meta_copies import converted
 
     mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()
     kept = []  # keeps the fake storages that several tensors share alive

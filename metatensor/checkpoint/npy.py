@@ -13,8 +13,8 @@ import sys
 from typing import Any, BinaryIO, NamedTuple
 
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, Window, counted, materialise, shown
 from metatensor.checkpoint.source import Source, native
 

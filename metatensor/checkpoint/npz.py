@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.npy import Array, array_at, header_size, info_of, read_array
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, materialise
 from metatensor.checkpoint.source import Source
 

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, NamedTuple
 from metatensor.checkpoint._wire import BYTES, FIXED32, FIXED64, VARINT, Field, fields, signed, varints
 from metatensor.checkpoint.budget import Claims, current
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import Item, beside, counted, materialise, must_be_found, shown
 from metatensor.checkpoint.source import Source, native, open_file
 

@@ -14,7 +14,7 @@ from metatensor.checkpoint.source import Source
 
 if TYPE_CHECKING:
     from metatensor import Tensor
-    from metatensor.checkpoint.places import Places
+    from metatensor.checkpoint.map_location import Places
 
 __all__ = ["MAX_DIMS", "Item", "Window", "beside", "contiguous", "counted", "json_integer", "materialise", "must_be_found", "resolved",
            "row_major", "shown", "span"]  # fmt: skip
@@ -76,7 +76,8 @@ def counted(file: str, tensor: str, shape: Iterable[int], bits: int) -> int:
         raise CheckpointError(file, f"tensor {shown(tensor)}: a shape of {len(sizes):,} dimensions; at most {MAX_DIMS} are supported")
     for size in sizes:
         if not 0 <= size <= MAX_INT:
-            raise CheckpointError(file, f"tensor {shown(tensor)}: the size {shown(size)} in its shape is not in the range from 0 to 2**63 - 1")
+            raise CheckpointError(file, f"tensor {shown(tensor)}: the size {shown(size)} in its shape is not in "
+                                        "the range from 0 to 2**63 - 1")
     # The product of the nonzero sizes must fit as well, because strides are computed from it.
     if prod(size for size in sizes if size) * max(bits, 8) > MAX_INT * 8:
         raise CheckpointError(file, f"tensor {shown(tensor)}: its shape {shown(list(sizes))} needs more than 2**63 - 1 bytes")

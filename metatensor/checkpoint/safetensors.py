@@ -24,7 +24,7 @@ from metatensor.checkpoint.source import Source, mapped_for_writing, read
 
 if TYPE_CHECKING:
     from metatensor import Tensor
-    from metatensor.checkpoint.places import Places
+    from metatensor.checkpoint.map_location import Places
 
 __all__ = ["FORMAT", "MAX_HEADER", "Safetensors"]
 

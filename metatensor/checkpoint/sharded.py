@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, NoReturn
 
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.model import Checkpoint
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.reading import beside, json_integer, must_be_found, shown
 from metatensor.checkpoint.source import Source, open_file
 

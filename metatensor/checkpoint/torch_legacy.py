@@ -16,8 +16,8 @@ from metatensor.checkpoint._tensors import TensorMachine
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.filling import Filler
 from metatensor.checkpoint.listing import listed
+from metatensor.checkpoint.map_location import FakePlaces, Places
 from metatensor.checkpoint.model import Checkpoint
-from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import Source
 from metatensor.checkpoint.torch_names import table
 from metatensor.checkpoint.torch_zip import MAX_PICKLE, fill_tensor

@@ -14,7 +14,7 @@ from typing import Any
 import metatensor as mt
 from metatensor.checkpoint._tensors import ORDERED, PARAMETER, TENSOR, TENSOR_V2, TENSOR_V3, StorageType
 from metatensor.checkpoint._values import Known
-from metatensor.checkpoint.places import is_device
+from metatensor.checkpoint.map_location import is_device
 
 __all__ = ["class_value", "storage_value", "table"]
 

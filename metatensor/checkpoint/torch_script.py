@@ -14,9 +14,9 @@ from metatensor.checkpoint._tensors import TensorMachine
 from metatensor.checkpoint._values import Known, Record
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.listing import free_for, listed, tensors_of, unique
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.torch_names import table
 from metatensor.checkpoint.torch_zip import fill_all, part_of_member, prefix_of, run_member
 

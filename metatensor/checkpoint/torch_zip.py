@@ -18,9 +18,9 @@ from metatensor.checkpoint.budget import current
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.filling import Filler, width_of
 from metatensor.checkpoint.listing import listed
+from metatensor.checkpoint.map_location import FakePlaces, Places
 from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
-from metatensor.checkpoint.places import FakePlaces, Places
 from metatensor.checkpoint.source import Source, mapped_for_writing, native
 from metatensor.checkpoint.torch_names import table
 from metatensor.serialization import allowed_names, default_byte_order

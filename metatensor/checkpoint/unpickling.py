@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from metatensor._core.storage import make_storage
 from metatensor.checkpoint._tensors import StorageType
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.places import Places
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.torch_names import QUANTISATION, table
 from metatensor.checkpoint.torch_naming import find
 from metatensor.interchange.torch_modules import ALIAS

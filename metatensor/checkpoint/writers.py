@@ -48,7 +48,7 @@ class Contents:
 
     def storage(self, storage: Any) -> Any:
         """Return all bytes of a storage as a buffer."""
-        from metatensor._core.placing import tensor_from_storage
+        from metatensor._core.storage_views import tensor_from_storage
         from metatensor.plugins import backend
 
         count = storage.nbytes()

@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint.errors import CheckpointError
+from metatensor.checkpoint.map_location import Places
 from metatensor.checkpoint.members import Members
 from metatensor.checkpoint.model import Checkpoint
-from metatensor.checkpoint.places import Places
 from metatensor.checkpoint.source import Source
 
 __all__ = ["FORMAT", "READERS", "Zips"]

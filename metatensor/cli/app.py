@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -32,7 +35,40 @@ class Commands(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if getattr(stream, "errors", None) == "strict":
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        return super().main(*args, **kwargs)
+        if not kwargs.pop("standalone_mode", True):
+            return super().main(*args, standalone_mode=False, **kwargs)
+        sys.exit(self._status(*args, **kwargs))
+
+    def _status(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command and return its exit status. One that was stopped has the status that a shell gives for its signal."""
+        try:
+            try:
+                status = super().main(*args, standalone_mode=False, **kwargs)
+            except SystemExit as error:
+                status = error.code
+            sys.stdout.flush()
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            return 128 + signal.SIGINT
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+                raise
+            _discard_output()
+            if error.errno == errno.EPIPE:
+                return 128 + signal.SIGPIPE
+            print(f"Error: the output cannot be written: {error.strerror}", file=sys.stderr)
+            return 1
+        return status
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Where whoever reads its output has seen enough, it has the status of one stopped by SIGPIPE."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would make it 1
+            _discard_output()
+            raise SystemExit(128 + signal.SIGPIPE) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*OWN, *_plugin_commands()})
@@ -50,6 +86,13 @@ class Commands(click.Group):
         rows = [(printable(name), OWN.get(name) or _help(plugins[name])) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def _discard_output() -> None:
+    """Let Python, which writes what is left when it ends, write it nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _plugin_commands() -> dict[str, Any]:

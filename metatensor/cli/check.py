@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
+from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.sizes import SizeError, parse_bytes, parse_count
+from metatensor.cli.terminal import Terminal
 
 __all__ = ["command"]
 
@@ -64,5 +65,5 @@ def command(
 
 
 def _print(result: Any) -> None:
-    head, newline, rest = str(result).partition("\n")
-    Console(highlight=False, soft_wrap=True).print(Text(head, style="green" if result.ok else "bold red") + newline + rest)
+    head, newline, rest = printable_lines(str(result)).partition("\n")
+    Terminal(soft_wrap=True).print(Text(head, style="green" if result.ok else "bold red") + newline + rest)

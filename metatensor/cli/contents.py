@@ -14,10 +14,15 @@ from metatensor.checkpoint.errors import printable
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint, TensorInfo
 
-__all__ = ["Module", "differences", "grouped", "sharing", "shown", "text", "totals"]
+__all__ = ["Module", "differences", "grouped", "printable_lines", "sharing", "shown", "text", "totals"]
 
 
 MAX_SHOWN = 1000
+
+
+def printable_lines(content: str) -> str:
+    """Return `printable` text, with its line breaks."""
+    return "\n".join(map(printable, content.split("\n")))
 
 
 def shown(content: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import click
-from rich.console import Console
 
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import text
+from metatensor.cli.terminal import Terminal
 
 __all__ = ["command"]
 
@@ -44,7 +44,7 @@ def command(source: str, target: str, form: str | None, max_shard_size: str | No
         raise click.ClickException(printable(str(error))) from None
     except OSError as error:
         raise click.ClickException(printable(f"{error.filename or source}: {error.strerror or error}")) from None
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     for name, kept in left_out.items():
         console.print(text(f"{name} is the same tensor as {kept} and is left out", style="yellow"))
     if os.path.exists(target):

@@ -6,11 +6,11 @@ import json
 
 import click
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import text
+from metatensor.cli.terminal import Terminal
 
 __all__ = ["command"]
 
@@ -72,7 +72,4 @@ def _plugins(as_json: bool) -> None:
             row.group, text(row.name), text(row.state, STYLES.get(row.state, "")), text(", ".join(row.devices)),
             text(row.distribution), text(row.version), text(row.reason),
         )  # fmt: skip
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 160)
-    console.print(table)
+    Terminal(wide=160).print(table)

@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from metatensor.analysis.table import as_rich
+from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
+from metatensor.cli.terminal import Terminal
 
 __all__ = ["command"]
 
@@ -37,15 +38,12 @@ def command(request: Request, depth: int | None, as_json: bool) -> None:
         result = request.run(progress=bar)
     report = result.report
     if report is None:
-        click.echo(str(result), err=True)
+        click.echo(printable_lines(str(result)), err=True)
         raise SystemExit(1)
     if as_json:
         click.echo(report.to_json())
         return
-    console = Console(highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 140)
-    console.print(as_rich(report, depth))
+    Terminal().print(as_rich(report, depth))
 
 
 class _Bar:
@@ -63,7 +61,7 @@ class _Bar:
                 return
             self.bar = Progress(
                 TextColumn("{task.completed} of about {task.total} modules"), BarColumn(), TextColumn("{task.fields[path]}"),
-                console=Console(stderr=True), transient=True,
+                console=Terminal(stderr=True), transient=True,
             )  # fmt: skip
             self.bar.start()
             self.task = self.bar.add_task("", total=modules, path="")

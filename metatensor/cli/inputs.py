@@ -92,8 +92,8 @@ def _value(node: ast.expr, text: str) -> Any:
         number = _value(node.operand, text)
         if isinstance(number, (int, float, complex)):
             return -number if isinstance(node.op, ast.USub) else number
-    if isinstance(node, ast.Name) and dtype_named(node.id) is not None:
-        raise InputError(f"{_shown(text)}: {node.id} lacks a shape; a tensor is written {node.id}[1,1024], or {node.id}[] for one number")
+    if isinstance(node, (ast.Name, ast.Attribute)) and dtype_named(name := ast.unparse(node)) is not None:
+        raise InputError(f"{_shown(text)}: {name} lacks a shape; a tensor is written {name}[1,1024], or {name}[] for one number")
     raise InputError(
         f"{_shown(text)}: {ast.unparse(node)!r} is neither a tensor such as int64[1,1024] nor a plain Python value; "
         "a text needs quotes"
@@ -101,11 +101,12 @@ def _value(node: ast.expr, text: str) -> Any:
 
 
 def _tensor(node: ast.Subscript, text: str) -> mt.Tensor:
-    if not isinstance(node.value, ast.Name):
-        raise InputError(f"{_shown(text)}: {ast.unparse(node.value)!r} is not the name of a dtype")
-    dtype = dtype_named(node.value.id)
+    name = ast.unparse(node.value)
+    dtype = dtype_named(name)
+    if dtype is None and not isinstance(node.value, ast.Name):
+        raise InputError(f"{_shown(text)}: {name!r} is not the name of a dtype")
     if dtype is None:
-        raise InputError(f"{_shown(text)}: {node.value.id!r} is not a dtype; there are float32, bfloat16, int64, bool and more")
+        raise InputError(f"{_shown(text)}: {name!r} is not a dtype; there are float32, bfloat16, int64, bool and more")
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     shape = []
     for item in items:
@@ -124,6 +125,9 @@ def _shown(text: str) -> str:
 
 
 def dtype_named(name: str) -> Any:
-    """The dtype of that name, short or long, or None."""
+    """The dtype of that name, short or long, or None; ``torch.`` may stand before it."""
+    module, dot, rest = name.partition(".")
+    if dot and module in ("torch", "metatensor"):
+        name = rest
     found = getattr(mt, SHORT.get(name, name), None)
     return found if isinstance(found, mt.dtype) else None

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import Module, differences, grouped, sharing, shown, text, totals
+from metatensor.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from metatensor.checkpoint import Checkpoint
@@ -77,18 +77,11 @@ def _as_dict(checkpoint: Checkpoint) -> dict[str, Any]:
     return found
 
 
-def _console() -> Console:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, 140)
-    return console
-
-
 # The list -------------------------------------------------------------------------
 
 
 def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
-    console = _console()
+    console = Terminal()
     if as_tree:
         console.print(_tree(grouped(checkpoint), checkpoint.file))
     else:
@@ -117,7 +110,7 @@ def _rows(checkpoint: Checkpoint) -> tuple[list[tuple[str, ...]], bool]:
     return rows, bool(shares)
 
 
-def _print_table(console: Console, checkpoint: Checkpoint) -> None:
+def _print_table(console: Terminal, checkpoint: Checkpoint) -> None:
     """The rows as a table; very many as lines, which are quick to lay out."""
     rows, shared = _rows(checkpoint)
     headings = ("tensor", "dtype", "shape", "bytes", *(["shared"] if shared else []))
@@ -180,7 +173,7 @@ def _diff(path: str, before: Checkpoint, other: str, values: bool, as_json: bool
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
-        console = _console()
+        console = Terminal()
         for kind, style, mark in (("removed", "red", "-"), ("added", "green", "+"), ("changed", "yellow", "~"), ("values", "yellow", "~")):
             for name, what in found[kind].items():
                 console.print(text(f"{mark} {name}  {what}", style))
@@ -201,7 +194,7 @@ def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, pre
         click.echo(json.dumps({"ok": fits, "missing": plan.missing, "unexpected": plan.unexpected, "errors": plan.errors,
                                "prefix": plan.hint()}, indent=2))
         raise SystemExit(0 if fits else 1)
-    console = _console()
+    console = Terminal()
     if fits:
         console.print(text(f"ok: {target} takes {checkpoint.file}: {len(plan.known)} names", style="green"))
         raise SystemExit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,9 +11,13 @@ import click
 
 import metatensor as mt
 from metatensor.analysis.check import CheckResult, build_failure, run_check
-from metatensor.analysis.record import Progress
+from metatensor.analysis.observation import Progress
+from metatensor.checkpoint.errors import printable
+from metatensor.cli.contents import printable_lines
+from metatensor.cli.hints import hint_for
 from metatensor.cli.inputs import InputError, dtype_named, parse_arguments, parse_input
 from metatensor.cli.target import TargetError, build, dtype_default, load_target
+from metatensor.cli.terminal import output_on_stderr
 
 __all__ = ["Request", "built", "model_options"]
 
@@ -42,22 +47,29 @@ class Request(NamedTuple):
     def run(self, budgets: Budgets = (None, None, None), progress: Progress | None = None) -> CheckResult:
         """Load the target, build the model on meta and run it. A target that names no model is a usage error."""
         try:
-            model = self.model()
+            with output_on_stderr():
+                model = self.model()
         except TargetError as error:
-            raise click.UsageError(str(error)) from None
-        except Exception as error:
-            return build_failure(self.target, error)
-        return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
+            raise click.UsageError(printable(str(error))) from None
+        except (Exception, SystemExit) as error:
+            return self._failure(error)
+        with output_on_stderr():
+            return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
+
+    def _failure(self, error: BaseException) -> CheckResult:
+        return dataclasses.replace(build_failure(self.target, error), hint=hint_for(error, self.target, self.torch))
 
 
 def built(target: str, arguments: str, torch: bool = False) -> Any:
     """The model that a target and its arguments make, on meta. A usage error where they make none."""
+    request = _request(target, arguments, (), None)._replace(torch=torch)
     try:
-        return _request(target, arguments, (), None)._replace(torch=torch).model()
+        with output_on_stderr():
+            return request.model()
     except TargetError as error:
-        raise click.UsageError(str(error)) from None
-    except Exception as error:
-        raise click.ClickException(str(build_failure(target, error))) from error
+        raise click.UsageError(printable(str(error))) from None
+    except (Exception, SystemExit) as error:
+        raise click.ClickException(printable_lines(str(request._failure(error)))) from error
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import metatensor as mt
+from metatensor.cli.hints import how_to_install
 
 __all__ = ["TargetError", "build", "dtype_default", "load_target"]
 
@@ -42,7 +43,10 @@ def load_target(target: str) -> Any:
             found = importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
-                raise TargetError(f"there is no module {place!r}; a file is written with its ending, {place}.py:{name}") from None
+                advice = f"a file is written with its ending, {place}.py:{name}"
+                if error.name == place.partition(".")[0] and not os.path.exists(f"{place}.py"):
+                    advice += f"; as a library, {how_to_install(error.name)}"
+                raise TargetError(f"there is no module {place!r}; {advice}") from None
             raise
     for part in name.split("."):
         if not hasattr(found, part):

@@ -15,7 +15,7 @@ __all__ = ["DistributedSampler"]
 def _group() -> Any:
     from metatensor import distributed
 
-    if not distributed.is_available() or not distributed.is_initialized():
+    if not distributed.is_initialized():
         raise RuntimeError("DistributedSampler: no process group is initialised; give num_replicas and rank")
     return distributed
 

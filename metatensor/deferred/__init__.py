@@ -6,7 +6,7 @@
     mt.materialize(model, device="cuda")
 
 `materializing` computes deferred tensors from their recorded steps. `recipes` sends these steps to other processes,
-`parts` computes slices, and `constants` computes small constants if no device is installed. `fake`, `faithful` and
+`parts` computes slices, and `constants` computes small constants if no device is installed. `fake`, `meta_copies` and
 `unresolved` hold `FakeTensorMode`, `to_meta`, and the reports of tensors without data.
 """
 
@@ -38,11 +38,11 @@ from metatensor.deferred.materializing import (
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
 
 __getattr__, __dir__ = attributes(
-    __name__, ("constants", "fake", "faithful", "parts", "places", "recipes", "unresolved"),
+    __name__, ("constants", "fake", "meta_copies", "named_tensors", "parts", "recipes", "unresolved"),
     {
         "FakeTensorMode": f"{__name__}.fake:FakeTensorMode",
         "is_fake": f"{__name__}.fake:is_fake",
-        "to_meta": f"{__name__}.faithful:to_meta",
+        "to_meta": f"{__name__}.meta_copies:to_meta",
         "assert_materialized": f"{__name__}.unresolved:assert_materialized",
         "assert_no_materialization": f"{__name__}.unresolved:assert_no_materialization",
     },

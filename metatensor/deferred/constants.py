@@ -14,7 +14,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.host import decode_numbers, encode_numbers
-from metatensor._core.recording import Ghost, Ref, Step
+from metatensor._core.recording import Recipe, Ref, Step
 
 __all__ = ["bytes_on_host"]
 
@@ -26,29 +26,29 @@ class Unsupported(Exception):
     """Raised for a step that is not supported here."""
 
 
-def bytes_on_host(ghost: Ghost, steps: list[Step]) -> bytearray | None:
+def bytes_on_host(recipe: Recipe, steps: list[Step]) -> bytearray | None:
     """Return the bytes of a recorded storage after these steps, or None if computing them takes a device."""
-    memory: dict[Ghost, bytearray] = {}
+    memory: dict[Recipe, bytearray] = {}
     try:
         for step in steps:
             _carry_out(step, memory)
     except (Unsupported, ZeroDivisionError, OverflowError, ValueError):
         return None
-    return memory.get(ghost)
+    return memory.get(recipe)
 
 
 def elements(data: bytes | bytearray, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bytes:
     """Return the bytes of a layout's elements in C order."""
     n = dtype.itemsize
-    return b"".join(bytes(data[at * n : at * n + n]) for at in _places(size, stride, offset))
+    return b"".join(bytes(data[at * n : at * n + n]) for at in _offsets(size, stride, offset))
 
 
-def _places(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Iterator[int]:
+def _offsets(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Iterator[int]:
     for index in itertools.product(*map(range, size)):
         yield offset + sum(i * step for i, step in zip(index, stride, strict=True))
 
 
-def _carry_out(step: Step, memory: dict[Ghost, bytearray]) -> None:
+def _carry_out(step: Step, memory: dict[Recipe, bytearray]) -> None:
     result = step.result
     if not isinstance(result, Ref) or result.flags:
         raise Unsupported
@@ -59,8 +59,8 @@ def _carry_out(step: Step, memory: dict[Ghost, bytearray]) -> None:
     values = kernel(_Call(result, memory), count, *(step.args[1:] if step.name in ("copy", "fill", "zero") else step.args))
     data = values if isinstance(values, bytes) else _encoded(values, result.dtype)
     n = result.dtype.itemsize
-    there = memory.setdefault(result.ghost, bytearray(result.ghost.nbytes))
-    for i, at in enumerate(_places(result.size, result.stride, result.offset)):
+    there = memory.setdefault(result.recipe, bytearray(result.recipe.nbytes))
+    for i, at in enumerate(_offsets(result.size, result.stride, result.offset)):
         there[at * n : at * n + n] = data[i * n : i * n + n]
 
 
@@ -84,7 +84,7 @@ def _name(dtype: Any) -> str:
 class _Call:
     """One step: its result, and the bytes computed so far."""
 
-    def __init__(self, result: Ref, memory: dict[Ghost, bytearray]) -> None:
+    def __init__(self, result: Ref, memory: dict[Recipe, bytearray]) -> None:
         self.result, self.memory = result, memory
         self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # the device's dtype
 
@@ -92,11 +92,11 @@ class _Call:
         """Return an operand's elements, broadcast to the result's shape, in the dtype of the computation."""
         if isinstance(value, (bool, int, float)):
             return self.round([value]) * math.prod(self.result.size)
-        if not isinstance(value, Ref) or value.flags or value.ghost not in self.memory:
+        if not isinstance(value, Ref) or value.flags or value.recipe not in self.memory:
             raise Unsupported
         lead = len(self.result.size) - len(value.size)
         stride = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(value.size, value.stride, strict=True))
-        block = elements(self.memory[value.ghost], value.dtype, self.result.size, stride, value.offset)
+        block = elements(self.memory[value.recipe], value.dtype, self.result.size, stride, value.offset)
         return self.round(decode_numbers(block, value.dtype, (math.prod(self.result.size),)))
 
     def round(self, values: list[Any]) -> list[Any]:

@@ -16,9 +16,9 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.execute import mark_output
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import Recorder, suspended
 from metatensor._core.storage import make_fake_storage, recipe_of
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.nn.parameter import is_lazy
 
 __all__ = ["FakeTensorMode", "is_fake"]
@@ -39,8 +39,8 @@ def is_fake(tensor: Any) -> bool:
     storage = tensor.untyped_storage()
     if tensor.device.type == "meta" or storage.data is not None:
         return False
-    ghost = recipe_of(storage)
-    return ghost is None or ghost.constant
+    recipe = recipe_of(storage)
+    return recipe is None or recipe.constant
 
 
 class FakeTensorMode(Recorder):

@@ -5,7 +5,7 @@ arguments and, if it draws random numbers, its position in the random stream. `m
 needs, once. The result equals that of an ordinary run bit for bit. Data belongs to storages, so ties, views and buffers
 are preserved.
 
-A `Ghost` is the record of such a storage, and its recipe is the list of steps that write to it.
+The `Recipe` of such a storage lists the steps that write to it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from typing import Any
 
 import metatensor as mt
 from metatensor import plugins
-from metatensor._core.device import Device
-from metatensor._core.device import place as place_of
+from metatensor._core.device import Device, concrete_device
 from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import Recorder, suspended
-from metatensor._core.recording import Ghost, Ref, Step
+from metatensor._core.recording import Recipe, Ref, Step
 from metatensor._core.replaying import install_data, remove_data, replay
+from metatensor._core.source_locations import add_note
 from metatensor._core.storage import make_storage, recipe_of
-from metatensor._core.where import add_note
+from metatensor._core.storage_views import tensor_from_storage
+from metatensor.deferred.named_tensors import CONTAINERS, named_tensors
 from metatensor.deferred.parts import part_alone
-from metatensor.deferred.places import CONTAINERS, places
 
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
 
@@ -94,8 +93,8 @@ def is_deferred(tensor: Any) -> bool:
     (True, False)
     """
     storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
-    ghost = recipe_of(storage)
-    return storage.data is None and ghost is not None and not ghost.constant
+    recipe = recipe_of(storage)
+    return storage.data is None and recipe is not None and not recipe.constant
 
 
 def has_values(tensor: Any) -> bool:
@@ -107,9 +106,9 @@ def has_values(tensor: Any) -> bool:
 # Required steps ---------------------------------------------------------------------------------
 
 
-def steps_for(ghosts: Iterable[Ghost]) -> list[Step]:
+def steps_for(recipes: Iterable[Recipe]) -> list[Step]:
     """Return the steps that compute the final contents of these recorded storages, in order."""
-    return sorted((step for _, steps in groups_of(ghosts) for step in steps), key=_NUMBER)
+    return sorted((step for _, steps in groups_of(recipes) for step in steps), key=_NUMBER)
 
 
 def written(step: Step) -> tuple[Ref, ...]:
@@ -117,19 +116,19 @@ def written(step: Step) -> tuple[Ref, ...]:
     return () if step.result is None else step.result if isinstance(step.result, tuple) else (step.result,)
 
 
-def overwrites(step: Step, ghost: Ghost) -> bool:
+def overwrites(step: Step, recipe: Recipe) -> bool:
     """Return True if a step replaces the whole contents of a recorded storage without reading them."""
-    if not any(ref.ghost is ghost and ref.covers() for ref in written(step)):
+    if not any(ref.recipe is recipe and ref.covers() for ref in written(step)):
         return False
     sources = step.args[1:] if step.name in OVERWRITES else step.args
-    return all(ref.ghost is not ghost for ref in refs_of(sources))
+    return all(ref.recipe is not recipe for ref in refs_of(sources))
 
 
-def read(step: Step) -> set[Ghost]:
+def read(step: Step) -> set[Recipe]:
     """Return the recorded storages whose contents a step reads. Partial writes count as reads."""
     args = step.args[1:] if step.name in OVERWRITES else step.args
-    found = {ref.ghost for ref in refs_of(args)}
-    return found | {ref.ghost for ref in written(step) if not ref.covers()}
+    found = {ref.recipe for ref in refs_of(args)}
+    return found | {ref.recipe for ref in written(step) if not ref.covers()}
 
 
 def refs_of(value: Any) -> Iterator[Ref]:
@@ -141,15 +140,15 @@ def refs_of(value: Any) -> Iterator[Ref]:
             yield from refs_of(item)
 
 
-def groups_of(ghosts: Iterable[Ghost]) -> list[tuple[list[Ghost], list[Step]]]:
+def groups_of(recipes: Iterable[Recipe]) -> list[tuple[list[Recipe], list[Step]]]:
     """Partition recorded storages into groups that share no step. Return each group with its steps in order."""
     walk = _Walk()
-    wanted = list(dict.fromkeys(ghosts))
-    for number, ghost in enumerate(wanted):
-        walk.back(ghost, number)
-    groups: dict[int, tuple[list[Ghost], list[Step]]] = {}
-    for number, ghost in enumerate(wanted):
-        groups.setdefault(walk.group(number), ([], []))[0].append(ghost)
+    wanted = list(dict.fromkeys(recipes))
+    for number, recipe in enumerate(wanted):
+        walk.back(recipe, number)
+    groups: dict[int, tuple[list[Recipe], list[Step]]] = {}
+    for number, recipe in enumerate(wanted):
+        groups.setdefault(walk.group(number), ([], []))[0].append(recipe)
     for step, number in walk.needed.items():
         groups[walk.group(number)][1].append(step)
     for _, steps in groups.values():
@@ -165,7 +164,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.needed: dict[Step, int] = {}  # step -> the group that reached it first
-        self.walked: dict[Ghost, dict[Step, int]] = {}
+        self.walked: dict[Recipe, dict[Step, int]] = {}
         self.merged: dict[int, int] = {}  # group -> the group that it was merged into
 
     def group(self, number: int) -> int:
@@ -181,13 +180,13 @@ class _Walk:
         if one != two:
             self.merged[two] = one
 
-    def back(self, ghost: Ghost, number: int) -> None:
+    def back(self, recipe: Recipe, number: int) -> None:
         """Collect the steps that compute a recorded storage, for a group."""
-        queue: list[tuple[Ghost, int | None]] = [(ghost, None)]
+        queue: list[tuple[Recipe, int | None]] = [(recipe, None)]
         while queue:
-            ghost, before = queue.pop()
-            walked = self.walked.setdefault(ghost, {})
-            writers = ghost.writers
+            recipe, before = queue.pop()
+            walked = self.walked.setdefault(recipe, {})
+            writers = recipe.writers
             last = len(writers) if before is None else bisect_left(writers, before, key=_NUMBER)
             for at in range(last - 1, -1, -1):
                 step = writers[at]
@@ -200,73 +199,73 @@ class _Walk:
                 else:
                     self.needed[step] = number
                     queue += [(other, step.number) for other in read(step)]
-                if overwrites(step, ghost):
+                if overwrites(step, recipe):
                     break
 
 
-def run(ghosts: Iterable[Ghost], device: Any = None) -> dict[Ghost, Any]:
+def run(recipes: Iterable[Recipe], device: Any = None) -> dict[Recipe, Any]:
     """Compute the final contents of recorded storages, all on ``device`` or each on its own device.
 
     Return new storages.
     """
-    place = _placing(device)
-    filled: dict[Ghost, Any] = {}
-    with _undisturbed():
-        for members, steps in groups_of(ghosts):
-            filled.update(_run_group(members, steps, place))
+    relocate = _relocation(device)
+    filled: dict[Recipe, Any] = {}
+    with _without_modes():
+        for members, steps in groups_of(recipes):
+            filled.update(_run_group(members, steps, relocate))
     return filled
 
 
-def _run_group(members: list[Ghost], steps: list[Step], place: Callable[[Any], Any]) -> dict[Ghost, Any]:
+def _run_group(members: list[Recipe], steps: list[Step], relocate: Callable[[Any], Any]) -> dict[Recipe, Any]:
     """Run steps in order, freeing each storage after its last use."""
-    last: dict[Ghost, int] = {}
+    last: dict[Recipe, int] = {}
     for step in steps:
         for ref in refs_of([step.args, step.result]):
-            last[ref.ghost] = step.number
-    for ghost in members:
-        last.pop(ghost, None)
-    ends: dict[int, list[Ghost]] = {}
-    for ghost, number in last.items():
-        ends.setdefault(number, []).append(ghost)
-    storages: dict[Ghost, Any] = {}
+            last[ref.recipe] = step.number
+    for recipe in members:
+        last.pop(recipe, None)
+    ends: dict[int, list[Recipe]] = {}
+    for recipe, number in last.items():
+        ends.setdefault(number, []).append(recipe)
+    storages: dict[Recipe, Any] = {}
     for step in steps:
         ending = ends.get(step.number, ())
         pair = _same_bytes(step)
         if pair is not None and pair[1] in ending:
             storages[pair[0]] = storages[pair[1]]  # reuse the source instead of copying it
         else:
-            _replay_noted(step, storages, place)
-        for ghost in ending:
-            del storages[ghost]
+            _replay_noted(step, storages, relocate)
+        for recipe in ending:
+            del storages[recipe]
     return storages
 
 
-def _replay_noted(step: Step, storages: dict[Ghost, Any], place: Callable[[Any], Any]) -> None:
-    """Run `replay`. Add the place where the tensor was made to any error."""
+def _replay_noted(step: Step, storages: dict[Recipe, Any], relocate: Callable[[Any], Any]) -> None:
+    """Run `replay`. Add the line where the tensor was made to any error."""
     try:
-        replay(step, storages, place)
+        replay(step, storages, relocate)
     except Exception as error:
-        made_at = next((ref.ghost.made_at for ref in refs_of([step.result, step.args])), None)
+        made_at = next((ref.recipe.made_at for ref in refs_of([step.result, step.args])), None)
         if made_at is not None:
             add_note(error, f"(in {step.name}, for the deferred tensor that was made at {made_at[0]}:{made_at[1]})")
         raise
 
 
-def _same_bytes(step: Step) -> tuple[Ghost, Ghost] | None:
+def _same_bytes(step: Step) -> tuple[Recipe, Recipe] | None:
     """If a step copies a whole storage to another with the same layout, return both; else None."""
     if step.name not in ("copy", "clone"):
         return None
     made, source = step.result, step.args[1 if step.op is None else 0]
-    if not isinstance(source, Ref) or not (made.covers() and source.covers()) or made.ghost.device is not source.ghost.device:
+    if not isinstance(source, Ref) or not (made.covers() and source.covers()) or made.recipe.device is not source.recipe.device:
         return None
-    alike = made.ghost.nbytes == source.ghost.nbytes and all(
+    alike = made.recipe.nbytes == source.recipe.nbytes and all(
         getattr(made, name) == getattr(source, name) for name in ("dtype", "size", "stride", "offset", "flags")
     )
-    return (made.ghost, source.ghost) if alike else None
+    return (made.recipe, source.recipe) if alike else None
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _without_modes() -> Iterator[None]:
     """Disable recording and all modes, including autocast, inside the block."""
     level = _disable_modes()
     try:
@@ -276,25 +275,25 @@ def _undisturbed() -> Iterator[None]:
         _restore_modes(level)
 
 
-def _placing(device: Any) -> Callable[[Any], Any]:
+def _relocation(device: Any) -> Callable[[Any], Any]:
     """Return a function that maps a recipe's devices and tensors to ``device``."""
     if device is None:
         return lambda value: value
-    target = place_of(device)
+    target = concrete_device(device)
 
-    def place(value: Any) -> Any:
+    def relocate(value: Any) -> Any:
         if isinstance(value, Device):
             return target if value.type != "meta" else value
         return value.to(target)
 
-    return place
+    return relocate
 
 
 forbidden = threading.local()  # `now`: whether this thread runs an operator inside `assert_no_materialization`
 _KEPT_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 16
 _FREE_BYTES = 512  # constants up to this size may be computed even inside assert_no_materialization
-_latest: tuple[Any, ...] = (None, 0, None)  # (weak reference to a Ghost, its last step, its storage)
+_latest: tuple[Any, ...] = (None, 0, None)  # (weak reference to a Recipe, its last step, its storage)
 
 
 def value_of(tensor: Any) -> Any:
@@ -303,11 +302,11 @@ def value_of(tensor: Any) -> Any:
     The deferred tensor is unchanged.
     """
     global _latest
-    ghost = recipe_of(tensor.untyped_storage())
+    recipe = recipe_of(tensor.untyped_storage())
     known, number, made = _latest
-    if known is None or known() is not ghost or number != ghost.writers[-1].number:
+    if known is None or known() is not recipe or number != recipe.writers[-1].number:
         made = filled(tensor.untyped_storage())
-        _latest = (weakref.ref(ghost), ghost.writers[-1].number, made) if ghost.nbytes <= _KEPT_BYTES else (None, 0, None)
+        _latest = (weakref.ref(recipe), recipe.writers[-1].number, made) if recipe.nbytes <= _KEPT_BYTES else (None, 0, None)
     with suspended(), mt.no_grad():
         return _over(made, tensor)
 
@@ -317,14 +316,14 @@ def bytes_of(tensor: Any) -> Any:
 
     If no device can compute them, small constants are computed with Python's numbers. Otherwise raise RuntimeError.
     """
-    ghost = recipe_of(tensor.untyped_storage())
-    device = "cpu" if ghost.constant else ghost.device.type
+    recipe = recipe_of(tensor.untyped_storage())
+    device = "cpu" if recipe.constant else recipe.device.type
     try:
         backend = plugins.backend(device)
     except RuntimeError as error:
         from metatensor.deferred.constants import bytes_on_host, elements
 
-        data = bytes_on_host(ghost, steps_for([ghost])) if ghost.nbytes <= _SMALL_BYTES and not tensor.is_conj() else None
+        data = bytes_on_host(recipe, steps_for([recipe])) if recipe.nbytes <= _SMALL_BYTES and not tensor.is_conj() else None
         if data is None or tensor.is_neg():
             what = f"a tensor of shape {list(tensor.shape)} on {tensor.device}"
             raise RuntimeError(f"the values of {what} are computed on {device}, but no such device is installed "
@@ -338,15 +337,15 @@ def filled(storage: Any) -> Any:
 
     A fake device's constants are computed on the cpu.
     """
-    ghost = recipe_of(storage)
-    if any(ref.ghost.nbytes > _FREE_BYTES for step in _if_forbidden(ghost) for ref in refs_of([step.args, step.result])):
+    recipe = recipe_of(storage)
+    if any(ref.recipe.nbytes > _FREE_BYTES for step in _if_forbidden(recipe) for ref in refs_of([step.args, step.result])):
         _check_allowed()
-    return run([ghost], "cpu" if ghost.constant else None)[ghost]
+    return run([recipe], "cpu" if recipe.constant else None)[recipe]
 
 
-def _if_forbidden(ghost: Ghost) -> list[Step]:
+def _if_forbidden(recipe: Recipe) -> list[Step]:
     """Return the steps of a recorded storage if materialization is forbidden now, else nothing."""
-    return steps_for([ghost]) if _is_forbidden() else []
+    return steps_for([recipe]) if _is_forbidden() else []
 
 
 def _over(storage: Any, tensor: Any) -> Any:
@@ -358,7 +357,7 @@ def _over(storage: Any, tensor: Any) -> Any:
 
 def copy_of(tensor: Any) -> Any:
     """Return a copy of a tensor with data, without recording it."""
-    with _undisturbed():
+    with _without_modes():
         return tensor.detach().clone()
 
 
@@ -366,7 +365,7 @@ def checksum(tensor: Any) -> int | None:
     """Return a checksum of memory that NumPy could modify, or None for other memory."""
     if tensor.device.type != "cpu" or tensor.untyped_storage().data is None:
         return None
-    with _undisturbed():
+    with _without_modes():
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
         array = (plain if plain.dim() else plain.reshape(1)).view(mt.uint8)
         return zlib.adler32(array.numpy())
@@ -381,8 +380,8 @@ def tensors_of(obj: Any) -> list[Any]:
     A module's plain attributes are included.
     """
     found: dict[int, Any] = {}
-    for place in places(obj):
-        tensor = place.value
+    for entry in named_tensors(obj):
+        tensor = entry.value
         while tensor is not None and id(tensor) not in found:
             found[id(tensor)] = tensor
             tensor = tensor.grad
@@ -439,16 +438,16 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
             "materialize: these tensors are on meta and have no recorded values. Build the model inside "
             "metatensor.deferred_init(), or give it memory and values: model.to_empty(device=...), metatensor.load_into(model, path)"
         )
-    ghosts = [recipe_of(storage) for storage in storages]
+    recipes = [recipe_of(storage) for storage in storages]
     if executor is None:
-        filled = run(ghosts, device)
+        filled = run(recipes, device)
     else:
         from metatensor.deferred.recipes import run_with
 
-        filled = run_with(executor, ghosts, device)
-    for storage, ghost in zip(storages, ghosts, strict=True):
+        filled = run_with(executor, recipes, device)
+    for storage, recipe in zip(storages, recipes, strict=True):
         if storage.data is None:  # otherwise another thread was first and may have written to it since
-            install_data(storage, filled[ghost])
+            install_data(storage, filled[recipe])
     if isinstance(obj, mt.nn.Module) and (device is not None or dtype is not None):
         _move_rest(obj, device, dtype)
     return obj
@@ -511,7 +510,7 @@ def _convert(tensors: list[Any], dtype: Any) -> None:
     for tensor in tensors:
         if is_deferred(tensor) and tensor.dtype.is_floating_point:
             groups.setdefault(tensor.untyped_storage(), []).append(tensor)
-    with _undisturbed():
+    with _without_modes():
         for storage, group in groups.items():
             kind = group[0].dtype
             if kind is dtype or any(t.dtype is not kind for t in group):
@@ -570,17 +569,17 @@ def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any
         raise RuntimeError(f"materialize_slice: expected a deferred tensor, got one on {tensor.device} that "
                            f"{'holds no data' if tensor.untyped_storage().data is None else 'holds data'}")  # fmt: skip
     _check_allowed()
-    ghost = recipe_of(tensor.untyped_storage())
-    with _undisturbed():
-        target = ghost.device if device is None else place_of(device)
+    recipe = recipe_of(tensor.untyped_storage())
+    with _without_modes():
+        target = recipe.device if device is None else concrete_device(device)
         view = _shown_part(tensor, index)
         if view is not None and not (tensor.is_conj() or tensor.is_neg()):
-            alone = part_alone(ghost, steps_for([ghost]), view, target, _placing(device))
+            alone = part_alone(recipe, steps_for([recipe]), view, target, _relocation(device))
             if alone is not None:
                 return alone if _own(alone, dtype) else mt.empty_like(alone, dtype=dtype).copy_(alone)
         # Allocate the part first, so that the memory of the whole can be reused for the next tensor.
         made = _empty_part(tensor, index, target, dtype)
-        part = _over(run([ghost], device)[ghost], tensor)[index]
+        part = _over(run([recipe], device)[recipe], tensor)[index]
         return part.to(dtype or part.dtype, copy=True) if made is None else made.copy_(part)
 
 
@@ -636,8 +635,8 @@ def dematerialize(obj: Any) -> Any:
     obj = _checked("dematerialize", obj, None, None)[0]
     for tensor in tensors_of(obj):
         storage = tensor.untyped_storage()
-        ghost = recipe_of(storage)
-        if ghost is not None and storage.data is not None:
-            remove_data(storage, ghost.device)
+        recipe = recipe_of(storage)
+        if recipe is not None and storage.data is not None:
+            remove_data(storage, recipe.device)
     return obj
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from metatensor._core.device import backend_for
-from metatensor._core.placing import tensor_from_storage
-from metatensor._core.recording import Constant, Ghost, Ref, Step
+from metatensor._core.recording import Constant, Recipe, Ref, Step
 from metatensor._core.replaying import replay
+from metatensor._core.storage_views import tensor_from_storage
 
 __all__ = ["part_alone"]
 
@@ -23,13 +23,13 @@ _CAST = "_to_copy"
 _NEXT = frozenset((*_COPIES, _CAST, "add", "sub", "mul", "div", "neg", "clamp", "clamp_min", "clamp_max", "erfinv"))
 
 
-def part_alone(ghost: Ghost, steps: list[Step], view: Any, device: Any, place: Any) -> Any:
+def part_alone(recipe: Recipe, steps: list[Step], view: Any, device: Any, relocate: Any) -> Any:
     """Return the part of a recorded storage that ``view`` shows, or None if it takes the whole tensor.
 
     ``view`` is a meta tensor over the whole storage, and ``steps`` are those that compute it. The result's storage
     covers the elements from the part's first to its last.
     """
-    if not view.numel() or not steps or not _by_elements(steps, ghost):
+    if not view.numel() or not steps or not _by_elements(steps, recipe):
         return None
     if view.dtype is not [step.result.dtype for step in steps if step.name not in _COPIES][-1]:
         return None
@@ -38,29 +38,29 @@ def part_alone(ghost: Ghost, steps: list[Step], view: Any, device: Any, place: A
     first = view.storage_offset()
     count = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.stride(), strict=True))
     shown = _vector(device, count, steps[0].result.dtype)
-    storages: dict[Ghost, Any] = {}
+    storages: dict[Recipe, Any] = {}
     for step in steps:
         if step.name in _COPIES:
             continue
         args = [shown if isinstance(arg, Ref) else arg for arg in step.args]
         if step.name == _CAST:
             before, shown = shown, _vector(device, count, step.result.dtype)
-            replay(Step(step.number, step.overload, args, shown, step.device), storages, place)
-            del storages[before.ghost]
+            replay(Step(step.number, step.overload, args, shown, step.device), storages, relocate)
+            del storages[before.recipe]
             continue
         slot = _DRAWS.get(step.name)
         if slot is not None:
             args[slot] = (*args[slot], first)
-        replay(Step(step.number, step.overload, args, shown, step.device), storages, place)
-    return tensor_from_storage(storages[shown.ghost], view.dtype, view.shape, view.stride(), 0)
+        replay(Step(step.number, step.overload, args, shown, step.device), storages, relocate)
+    return tensor_from_storage(storages[shown.recipe], view.dtype, view.shape, view.stride(), 0)
 
 
 def _vector(device: Any, count: int, dtype: Any) -> Ref:
     """Return a recorded tensor of ``count`` elements that no step has written to."""
-    return Ref(Ghost(device, count * dtype.itemsize), dtype, (count,), (1,), 0, 0)
+    return Ref(Recipe(device, count * dtype.itemsize), dtype, (count,), (1,), 0, 0)
 
 
-def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
+def _by_elements(steps: list[Step], recipe: Recipe) -> bool:
     """Return True if each step fills a whole storage, in memory order, from that of the previous step and numbers only.
     """
     dtype, last = None, None
@@ -70,7 +70,7 @@ def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
             return False
         refs = [arg for arg in step.args if isinstance(arg, Ref)]
         if last is None:
-            last = made.ghost  # a first step only refers to what it overwrites
+            last = made.recipe  # a first step only refers to what it overwrites
         elif step.op is None:
             del refs[0]  # a plain copy overwrites its first argument
         if step.op is not None:
@@ -78,16 +78,16 @@ def _by_elements(steps: list[Step], ghost: Ghost) -> bool:
         elif not refs:
             return False
         kind = made.dtype if step.op is None else dtype
-        if step.name == _CAST and last.device == made.ghost.device:
+        if step.name == _CAST and last.device == made.recipe.device:
             dtype = made.dtype
-        if not all(ref.ghost is last and ref.dtype is kind and _is_whole(ref) for ref in refs):
+        if not all(ref.recipe is last and ref.dtype is kind and _is_whole(ref) for ref in refs):
             return False
         if not _is_whole(made) or (made.dtype is not kind and made.dtype is not dtype):
             return False
         if any(isinstance(arg, (Constant, list)) for arg in step.args):
             return False
-        last = made.ghost
-    return last is ghost
+        last = made.recipe
+    return last is recipe
 
 
 def _is_whole(ref: Ref) -> bool:

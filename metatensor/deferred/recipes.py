@@ -6,7 +6,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.op import registry
-from metatensor._core.recording import Constant, Ghost, Ref, Step, next_number
+from metatensor._core.recording import Constant, Recipe, Ref, Step, next_number
 from metatensor._core.replaying import give_recipe
 from metatensor._core.storage import make_fake_storage, make_storage, recipe_of, storage_bytes
 from metatensor.deferred import groups_of, refs_of, run, steps_for
@@ -15,54 +15,54 @@ __all__ = ["Plan", "carry_out", "rebuild_deferred", "reduce_storage", "run_with"
 
 
 class Plan:
-    """Steps in order, with numbers in place of recorded storages.
+    """Steps in order, with numbers in target of recorded storages.
 
     ``targets`` are the storages whose bytes are needed.
     """
 
-    def __init__(self, steps: list[Step], targets: list[Ghost], device: str | None) -> None:
-        self.numbers: dict[Ghost, int] = {}
-        self.ghosts: list[tuple[Any, int, bool]] = []
+    def __init__(self, steps: list[Step], targets: list[Recipe], device: str | None) -> None:
+        self.numbers: dict[Recipe, int] = {}
+        self.recipes: list[tuple[Any, int, bool]] = []
         self.steps = [
             (step.name, None if step.op is None else step.op.name, step.device, self._encode(step.args), self._encode(step.result),
              self._writes(step))
             for step in steps
         ]
-        self.targets = [self._number(ghost) for ghost in targets]
+        self.targets = [self._number(recipe) for recipe in targets]
         self.device = device
         del self.numbers
 
     def _writes(self, step: Step) -> list[int]:
         """Return the recorded storages that list the step as a writer."""
-        found = dict.fromkeys(ref.ghost for ref in refs_of([step.args, step.result]))
-        return [self._number(ghost) for ghost in found if any(writer is step for writer in ghost.writers)]
+        found = dict.fromkeys(ref.recipe for ref in refs_of([step.args, step.result]))
+        return [self._number(recipe) for recipe in found if any(writer is step for writer in recipe.writers)]
 
-    def _number(self, ghost: Ghost) -> int:
-        found = self.numbers.get(ghost)
+    def _number(self, recipe: Recipe) -> int:
+        found = self.numbers.get(recipe)
         if found is None:
-            found = self.numbers[ghost] = len(self.ghosts)
-            self.ghosts.append((ghost.device, ghost.nbytes, ghost.constant))
+            found = self.numbers[recipe] = len(self.recipes)
+            self.recipes.append((recipe.device, recipe.nbytes, recipe.constant))
         return found
 
     def _encode(self, value: Any) -> Any:
         if isinstance(value, Ref):
-            return _Place(self._number(value.ghost), value.dtype, value.size, value.stride, value.offset, value.flags)
+            return _PickledRef(self._number(value.recipe), value.dtype, value.size, value.stride, value.offset, value.flags)
         if isinstance(value, Constant):
-            return _Value(value.value())
+            return _PickledConstant(value.value())
         if type(value) is list:
             return [self._encode(item) for item in value]
         if type(value) is tuple and any(isinstance(item, Ref) for item in value):
             return tuple(self._encode(item) for item in value)
         return value
 
-    def decoded(self) -> tuple[list[Step], list[Ghost]]:
+    def decoded(self) -> tuple[list[Step], list[Recipe]]:
         """Return the steps, over new recorded storages, and the targets."""
-        ghosts = [Ghost(*facts) for facts in self.ghosts]
+        recipes = [Recipe(*facts) for facts in self.recipes]
 
         def decode(value: Any) -> Any:
-            if isinstance(value, _Place):
-                return Ref(ghosts[value.number], *value.rest)
-            if isinstance(value, _Value):
+            if isinstance(value, _PickledRef):
+                return Ref(recipes[value.number], *value.rest)
+            if isinstance(value, _PickledConstant):
                 return Constant(value.tensor)
             if type(value) is list:
                 return [decode(item) for item in value]
@@ -72,19 +72,19 @@ class Plan:
         for qualname, op, device, args, result, writes in self.steps:
             step = Step(next_number(), _overload(op, qualname), decode(args), decode(result), device)
             for number in writes:
-                ghosts[number].writers.append(step)
+                recipes[number].writers.append(step)
             steps.append(step)
-        return steps, [ghosts[number] for number in self.targets]
+        return steps, [recipes[number] for number in self.targets]
 
 
-class _Place:
+class _PickledRef:
     """A `Ref` that can be pickled."""
 
     def __init__(self, number: int, *rest: Any) -> None:
         self.number, self.rest = number, rest
 
 
-class _Value:
+class _PickledConstant:
     """A tensor with data among the arguments."""
 
     def __init__(self, tensor: Any) -> None:
@@ -104,8 +104,8 @@ def _overload(op: str | None, qualname: str) -> Any:
 
 def reduce_storage(storage: Any) -> tuple[Any, ...]:
     """Return the pickle reduction of a deferred storage."""
-    ghost = recipe_of(storage)
-    return rebuild_deferred, (str(storage.device), storage.nbytes(), Plan(steps_for([ghost]), [ghost], None))
+    recipe = recipe_of(storage)
+    return rebuild_deferred, (str(storage.device), storage.nbytes(), Plan(steps_for([recipe]), [recipe], None))
 
 
 def rebuild_deferred(device: str, nbytes: int, plan: Plan) -> Any:
@@ -125,28 +125,27 @@ def carry_out(plan: Plan) -> list[bytes]:
     return [storage_bytes(filled[target]) for target in targets]
 
 
-def run_with(executor: Any, ghosts: list[Ghost], device: Any) -> dict[Ghost, Any]:
+def run_with(executor: Any, recipes: list[Recipe], device: Any) -> dict[Recipe, Any]:
     """Compute the final contents of recorded storages in the workers of a `concurrent.futures` executor.
 
     Return new storages.
     """
     where = None if device is None else str(mt.device(device))
-    jobs = [(members, executor.submit(carry_out, Plan(steps, members, where))) for members, steps in groups_of(ghosts)]
+    jobs = [(members, executor.submit(carry_out, Plan(steps, members, where))) for members, steps in groups_of(recipes)]
     filled = {}
     for members, job in jobs:
-        for ghost, data in zip(members, job.result(), strict=True):
-            filled[ghost] = _filled(ghost, data, device)
+        for recipe, data in zip(members, job.result(), strict=True):
+            filled[recipe] = _filled(recipe, data, device)
     return filled
 
 
-def _filled(ghost: Ghost, data: bytes, device: Any) -> Any:
-    from metatensor._core.device import backend_for
-    from metatensor._core.device import place as place_of
-    from metatensor._core.placing import tensor_from_storage
+def _filled(recipe: Recipe, data: bytes, device: Any) -> Any:
+    from metatensor._core.device import backend_for, concrete_device
+    from metatensor._core.storage_views import tensor_from_storage
 
-    place = ghost.device if device is None else place_of(device)
-    backend = backend_for(place)
-    storage = make_storage(place, len(data), backend.allocate(len(data), place.index or 0))
+    target = recipe.device if device is None else concrete_device(device)
+    backend = backend_for(target)
+    storage = make_storage(target, len(data), backend.allocate(len(data), target.index or 0))
     if data:
         backend.from_host(tensor_from_storage(storage, mt.uint8, (len(data),), (1,)), data)
     return storage

@@ -8,7 +8,7 @@ import metatensor as mt
 from metatensor._core.modes import DispatchMode
 from metatensor._core.storage import recipe_of
 from metatensor.deferred import forbidden, is_deferred
-from metatensor.deferred.places import places
+from metatensor.deferred.named_tensors import named_tensors
 from metatensor.nn.parameter import is_lazy
 
 __all__ = ["NoMaterialization", "Unresolved", "assert_materialized", "assert_no_materialization", "unresolved"]
@@ -49,7 +49,7 @@ def unresolved(module: Any) -> list[Unresolved]:
     ['weight', 'bias']
     """
     found = []
-    for name, kind, tensor, _ in places(module):
+    for name, kind, tensor, _ in named_tensors(module):
         if is_lazy(tensor):
             found.append(Unresolved(name, kind, tensor, None))
         elif tensor.untyped_storage().data is None and tensor.numel():
@@ -58,8 +58,8 @@ def unresolved(module: Any) -> list[Unresolved]:
 
 
 def _made_at(tensor: Any) -> str | None:
-    ghost = recipe_of(tensor.untyped_storage())
-    return None if ghost is None or ghost.made_at is None else f"{ghost.made_at[0]}:{ghost.made_at[1]}"
+    recipe = recipe_of(tensor.untyped_storage())
+    return None if recipe is None or recipe.made_at is None else f"{recipe.made_at[0]}:{recipe.made_at[1]}"
 
 
 def assert_materialized(module: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from metatensor._core.device import Device, backend_for
 from metatensor._core.op import registry
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
 
 __all__ = ["host_kernel"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 
 if TYPE_CHECKING:
     from metatensor import Tensor

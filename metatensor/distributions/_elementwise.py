@@ -1,4 +1,4 @@
-"""Transforms of each element by itself."""
+"""Transforms that map each element separately."""
 
 from __future__ import annotations
 
@@ -24,7 +24,20 @@ class _Increasing(Transform):
 
 
 class ExpTransform(_Increasing):
-    """Map real numbers to positive ones by y = exp(x)."""
+    """Map real numbers to positive numbers by ``y = exp(x)``.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import ExpTransform
+    >>> ExpTransform()(mt.tensor([0.0, 1.0], device="cpu"))
+    tensor([1.0000, 2.7183])
+    """
 
     codomain = constraints.positive
 
@@ -39,7 +52,22 @@ class ExpTransform(_Increasing):
 
 
 class SigmoidTransform(_Increasing):
-    """Map real numbers into (0, 1) by y = 1 / (1 + exp(-x)); results stay off 0 and 1."""
+    """Map real numbers to (0, 1) by ``y = 1 / (1 + exp(-x))``.
+
+    Results are clamped, so that they are neither 0 nor 1.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import SigmoidTransform
+    >>> SigmoidTransform()(mt.tensor([0.0, 1.0], device="cpu"))
+    tensor([0.5000, 0.7311])
+    """
 
     codomain = constraints.unit_interval
 
@@ -58,7 +86,20 @@ class SigmoidTransform(_Increasing):
 
 
 class SoftplusTransform(_Increasing):
-    """Map real numbers to positive ones by y = log(1 + exp(x))."""
+    """Map real numbers to positive numbers by ``y = log(1 + exp(x))``.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import SoftplusTransform
+    >>> SoftplusTransform()(mt.tensor([0.0, 1.0], device="cpu"))
+    tensor([0.6931, 1.3133])
+    """
 
     codomain = constraints.positive
 
@@ -73,7 +114,20 @@ class SoftplusTransform(_Increasing):
 
 
 class TanhTransform(_Increasing):
-    """Map real numbers into (-1, 1) by y = tanh(x)."""
+    """Map real numbers to (-1, 1) by ``y = tanh(x)``.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import TanhTransform
+    >>> TanhTransform()(mt.tensor([0.0, 1.0], device="cpu"))
+    tensor([0.0000, 0.7616])
+    """
 
     codomain = constraints.interval(-1.0, 1.0)
 
@@ -88,13 +142,29 @@ class TanhTransform(_Increasing):
 
 
 def log_sech_squared(x: Any) -> Any:
-    """Return log(1 - tanh(x)**2) without cancellation."""
+    """Compute log(1 - tanh(x)**2) without cancellation."""
     size = x.abs()
     return 2 * (math.log(2.0) - size - (-2 * size).exp().log1p())
 
 
 class AbsTransform(Transform):
-    """Map numbers to their size; the inverse chooses the one that is not negative."""
+    """Map real numbers to their absolute values.
+
+    The transform is not bijective: its inverse returns the nonnegative preimage, and it has no `log_abs_det_jacobian`.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import AbsTransform
+    >>> t = AbsTransform()
+    >>> t.inv(t(mt.tensor([-2.0, 3.0], device="cpu")))
+    tensor([2., 3.])
+    """
 
     domain, codomain, _compared = constraints.real, constraints.positive, ()
 
@@ -106,7 +176,7 @@ class AbsTransform(Transform):
 
 
 class _WithParameters(Transform):
-    """Base class of bijections that broadcast their input with parameters, whose names are in `_compared`."""
+    """Base class of bijections whose parameters, named in `_compared`, broadcast with the input."""
 
     bijective = True
 
@@ -121,12 +191,21 @@ class _WithParameters(Transform):
 
 
 class PowerTransform(_WithParameters):
-    """Map positive numbers by y = x ** exponent.
+    """Map positive numbers to positive numbers by ``y = x ** exponent``.
 
     Parameters
     ----------
-    exponent
-        Number or tensor, not 0.
+    exponent : float or Tensor
+        Exponent, not 0. It broadcasts with the input.
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import PowerTransform
+    >>> PowerTransform(2.0)(mt.tensor([1.0, 3.0], device="cpu"))
+    tensor([1., 9.])
     """
 
     domain = codomain = constraints.positive
@@ -151,14 +230,25 @@ class PowerTransform(_WithParameters):
 
 
 class AffineTransform(_WithParameters):
-    """Map numbers by y = loc + scale * x.
+    """Map real numbers to real numbers by ``y = loc + scale * x``.
 
     Parameters
     ----------
-    loc, scale
-        Numbers or tensors; no scale is 0.
-    event_dim
-        How many dimensions belong to one value: 0 for numbers, 1 for vectors, ...
+    loc : float or Tensor
+        Value at x = 0. It broadcasts with the input.
+    scale : float or Tensor
+        Slope, not 0. It broadcasts with the input.
+    event_dim : int
+        Number of trailing dimensions that form one value: 0 for numbers, 1 for vectors. Default: 0.
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import AffineTransform
+    >>> AffineTransform(1.0, -2.0)(mt.tensor([0.0, 1.0], device="cpu"))
+    tensor([ 1., -1.])
     """
 
     _compared = ("loc", "scale", "event_dim")
@@ -194,12 +284,22 @@ class AffineTransform(_WithParameters):
 
 
 class CumulativeDistributionTransform(Transform):
-    """Map values of a continuous distribution to [0, 1] by its distribution function.
+    """Map the values of a continuous distribution to [0, 1] by its cumulative distribution function.
 
     Parameters
     ----------
-    distribution
-        A distribution of numbers with `cdf` and `icdf`.
+    distribution : Distribution
+        Distribution of numbers that has `cdf`, `icdf` and `log_prob`.
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import CumulativeDistributionTransform, Normal
+    >>> d = Normal(mt.zeros(1, device="cpu"), 1.0)
+    >>> CumulativeDistributionTransform(d)(mt.tensor([0.0, 1.0], device="cpu"))
+    tensor([0.5000, 0.8413])
     """
 
     bijective, codomain, sign = True, constraints.unit_interval, +1  # type: ignore[assignment]

@@ -24,17 +24,33 @@ def _need_dims(transform: Transform, shape: Sequence[int], n: int) -> None:
 
 
 def _sums_after(x: Any) -> Any:
-    """Return for each element the sum of itself and those after it along the last dimension."""
+    """Return the sum of each element and all elements after it along the last dimension."""
     return x.flip(-1).cumsum(-1).flip(-1)
 
 
 def _sums_before(x: Any) -> Any:
-    """Return for each element the sum of those before it along the last dimension."""
+    """Return the sum of all elements before each element along the last dimension."""
     return mt.nn.functional.pad(x.cumsum(-1)[..., :-1], [1, 0])
 
 
 class SoftmaxTransform(Transform):
-    """Map vectors to the simplex by softmax; the inverse, the logarithm, is one of many."""
+    """Map vectors to the simplex of the same length by ``y = softmax(x)``.
+
+    The transform is not bijective: its inverse returns the preimage ``log(y)``, and it has no `log_abs_det_jacobian`.
+    For a bijection see `StickBreakingTransform`.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import SoftmaxTransform
+    >>> SoftmaxTransform()(mt.zeros(2, device="cpu"))
+    tensor([0.5000, 0.5000])
+    """
 
     domain, codomain, _compared = constraints.real_vector, constraints.simplex, ()
 
@@ -52,9 +68,23 @@ class SoftmaxTransform(Transform):
 
 
 class StickBreakingTransform(Transform):
-    """Map vectors of n numbers to the simplex of n + 1.
+    """Map vectors of n real numbers to the simplex of n + 1 numbers, as a bijection.
 
-    Element i breaks off a share of the rest of a stick: sigmoid(x_i - log(n - i)), so that zeros give equal parts.
+    Element i, counted from 0, is the share ``sigmoid(x_i - log(n - i))`` of what the elements before it leave of 1. The
+    last element is the rest. A vector of zeros is thus mapped to equal parts. This is the stick-breaking transform of
+    the Stan reference manual.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import StickBreakingTransform
+    >>> StickBreakingTransform()(mt.zeros(3, device="cpu"))
+    tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
 
     domain, codomain, bijective, _compared = constraints.real_vector, constraints.simplex, True, ()
@@ -68,7 +98,7 @@ class StickBreakingTransform(Transform):
 
     def _call(self, x: Any) -> Any:
         odds = self._log_odds(x)
-        left = mt.nn.functional.pad(-softplus(odds), [0, 1]).cumsum(-1)  # log of the rest after each break
+        left = mt.nn.functional.pad(-softplus(odds), [0, 1]).cumsum(-1)  # log of the rest after each element
         before = mt.nn.functional.pad(left[..., :-1], [1, 0])
         return (before + mt.nn.functional.pad(-softplus(-odds), [0, 1])).exp()
 
@@ -79,7 +109,7 @@ class StickBreakingTransform(Transform):
         return odds + self._log_rest(odds)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # dy_i / dx_i is y_i times the share that is left, and y_i does not depend on later x.
+        # The Jacobian is triangular. Its diagonal dy_i / dx_i is y_i times 1 minus the share of element i.
         return (y[..., :-1].log() - softplus(self._log_odds(x))).sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
@@ -92,10 +122,25 @@ class StickBreakingTransform(Transform):
 
 
 class CorrCholeskyTransform(Transform):
-    """Map vectors of n (n - 1) / 2 numbers to lower Cholesky factors of n x n correlation matrices.
+    """Map vectors of n (n - 1) / 2 real numbers to lower Cholesky factors of n x n correlation matrices.
 
-    The hyperbolic tangents of the numbers are partial correlations, row by row: each takes its share of the unit length that
-    the elements before it in the row have left.
+    ``tanh(x)`` gives the partial correlations, row by row. An element of the factor is its partial correlation times
+    the square root of ``1 - s``, where s is the sum of squares of the elements before it in the row. See Lewandowski,
+    Kurowicka and Joe, "Generating random correlation matrices based on vines and extended onion method" (2009).
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import CorrCholeskyTransform
+    >>> CorrCholeskyTransform()(mt.zeros(3, device="cpu"))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.],
+            [0., 0., 1.]])
     """
 
     domain, codomain, bijective, _compared = constraints.real_vector, constraints.corr_cholesky, True, ()
@@ -111,7 +156,7 @@ class CorrCholeskyTransform(Transform):
         return tril_matrix_to_vec(y / left.clamp(min=mt.finfo(y.dtype).tiny), -1).atanh()
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # Share j of row i counts once for itself, and by half for each of the i - 1 - j elements after it.
+        # Partial correlation j of row i counts 1 for its own element, and 1/2 for each of the i - 1 - j elements after it.
         n = _triangle_size(x.shape[-1], -1)
         rows, columns = mt.tril_indices(n, n, -1, device=x.device)
         weights = 1 + (rows - 1 - columns).to(x.dtype) / 2
@@ -130,12 +175,28 @@ class CorrCholeskyTransform(Transform):
 
 
 def _on_diagonal(act: Any, x: Any) -> Any:
-    """Return the lower triangle of `x` with a function applied on the diagonal."""
+    """Return the lower triangle of `x`, with `act` applied to the diagonal."""
     return x.tril(-1) + act(x.diagonal(0, -2, -1)).diag_embed()
 
 
 class LowerCholeskyTransform(Transform):
-    """Map matrices to lower triangular ones with a positive diagonal: the exponential of theirs."""
+    """Map square matrices to lower triangular matrices with a positive diagonal.
+
+    The diagonal is exponentiated, and the elements above it are set to 0. The transform has no `log_abs_det_jacobian`.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import LowerCholeskyTransform
+    >>> LowerCholeskyTransform()(mt.tensor([[0.0, 5.0], [2.0, 0.0]], device="cpu"))
+    tensor([[1., 0.],
+            [2., 1.]])
+    """
 
     domain, codomain, _compared = constraints.independent(constraints.real, 2), constraints.lower_cholesky, ()
 
@@ -147,7 +208,24 @@ class LowerCholeskyTransform(Transform):
 
 
 class PositiveDefiniteTransform(Transform):
-    """Map matrices to positive definite ones, by way of their Cholesky factors."""
+    """Map square matrices to positive definite matrices.
+
+    `LowerCholeskyTransform` turns the input into the Cholesky factor L of the result ``L @ L.mT``. The transform has no
+    `log_abs_det_jacobian`.
+
+    Parameters
+    ----------
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import PositiveDefiniteTransform
+    >>> PositiveDefiniteTransform()(mt.tensor([[0.0, 5.0], [2.0, 0.0]], device="cpu"))
+    tensor([[1., 2.],
+            [2., 5.]])
+    """
 
     domain, codomain, _compared = constraints.independent(constraints.real, 2), constraints.positive_definite, ()
 
@@ -160,12 +238,26 @@ class PositiveDefiniteTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """Give values another shape.
+    """Reshape values from `in_shape` to `out_shape`.
 
     Parameters
     ----------
-    in_shape, out_shape
+    in_shape, out_shape : sequence of int
         Event shapes with equal numbers of elements.
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Raises
+    ------
+    ValueError
+        If the numbers of elements differ.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import ReshapeTransform
+    >>> ReshapeTransform((2, 3), (6,))(mt.empty(4, 2, 3, device="meta")).shape
+    metatensor.Size([4, 6])
     """
 
     bijective = True
@@ -208,7 +300,7 @@ class ReshapeTransform(Transform):
 
 
 class _Parts(Transform):
-    """Base class: several transforms, each for its part along a dimension."""
+    """Base class of transforms that apply other transforms to the parts of a value along a dimension."""
 
     _constraint: Any
 
@@ -258,16 +350,30 @@ class _Parts(Transform):
 
 
 class CatTransform(_Parts):
-    """Apply transforms to consecutive parts along a dimension, which keep their lengths.
+    """Apply a transform to each of several consecutive parts along a dimension.
 
     Parameters
     ----------
-    tseq
-        The transforms.
-    dim
-        The dimension.
-    lengths
-        The length of each part; 1 each by default.
+    tseq : sequence of Transform
+        Transform of each part. It must keep the length of the part.
+    dim : int
+        Dimension along which the parts lie. Default: 0.
+    lengths : sequence of int, optional
+        Length of each part. Default: 1 each.
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many lengths as transforms.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import AffineTransform, CatTransform, ExpTransform
+    >>> CatTransform([ExpTransform(), AffineTransform(1.0, 1.0)], lengths=[2, 1])(mt.zeros(3, device="cpu"))
+    tensor([1., 1., 1.])
     """
 
     _compared = ("transforms", "dim", "lengths")
@@ -284,7 +390,7 @@ class CatTransform(_Parts):
 
     @property
     def length(self) -> int:
-        """The length of all parts together."""
+        """The total length of the parts."""
         return sum(self.lengths)
 
     def _split(self, value: Any) -> Sequence[Any]:
@@ -300,14 +406,23 @@ class CatTransform(_Parts):
 
 
 class StackTransform(_Parts):
-    """Apply one transform to each slice along a dimension.
+    """Apply a transform to each slice along a dimension.
 
     Parameters
     ----------
-    tseq
-        The transforms.
-    dim
-        The dimension.
+    tseq : sequence of Transform
+        One transform for each slice.
+    dim : int
+        Dimension along which the slices lie. Default: 0.
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import AffineTransform, ExpTransform, StackTransform
+    >>> StackTransform([ExpTransform(), AffineTransform(1.0, 2.0)], dim=-1)(mt.ones(2, device="cpu"))
+    tensor([2.7183, 3.0000])
     """
 
     _compared = ("transforms", "dim")

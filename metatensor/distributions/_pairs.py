@@ -1,4 +1,4 @@
-"""Parameters that come as probabilities or as logits: one of the two is given, the other is computed when it is read."""
+"""Distributions that take either probabilities or logits. The missing one is computed on first access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Pair(Parametric):
     _binary: bool
 
     def _set_pair(self, validate_args: bool | None, probs: Any, logits: Any, event_shape: Any = (), **others: Any) -> None:
-        """As `_set_parameters`, for `probs` or `logits` and further parameters."""
+        """Set `probs` or `logits`, whichever is given, and further parameters. See `_set_parameters`."""
         name, given = exactly_one(self, probs=probs, logits=logits)
         self._set_parameters(validate_args, event_shape, **others, **{name: given})
 
@@ -25,7 +25,7 @@ class _Pair(Parametric):
 
     @lazy_property
     def logits(self) -> Any:
-        """The log odds of a binary outcome, or the logarithms of the probabilities of categories."""
+        """The log odds of a binary outcome, or the log probabilities of categories."""
         return probs_to_logits(self.probs, is_binary=self._binary)
 
     @property
@@ -34,23 +34,29 @@ class _Pair(Parametric):
 
     @property
     def param_shape(self) -> Any:
-        """The shape of the parameter that was given."""
+        """The shape of the parameter that was passed to the constructor, `probs` or `logits`."""
         return self._param.shape
 
 
 class BinaryPair(_Pair):
-    """Base class: `probs` or `logits` of one event that happens or not."""
+    """Base class of families with the parameter `probs` or `logits` of one binary outcome."""
 
     _binary = True
 
 
 class CategoryPair(_Pair):
-    """Base class: `probs` or `logits` of categories along the last dimension, which are normalized here."""
+    """Base class of families with the parameter `probs` or `logits` of categories along the last dimension.
+
+    The parameter is normalized, so that the probabilities sum to 1.
+    """
 
     _binary = False
 
     def _set_categories(self, validate_args: bool | None, probs: Any, logits: Any, is_event: bool, **others: Any) -> None:
-        """Normalize the parameter given and set it; `is_event` tells whether a value is a vector over the categories."""
+        """Normalize and set the given parameter.
+
+        With `is_event`, a value is a vector with one element for each category.
+        """
         _, given = exactly_one(self, probs=probs, logits=logits)
         if given.ndim < 1:
             raise ValueError(f"{type(self).__name__}(): probs or logits must have at least one dimension, got a scalar")

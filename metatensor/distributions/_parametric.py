@@ -1,4 +1,4 @@
-"""Distributions that are declared: named parameters, a support, and formulas. The rest follows."""
+"""The base class of distributions that are declared by their parameters, support and formulas."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Parametric", "enumerated"]
 class Parametric(Distribution):
     """Base class of families that declare their parameters.
 
-    A family gives `arg_constraints` and `support`, hands its parameters to `_set_parameters`, and defines of the formulas
-    `_draw`, `_log_density`, `_cumulative` and `_quantile` those that it has. Broadcasting, validation, `expand`, `sample`,
-    `rsample`, `log_prob`, `cdf` and `icdf` follow.
+    A subclass defines `arg_constraints` and `support`, and passes its parameters to `_set_parameters`. Of the formulas
+    `_draw`, `_log_density`, `_cumulative` and `_quantile` it defines those that exist for the family. Broadcasting,
+    validation, `expand`, `sample`, `rsample`, `log_prob`, `cdf` and `icdf` are inherited.
     """
 
     _settings: ClassVar[tuple[str, ...]] = ()
-    """Attributes that are the same for the whole batch; `expand` copies them."""
+    """Names of attributes that have one value for the whole batch. `expand` copies them."""
 
     _parameters: dict[str, int]
-    """How many event dimensions each parameter has, for the parameters that were given."""
+    """Number of event dimensions of each parameter that was passed to the constructor."""
 
     if TYPE_CHECKING:  # the parameters are attributes
 
@@ -33,24 +33,24 @@ class Parametric(Distribution):
 
     @classmethod
     def _event_dim(cls, name: str) -> int:
-        """Return the number of dimensions on the right that belong to one value of a parameter."""
-        for family in cls.__mro__:  # a subclass elsewhere may replace arg_constraints
+        """Return the number of trailing dimensions that belong to one value of a parameter."""
+        for family in cls.__mro__:  # a subclass may override arg_constraints
             regions = family.__dict__.get("arg_constraints")
             if isinstance(regions, dict) and name in regions:
                 return regions[name].event_dim
         return 0
 
     def _set_parameters(self, validate_args: bool | None, event_shape: Sequence[int] = (), **parameters: Any) -> None:
-        """Broadcast parameters against each other, make them attributes, and check them.
+        """Broadcast the parameters against each other, set them as attributes, and validate them.
 
         Parameters
         ----------
-        validate_args
+        validate_args : bool or None
             As for `Distribution`.
-        event_shape
-            The shape of one value of the distribution.
-        **parameters
-            Numbers and tensors; those with event dimensions are broadcast in front of these.
+        event_shape : sequence of int
+            Shape of one value of the distribution.
+        **parameters : Tensor or number
+            Parameters with event dimensions must be tensors. Only the dimensions in front of these are broadcast.
         """
         self._parameters = {name: self._event_dim(name) for name in parameters}
         if not any(self._parameters.values()):
@@ -72,7 +72,11 @@ class Parametric(Distribution):
 
     @classmethod
     def _declaring_class(cls) -> type:
-        """Return the class whose constructor sets the parameters: one of this package, or one derived from a base class of it."""
+        """Return the class whose constructor sets the parameters.
+
+        It is the nearest class of this package that has a constructor. If there is none, it is the most basic class
+        outside the package that has one.
+        """
         constructors = [c for c in cls.__mro__ if "__init__" in c.__dict__ and c not in (Distribution, object)]
         ours = [c for c in constructors if c.__module__.startswith(f"{__package__}.")]
         return (ours or constructors[-1:] or [cls])[0]
@@ -87,7 +91,7 @@ class Parametric(Distribution):
     expand.__doc__ = Distribution.expand.__doc__
 
     def _expand_into(self, new: Any, batch_shape: Sequence[int]) -> None:
-        """Give `new` this distribution's parameters, expanded to `batch_shape`."""
+        """Set the parameters of `new` to those of this distribution, expanded to `batch_shape`."""
         if "_parameters" in self.__dict__:
             new._parameters = self._parameters
             for name, dims in self._parameters.items():
@@ -98,7 +102,7 @@ class Parametric(Distribution):
     # Sampling
 
     def _draw(self, shape: Any) -> Any:
-        """Draw values of a given shape: that of the samples, the batch and the event."""
+        """Draw values of `shape`, which consists of the sample, batch and event shapes."""
         raise NotImplementedError(f"{type(self).__name__} cannot be sampled")
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
@@ -144,7 +148,10 @@ def _expanded(value: Any, batch_shape: Sequence[int], event_dims: int) -> Any:
 
 
 def enumerated(values: Any, batch_shape: Sequence[int], expand: bool) -> Any:
-    """Lay values that stand along the first dimension over a batch, of its shape or (without `expand`) of ones."""
+    """Insert batch dimensions into `values`, which lie along the first dimension.
+
+    With `expand` the batch dimensions are those of `batch_shape`, else they have size 1.
+    """
     event = values.shape[1:]
     values = values.reshape((-1, *(1 for _ in batch_shape), *event))
     return values.expand((-1, *batch_shape, *event)) if expand else values
@@ -156,7 +163,7 @@ def same_for_all(owner: Any, name: str) -> int:
     Raises
     ------
     NotImplementedError
-        If it varies, or if it has no data.
+        If its value varies or cannot be read.
     """
     value = getattr(owner, name)
     if not has_data(value) or not bool((value == value.flatten()[0]).all()):
@@ -165,6 +172,6 @@ def same_for_all(owner: Any, name: str) -> int:
 
 
 def event_of(constraint: Any, dims: int) -> Any:
-    """Return a constraint on values whose event has at least `dims` dimensions."""
+    """Return `constraint` with at least `dims` event dimensions."""
     missing = dims - constraint.event_dim
     return _IndependentConstraint(constraint, missing) if missing > 0 else constraint

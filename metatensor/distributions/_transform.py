@@ -1,4 +1,4 @@
-"""The base class of transforms, and what follows for all of them: inversion, composition, independence."""
+"""The base class of transforms, with inversion, composition and independence of dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ComposeTransform", "IndependentTransform", "Transform", "identity_tr
 
 
 def same(a: Any, b: Any) -> bool:
-    """Tell whether two parameters, numbers or tensors, have equal values."""
+    """Return whether two parameters, numbers or tensors, have equal values."""
     if a is b:
         return True
     equal = a == b
@@ -22,22 +22,40 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Transform:
-    """Base class of invertible maps whose log |det Jacobian| is known.
-
-    A transform declares `domain` and `codomain` (constraints), `bijective` and, where it is monotone, `sign` (+1 or -1), and
-    defines `_call`, `_inverse` and `log_abs_det_jacobian`; if it changes shapes, also `forward_shape` and `inverse_shape`.
+    """Base class of maps whose log |det Jacobian| is known.
 
     Parameters
     ----------
-    cache_size
-        1 to remember the last pair of input and output, so that inverting an output gives back the very input; else 0.
+    cache_size : int
+        If 1, keep the last pair of input and output, so that inverting the last output returns the input itself. If 0,
+        keep nothing. Default: 0.
+
+    Raises
+    ------
+    ValueError
+        If `cache_size` is neither 0 nor 1.
+
+    Notes
+    -----
+    A subclass sets `domain` and `codomain` (constraints) and `bijective`, and defines `_call`, `_inverse` and
+    `log_abs_det_jacobian`. A monotone transform of numbers has a `sign`: +1 if it is increasing, -1 if it is
+    decreasing. A transform that changes shapes defines `forward_shape` and `inverse_shape`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import ExpTransform
+    >>> t = ExpTransform()
+    >>> x = mt.zeros(2, device="cpu")
+    >>> t(x), t.inv(t(x)), t.log_abs_det_jacobian(x, t(x))
+    (tensor([1., 1.]), tensor([0., 0.]), tensor([0., 0.]))
     """
 
     domain: Any
     codomain: Any
     bijective: Any = False
     _compared: tuple[str, ...] | None = None
-    """Names of the parameters that make two transforms of a class equal; None where only an object equals itself."""
+    """Names of the parameters that are compared by ``==``. If None, a transform is equal only to itself."""
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
@@ -46,29 +64,45 @@ class Transform:
         self._inv: Any = None
         self._cached_x_y: tuple[Any, Any] = (None, None)
 
-    # Applying
+    # Application
 
     def _call(self, x: Any) -> Any:
-        """Map `x`, an element of the domain."""
+        """Map `x`, which lies in the domain."""
         raise NotImplementedError(f"{type(self).__name__} does not implement _call()")
 
     def _inverse(self, y: Any) -> Any:
-        """Find an element of the domain that is mapped to `y`."""
+        """Return a value in the domain that is mapped to `y`."""
         raise NotImplementedError(f"{type(self).__name__} does not implement _inverse()")
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """Return log |det dy/dx| at an input `x` and its output `y`."""
+        """Return log |det dy/dx|.
+
+        Parameters
+        ----------
+        x : Tensor
+            Input.
+        y : Tensor
+            Output for `x`.
+
+        Returns
+        -------
+        Tensor
+            One number for each value, so the event dimensions of the domain are missing from its shape.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not implement log_abs_det_jacobian()")
 
     def __call__(self, x: Any) -> Any:
-        """Map `x`, an element of the domain."""
+        """Map `x`, which lies in the domain."""
         return self._cached(0, x, self._call)
 
     def _inv_call(self, y: Any) -> Any:
         return self._cached(1, y, self._inverse)
 
     def _cached(self, side: int, given: Any, compute: Any) -> Any:
-        """Return the other half of the cached pair if `given` is its half `side`; else compute it and keep the pair."""
+        """Return the partner of `given` in the cached pair, or compute it and cache the new pair.
+
+        `side` is 0 if `given` is an input, and 1 if it is an output.
+        """
         if self._cache_size and given is self._cached_x_y[side] and given is not None:
             return self._cached_x_y[1 - side]
         found = compute(given)
@@ -76,11 +110,17 @@ class Transform:
             self._cached_x_y = (given, found) if side == 0 else (found, given)
         return found
 
-    # What follows
+    # Derived properties
 
     @property
     def event_dim(self) -> int:
-        """The number of dimensions that belong to one value, where it is the same in domain and codomain."""
+        """The number of event dimensions, if it is the same for domain and codomain.
+
+        Raises
+        ------
+        ValueError
+            If the two numbers differ.
+        """
         if self.domain.event_dim != self.codomain.event_dim:
             raise ValueError(f"{self!r} maps values of {self.domain.event_dim} dimensions to values of {self.codomain.event_dim}")
         return self.domain.event_dim
@@ -96,11 +136,11 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """+1 if the transform increases, -1 if it decreases: a number or tensor."""
+        """+1 if the transform is increasing, -1 if it is decreasing: a number or tensor."""
         raise NotImplementedError(f"{type(self).__name__} does not define a sign")
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """Return this transform with a given cache size."""
+        """Return this transform with the given cache size: itself if it has it already, else a copy."""
         if self._cache_size == cache_size:
             return self
         twin = copy.copy(self)
@@ -108,11 +148,11 @@ class Transform:
         return twin
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
-        """Return the shape of the output for an input of a given shape."""
+        """Return the shape of the output for an input of the given shape."""
         return shape
 
     def inverse_shape(self, shape: Sequence[int]) -> Any:
-        """Return the shape of the input for an output of a given shape."""
+        """Return the shape of the input for an output of the given shape."""
         return shape
 
     def __eq__(self, other: object) -> bool:
@@ -123,14 +163,14 @@ class Transform:
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inv": None}  # a weak reference cannot be pickled, and the inverse is soon made again
+        return {**self.__dict__, "_inv": None}  # a weak reference cannot be pickled; `inv` makes a new inverse
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
 
 class _InverseTransform(Transform):
-    """The inverse of a transform, which it refers to (and caches in)."""
+    """The inverse of a transform. Both share the cache of that transform."""
 
     def __init__(self, transform: Transform) -> None:
         super().__init__(transform._cache_size)
@@ -184,13 +224,16 @@ class _InverseTransform(Transform):
 
 
 def widened(constraint: Any, event_dim: int) -> Any:
-    """Return a constraint with more dimensions on the right counted to one value."""
+    """Return `constraint` with `event_dim` event dimensions, which must not be fewer than it has."""
     missing = event_dim - constraint.event_dim
     return constraints.independent(constraint, missing) if missing else constraint
 
 
 def _dims_before(ends: Sequence[tuple[int, int]]) -> int:
-    """Return how many event dimensions must go into a chain of maps, given how many each takes and yields, last map first."""
+    """Return the number of event dimensions that a composition of maps needs as its input.
+
+    `ends` gives the event dimensions of the input and output of each map, last map first.
+    """
     dims = ends[0][1] if ends else 0
     for takes, yields in ends:
         dims = max(takes, dims + takes - yields)
@@ -198,14 +241,22 @@ def _dims_before(ends: Sequence[tuple[int, int]]) -> int:
 
 
 class ComposeTransform(Transform):
-    """Several transforms, one after another.
+    """Composition of transforms.
 
     Parameters
     ----------
-    parts
-        Transforms, the first to be applied first.
-    cache_size
-        1 to make every part keep its last input and output.
+    parts : sequence of Transform
+        Transforms, in the order in which they are applied.
+    cache_size : int
+        If 1, every part keeps its last input and output. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import AffineTransform, ComposeTransform, ExpTransform
+    >>> t = ComposeTransform([AffineTransform(1.0, 2.0), ExpTransform()])  # exp(1 + 2 x)
+    >>> t.log_abs_det_jacobian(x := mt.zeros(1, device="cpu"), t(x))  # log(2) + 1
+    tensor([1.6931])
     """
 
     _compared = ("parts",)
@@ -253,7 +304,7 @@ class ComposeTransform(Transform):
         return y
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # One value has `dims` dimensions on its way; what a part gives for smaller values is summed over the others.
+        # `dims` event dimensions enter each part. If the part itself has fewer, its term is summed over the rest.
         dims, total = self.domain.event_dim, None
         for at, part in enumerate(self.parts, 1):
             out = y if at == len(self.parts) else part(x)
@@ -276,18 +327,30 @@ class ComposeTransform(Transform):
         return f"{type(self).__name__}(\n    " + ",\n    ".join(repr(part) for part in self.parts) + "\n)"
 
 
-identity_transform = ComposeTransform([])
+identity_transform: ComposeTransform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform whose batch dimensions on the right count as parts of one value.
+    """A transform with trailing batch dimensions that are treated as event dimensions.
+
+    It maps values as `base_transform` does. Its `log_abs_det_jacobian` is summed over the additional event dimensions.
 
     Parameters
     ----------
-    base_transform
-        The transform of the parts.
-    reinterpreted_batch_ndims
-        How many further dimensions belong to one value.
+    base_transform : Transform
+        Transform of the elements.
+    reinterpreted_batch_ndims : int
+        Number of additional event dimensions.
+    cache_size : int
+        As in `Transform`. Default: 0.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import ExpTransform, IndependentTransform
+    >>> x = mt.zeros(2, 3, device="meta")
+    >>> IndependentTransform(ExpTransform(), 1).log_abs_det_jacobian(x, x.exp()).shape
+    metatensor.Size([2])
     """
 
     _compared = ("base_transform", "reinterpreted_batch_ndims")

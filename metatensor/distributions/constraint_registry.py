@@ -1,7 +1,14 @@
-"""Registries of transforms from real numbers onto regions.
+"""Registries of transforms from real numbers to constrained regions.
 
-`biject_to(constraint)` returns a bijection from unconstrained values onto the region; `transform_to(constraint)` returns a
-transform that may be overparametrized and is cheaper or better to optimize through. For most regions both are the same.
+`biject_to(constraint)` returns a bijection from unconstrained values to the region. `transform_to(constraint)` returns
+a transform that need not be injective, but is cheaper or better suited to optimization. For most constraints both
+return the same transform.
+
+>>> import metatensor as mt
+>>> from metatensor.distributions import biject_to, constraints, transform_to
+>>> x = mt.zeros(2, device="cpu")
+>>> biject_to(constraints.simplex)(x), transform_to(constraints.simplex)(x)
+(tensor([0.3333, 0.3333, 0.3333]), tensor([0.5000, 0.5000]))
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """A table from classes of constraints to functions that make a transform for a constraint."""
+    """A registry of functions that make a transform for a constraint, by the class of the constraint."""
 
     def __init__(self) -> None:
         self._registry: dict[type, Callable[[Any], Any]] = {}
@@ -25,15 +32,27 @@ class ConstraintRegistry:
 
         Parameters
         ----------
-        constraint
-            A class of constraints, or one of its instances.
-        factory
-            Takes a constraint, returns a transform. Without it, a decorator is returned.
+        constraint : Constraint or subclass of Constraint
+            The class, or an instance of it.
+        factory : callable, optional
+            Function that takes a constraint and returns a transform. If omitted, a decorator is returned.
 
         Raises
         ------
         TypeError
-            If `constraint` is no constraint.
+            If `constraint` is not a constraint.
+
+        Examples
+        --------
+        >>> from metatensor.distributions import constraints, transform_to, transforms
+        >>> class Negative(constraints.Constraint):
+        ...     def check(self, value):
+        ...         return value < 0
+        >>> @transform_to.register(Negative)
+        ... def to_negative(constraint):
+        ...     return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(0.0, -1.0)])
+        >>> len(transform_to(Negative()).parts)
+        2
         """
         if factory is None:
             return lambda made: self.register(constraint, made)
@@ -49,7 +68,7 @@ class ConstraintRegistry:
         Raises
         ------
         NotImplementedError
-            If none is registered for its class.
+            If no transform is registered for the class of `constraint`.
         """
         try:
             factory = self._registry[type(constraint)]
@@ -82,7 +101,10 @@ def _below(c: Any) -> Any:
 
 
 def _parts(registry: ConstraintRegistry) -> dict[type, Callable[[Any], Any]]:
-    """Constraints made of constraints, whose transforms are made of those that the same registry has for the parts."""
+    """Return the factories for constraints that combine other constraints.
+
+    Their transforms combine the transforms that `registry` returns for the parts.
+    """
     return {
         constraints._IndependentConstraint: lambda c: transforms.IndependentTransform(
             registry(c.base_constraint), c.reinterpreted_batch_ndims

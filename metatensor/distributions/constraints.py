@@ -1,7 +1,30 @@
-"""Constraints: regions in which parameters and values of distributions must lie.
+"""Constraints: the regions in which parameters and values of distributions lie.
 
-A constraint has an `event_dim` (how many dimensions on the right belong to one value: 0 for numbers, 1 for vectors, 2 for
-matrices), says whether its values are discrete, and checks tensors. `biject_to` and `transform_to` map real numbers onto it.
+A constraint checks which values of a tensor lie in its region. `event_dim` is the number of trailing dimensions that
+form one value: 0 for numbers, 1 for vectors, 2 for matrices. `is_discrete` tells whether the values are discrete.
+`metatensor.distributions.biject_to` and `transform_to` return transforms from real numbers to the region.
+
+Constraints without parameters are objects:
+
+- numbers: `real`, `positive`, `nonnegative`, `unit_interval`, `boolean`, `nonnegative_integer`, `positive_integer`
+- vectors: `real_vector`, `one_hot`, `simplex`
+- matrices: `square`, `symmetric`, `positive_semidefinite`, `positive_definite`, `lower_triangular`, `lower_cholesky`,
+  `corr_cholesky`
+
+Constraints with parameters are classes:
+
+- numbers: `greater_than`, `greater_than_eq`, `less_than`, `interval`, `half_open_interval`, `integer_interval`
+- vectors: `multinomial`
+- combinations of constraints: `independent`, `cat`, `stack`, `MixtureSameFamilyConstraint`
+
+`dependent` and `dependent_property` stand for a region that depends on the parameters of a distribution.
+
+>>> import metatensor as mt
+>>> from metatensor.distributions import constraints
+>>> constraints.interval(0.0, 1.0).check(mt.tensor([0.5, 2.0], device="cpu"))
+tensor([ True, False])
+>>> constraints.simplex.check(mt.tensor([[0.5, 0.5], [0.5, 0.6]], device="cpu"))
+tensor([ True, False])
 """
 
 from __future__ import annotations
@@ -20,17 +43,32 @@ __all__ = [
     "symmetric", "unit_interval",
 ]  # fmt: skip
 
-SUM_TOLERANCE = 1e-6  # of the sum of a simplex, and of the two halves of a symmetric matrix
+SUM_TOLERANCE = 1e-6  # for sums of simplex values, and for symmetry of matrices
 
 
 class Constraint:
-    """A region of values. Subclasses define `check`, and override `event_dim` and `is_discrete` where they are not 0 and False."""
+    """Base class of constraints.
+
+    A subclass defines `check`. It sets `event_dim` if a value is more than a number (the default is 0), and
+    `is_discrete` if the values are discrete (the default is False).
+    """
 
     is_discrete: Any = False
     event_dim: Any = 0
 
     def check(self, value: Any) -> Any:
-        """Return a boolean tensor, of the batch shape of `value`, that tells which values lie in the region."""
+        """Return which values lie in the region.
+
+        Parameters
+        ----------
+        value : Tensor
+            Values of shape (*batch, *event), where the event has `event_dim` dimensions.
+
+        Returns
+        -------
+        Tensor
+            bool, of shape (*batch,).
+        """
         raise NotImplementedError(f"{type(self).__name__} does not implement check()")
 
     def __repr__(self) -> str:
@@ -41,15 +79,21 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A region that only an instance of a distribution knows, because it depends on parameters.
+    """A region that depends on the parameters of a distribution. Only an instance of the distribution knows it.
 
-    `is_discrete` and `event_dim` may be given where they are the same for all parameters.
+    Parameters
+    ----------
+    is_discrete : bool, optional
+        Whether the values are discrete, if that is the same for all parameters.
+    event_dim : int, optional
+        Number of event dimensions, if it is the same for all parameters.
     """
 
     def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         self._known = {"is_discrete": is_discrete, "event_dim": event_dim}
 
     def _ask(self, what: str) -> Any:
+        """Return `is_discrete` or `event_dim`. Raise NotImplementedError if it is unknown."""
         if self._known[what] is NotImplemented:
             raise NotImplementedError(f"{what} of this constraint depends on the distribution's parameters")
         return self._known[what]
@@ -63,7 +107,7 @@ class _Dependent(Constraint):
         return self._ask("event_dim")
 
     def __call__(self, **known: Any) -> _Dependent:
-        """Return a dependent constraint of which `is_discrete` or `event_dim` is known."""
+        """Return a dependent constraint with `is_discrete` or `event_dim` set."""
         return _Dependent(**{**self._known, **known})
 
     def check(self, value: Any) -> Any:
@@ -71,9 +115,27 @@ class _Dependent(Constraint):
 
 
 class _DependentProperty(property, _Dependent):
-    """Decorator: a property that returns the constraint of an instance, and is a dependent constraint on the class.
+    """Decorator for a property that returns the constraint of an instance. On the class it is a dependent constraint.
 
-    Its arguments, as in `@dependent_property(is_discrete=False)`, say what holds for all instances.
+    Parameters
+    ----------
+    is_discrete : bool, optional
+        Whether the values are discrete, if that is the same for all instances.
+    event_dim : int, optional
+        Number of event dimensions, if it is the same for all instances.
+
+    Examples
+    --------
+    >>> from metatensor.distributions import constraints
+    >>> class Interval:
+    ...     high = 2.0
+    ...     @constraints.dependent_property(is_discrete=False, event_dim=0)
+    ...     def support(self):
+    ...         return constraints.interval(0.0, self.high)
+    >>> Interval().support
+    Interval(lower_bound=0.0, upper_bound=2.0)
+    >>> constraints.is_dependent(Interval.support)
+    True
     """
 
     def __init__(self, fn: Any = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
@@ -85,7 +147,7 @@ class _DependentProperty(property, _Dependent):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Tell whether a constraint depends on parameters."""
+    """Return whether the region of a constraint depends on the parameters of a distribution."""
     return isinstance(constraint, _Dependent)
 
 
@@ -93,7 +155,11 @@ def is_dependent(constraint: Any) -> bool:
 
 
 class _Range(Constraint):
-    """Numbers that compare with bounds as the class statement says: ``class _LessThan(_Range, upper_bound=operator.lt)``."""
+    """Numbers that satisfy a comparison with each bound.
+
+    A subclass names the bounds and their comparisons in its class statement:
+    ``class _LessThan(_Range, upper_bound=operator.lt)``.
+    """
 
     _comparisons: ClassVar[dict[str, Callable[[Any, Any], Any]]] = {}
 
@@ -121,52 +187,100 @@ class _Range(Constraint):
 
 
 class _GreaterThan(_Range, lower_bound=operator.gt):
-    """Numbers above a bound."""
+    """Numbers x > `lower_bound`.
+
+    Parameters
+    ----------
+    lower_bound : float or Tensor
+        Bound that broadcasts with the values.
+    """
 
 
 class _GreaterThanEq(_Range, lower_bound=operator.ge):
-    """Numbers that are not below a bound."""
+    """Numbers x >= `lower_bound`.
+
+    Parameters
+    ----------
+    lower_bound : float or Tensor
+        Bound that broadcasts with the values.
+    """
 
 
 class _LessThan(_Range, upper_bound=operator.lt):
-    """Numbers below a bound."""
+    """Numbers x < `upper_bound`.
+
+    Parameters
+    ----------
+    upper_bound : float or Tensor
+        Bound that broadcasts with the values.
+    """
 
 
 class _Interval(_Range, lower_bound=operator.ge, upper_bound=operator.le):
-    """Numbers between two bounds, which belong to the range."""
+    """Numbers in the closed interval [`lower_bound`, `upper_bound`].
+
+    Parameters
+    ----------
+    lower_bound, upper_bound : float or Tensor
+        Bounds that broadcast with the values.
+    """
 
 
 class _HalfOpenInterval(_Range, lower_bound=operator.ge, upper_bound=operator.lt):
-    """Numbers between two bounds, of which the lower belongs to the range."""
+    """Numbers in the half-open interval [`lower_bound`, `upper_bound`).
+
+    Parameters
+    ----------
+    lower_bound, upper_bound : float or Tensor
+        Bounds that broadcast with the values.
+    """
 
 
 class _IntegerInterval(_Range, lower_bound=operator.ge, upper_bound=operator.le):
-    """Integers between two bounds, which belong to the range."""
+    """Integers in the closed interval [`lower_bound`, `upper_bound`].
+
+    Parameters
+    ----------
+    lower_bound, upper_bound : float or Tensor
+        Bounds that broadcast with the values.
+    """
 
     is_discrete = True
 
 
 class _IntegerGreaterThan(_Range, lower_bound=operator.ge):
-    """Integers that are not below a bound."""
+    """Integers x >= `lower_bound`.
+
+    Parameters
+    ----------
+    lower_bound : float or Tensor
+        Bound that broadcasts with the values.
+    """
 
     is_discrete = True
 
 
 class _IntegerLessThan(_Range, upper_bound=operator.le):
-    """Integers that are not above a bound."""
+    """Integers x <= `upper_bound`.
+
+    Parameters
+    ----------
+    upper_bound : float or Tensor
+        Bound that broadcasts with the values.
+    """
 
     is_discrete = True
 
 
 class _Real(Constraint):
-    """All numbers but NaN."""
+    """All numbers except NaN."""
 
     def check(self, value: Any) -> Any:
         return ~mt.isnan(value)
 
 
 class _Boolean(Constraint):
-    """0 and 1."""
+    """The numbers 0 and 1."""
 
     is_discrete = True
 
@@ -178,7 +292,7 @@ class _Boolean(Constraint):
 
 
 class _OneHot(Constraint):
-    """Vectors with a single 1 among zeros."""
+    """Vectors with a single 1 and zeros elsewhere."""
 
     is_discrete = True
     event_dim = 1
@@ -188,7 +302,7 @@ class _OneHot(Constraint):
 
 
 class _Simplex(Constraint):
-    """Vectors of numbers that are not negative and sum to 1."""
+    """Vectors of nonnegative numbers that sum to 1, within a tolerance of 1e-6."""
 
     event_dim = 1
 
@@ -197,7 +311,13 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Vectors of counts that sum to at most `upper_bound`."""
+    """Vectors of nonnegative numbers whose sum is at most `upper_bound`.
+
+    Parameters
+    ----------
+    upper_bound : int or Tensor
+        Largest sum.
+    """
 
     is_discrete = True
     event_dim = 1
@@ -231,7 +351,7 @@ class _LowerCholesky(_LowerTriangular):
 
 
 class _CorrCholesky(_LowerCholesky):
-    """Lower Cholesky factors of correlation matrices: their rows have length 1."""
+    """Lower Cholesky factors of correlation matrices: lower Cholesky factors whose rows have norm 1."""
 
     def check(self, value: Any) -> Any:
         tolerance = 10 * value.shape[-1] * mt.finfo(value.dtype).eps
@@ -248,7 +368,7 @@ class _Square(_Matrix):
 
 
 class _Symmetric(_Square):
-    """Matrices that equal their transposes, within 1e-6."""
+    """Matrices that equal their transposes. The tolerances are those of `metatensor.isclose` with atol=1e-6."""
 
     def check(self, value: Any) -> Any:
         if value.shape[-2] != value.shape[-1]:
@@ -276,7 +396,29 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _IndependentConstraint(Constraint):
-    """Counts dimensions on the right as parts of one value, which lies in the region if all its elements do."""
+    """The region of values whose elements all satisfy `base_constraint`.
+
+    Parameters
+    ----------
+    base_constraint : Constraint
+        Constraint on the elements.
+    reinterpreted_batch_ndims : int
+        Number of trailing batch dimensions that become event dimensions.
+
+    Raises
+    ------
+    TypeError
+        If `base_constraint` is no constraint.
+    ValueError
+        If `reinterpreted_batch_ndims` is not a nonnegative int.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import constraints
+    >>> constraints.independent(constraints.positive, 1).check(mt.ones(2, 3, device="cpu"))
+    tensor([True, True])
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         if isinstance(base_constraint, _DependentProperty) or not isinstance(base_constraint, Constraint):
@@ -304,7 +446,13 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """The support of a mixture: a value lies in it if it lies in the support of every component."""
+    """The support of a mixture: the values that lie in the support of every component.
+
+    Parameters
+    ----------
+    base_constraint : Constraint
+        Support of the components, whose parameters have the batch shape (..., k) for k components.
+    """
 
     def __init__(self, base_constraint: Constraint) -> None:
         if not isinstance(base_constraint, Constraint):
@@ -329,7 +477,15 @@ class MixtureSameFamilyConstraint(Constraint):
 
 
 class _Sequence(Constraint):
-    """Constraints of the parts of a value along a dimension."""
+    """Base class of constraints on the parts of a value along a dimension.
+
+    Parameters
+    ----------
+    cseq : sequence of Constraint
+        Constraint of each part.
+    dim : int
+        Dimension along which the parts lie. Default: 0.
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq, self.dim = list(cseq), dim
@@ -346,7 +502,22 @@ class _Sequence(Constraint):
 
 
 class _Cat(_Sequence):
-    """Parts of given lengths, one after another along `dim`, each with its constraint."""
+    """A constraint for each of several consecutive parts along a dimension.
+
+    Parameters
+    ----------
+    cseq : sequence of Constraint
+        Constraint of each part.
+    dim : int
+        Dimension along which the parts lie. Default: 0.
+    lengths : sequence of int, optional
+        Length of each part. Default: 1 each.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many lengths as constraints.
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
         super().__init__(cseq, dim)
@@ -360,7 +531,15 @@ class _Cat(_Sequence):
 
 
 class _Stack(_Sequence):
-    """Parts of length 1 along `dim`, each with its constraint."""
+    """A constraint for each slice along a dimension.
+
+    Parameters
+    ----------
+    cseq : sequence of Constraint
+        Constraint of each slice.
+    dim : int
+        Dimension along which the slices lie. Default: 0.
+    """
 
     def check(self, value: Any) -> Any:
         parts = value.unbind(self.dim)

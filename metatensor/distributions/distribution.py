@@ -1,4 +1,4 @@
-"""The base class of distributions: shapes, checks of arguments and values, and what every distribution offers."""
+"""The base class of distributions: shapes, validation, and the interface that every distribution has."""
 
 from __future__ import annotations
 
@@ -16,22 +16,42 @@ __all__ = ["Distribution"]
 class Distribution:
     """Base class of probability distributions.
 
-    A distribution object is a batch of distributions of one family. `sample_shape + batch_shape + event_shape` is the shape of
-    a sample; `log_prob` has the shape `sample_shape + batch_shape`.
+    A distribution object is a batch of distributions of one family. A sample has the shape
+    ``sample_shape + batch_shape + event_shape``. `log_prob` returns one number for each value, so its result has the
+    shape ``sample_shape + batch_shape``.
 
     Parameters
     ----------
-    batch_shape
-        Shape of the batch of independent distributions that may differ in their parameters.
-    event_shape
-        Shape of one value.
-    validate_args
-        Whether to check parameters now and values later. The default is that of `set_default_validate_args`. Tensors without
-        data (on meta, deferred, fake) pass every check.
+    batch_shape : sequence of int
+        Shape of the batch. Each element of the batch is an independent distribution with its own parameters.
+    event_shape : sequence of int
+        Shape of one value: () for numbers, (d,) for vectors of d elements.
+    validate_args : bool, optional
+        Check the parameters now, and values when they are passed to `log_prob` or `cdf`. The default is set by
+        `set_default_validate_args`; initially it is True unless Python runs with ``-O``. For tensors without data (on
+        meta, deferred or fake) only the shapes are checked.
+
+    Raises
+    ------
+    ValueError
+        If a parameter violates its constraint in `arg_constraints`.
 
     Notes
     -----
-    A family derives from this class and defines `arg_constraints`, `support`, `rsample` or `sample`, and `log_prob`.
+    A subclass defines `arg_constraints`, `support`, `log_prob`, and `rsample` or `sample`. A method or property that a
+    family does not define raises NotImplementedError.
+
+    In most families, scalar parameters are numbers or tensors, and the batch shape is the shape to which they
+    broadcast.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> d = mt.distributions.Normal(mt.zeros(5, 1, device="meta"), mt.ones(3, device="meta"))
+    >>> d.batch_shape, d.event_shape
+    (metatensor.Size([5, 3]), metatensor.Size([]))
+    >>> d.sample((2,)).shape
+    metatensor.Size([2, 5, 3])
     """
 
     has_rsample: Any = False
@@ -40,7 +60,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Choose whether distributions made from now on check their arguments.
+        """Set the default of `validate_args` for distributions that are created from now on.
 
         Raises
         ------
@@ -89,7 +109,7 @@ class Distribution:
         return self._event_shape
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Any:
-        """Return the shape of a sample."""
+        """Return the shape of a sample: ``sample_shape + batch_shape + event_shape``."""
         return mt.Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
@@ -97,15 +117,24 @@ class Distribution:
 
         Parameters
         ----------
-        batch_shape
-            The new batch shape, to which the present one can be broadcast.
-        _instance
-            An object to fill instead of making one. Subclasses that override this method pass theirs.
+        batch_shape : sequence of int
+            The new batch shape. The current one must be expandable to it.
+        _instance : Distribution, optional
+            An object to fill. Subclasses that override this method pass one; by default a new object is created.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> mt.distributions.Normal(mt.zeros(3, device="meta"), 1.0).expand((2, 3)).batch_shape
+        metatensor.Size([2, 3])
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement expand()")
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """Return `_instance`, or an empty object of this class; refuse subclasses of `cls` that have a constructor of their own."""
+        """Return `_instance`, or a new object of this class without attributes.
+
+        Raise NotImplementedError if this class has another constructor than `cls`.
+        """
         if _instance is not None:
             return _instance
         if type(self).__init__ is not cls.__init__:  # type: ignore[misc]
@@ -116,16 +145,16 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> Mapping[str, Any]:
-        """The constraint of each parameter, by its name."""
+        """The constraint of each parameter, by parameter name."""
         raise NotImplementedError(f"{type(self).__name__} does not define arg_constraints")
 
     @property
     def support(self) -> Any:
-        """The constraint that values satisfy."""
+        """The constraint that every value of the distribution satisfies."""
         raise NotImplementedError(f"{type(self).__name__} does not define support")
 
     def _validate_sample(self, value: Any) -> None:
-        """Raise ValueError unless `value` is a tensor that fits the shapes and lies in the support."""
+        """Raise ValueError unless `value` is a tensor of a fitting shape within the support."""
         name = type(self).__name__
         if not isinstance(value, mt.Tensor):
             raise ValueError(f"{name}: a value must be a tensor, got {type(value).__name__}")
@@ -153,62 +182,110 @@ class Distribution:
 
     @property
     def mean(self) -> Any:
-        """The mean."""
+        """The mean, of shape ``batch_shape + event_shape``."""
         raise NotImplementedError(f"{type(self).__name__} does not implement mean")
 
     @property
     def mode(self) -> Any:
-        """The most probable value."""
+        """The value of highest density or probability, of shape ``batch_shape + event_shape``."""
         raise NotImplementedError(f"{type(self).__name__} does not implement mode")
 
     @property
     def variance(self) -> Any:
-        """The variance."""
+        """The variance of each element, of shape ``batch_shape + event_shape``."""
         raise NotImplementedError(f"{type(self).__name__} does not implement variance")
 
     @property
     def stddev(self) -> Any:
-        """The standard deviation."""
+        """The standard deviation: the square root of `variance`."""
         return self.variance.sqrt()
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        """Draw values as a differentiable function of the parameters, of shape ``sample_shape + batch_shape + event_shape``."""
+        """Draw a sample that is differentiable with respect to the parameters.
+
+        Parameters
+        ----------
+        sample_shape : sequence of int
+            Shape of the set of independent draws from each distribution of the batch. Default: one draw.
+
+        Returns
+        -------
+        Tensor
+            Shape ``sample_shape + batch_shape + event_shape``.
+
+        Raises
+        ------
+        NotImplementedError
+            If the family cannot be sampled this way: `has_rsample` is False.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not implement rsample()")
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
-        """Draw values, of shape ``sample_shape + batch_shape + event_shape``; the result does not require grad."""
+        """Draw a sample. The result does not require grad.
+
+        Parameters
+        ----------
+        sample_shape : sequence of int
+            Shape of the set of independent draws from each distribution of the batch. Default: one draw.
+
+        Returns
+        -------
+        Tensor
+            Shape ``sample_shape + batch_shape + event_shape``.
+        """
         with mt.no_grad():
             return self.rsample(sample_shape)
 
     def sample_n(self, n: int) -> Any:
-        """Draw `n` values. Deprecated: use ``sample((n,))``."""
+        """Draw `n` samples. Deprecated: use ``sample((n,))``."""
         warnings.warn("sample_n() is deprecated: use sample((n,))", FutureWarning, stacklevel=2)
         return self.sample((n,))
 
     def log_prob(self, value: Any) -> Any:
-        """Return the logarithm of the density, or of the probability, at `value`."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement log_prob()")
-
-    def cdf(self, value: Any) -> Any:
-        """Return the probability of values up to `value`."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement cdf()")
-
-    def icdf(self, value: Any) -> Any:
-        """Return the quantile of the probability `value`: the inverse of `cdf`."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement icdf()")
-
-    def enumerate_support(self, expand: bool = True) -> Any:
-        """Return all values of a discrete distribution along a new first dimension.
+        """Return the logarithm of the density at `value`, or of the probability for discrete distributions.
 
         Parameters
         ----------
-        expand
-            Whether to expand the values over the batch. If False, the batch dimensions have size 1.
+        value : Tensor
+            A shape that broadcasts with ``batch_shape + event_shape`` and ends with `event_shape`.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape without the event dimensions.
+
+        Raises
+        ------
+        ValueError
+            If values are validated, and `value` is no tensor, does not fit the shapes, or is outside the support.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement log_prob()")
+
+    def cdf(self, value: Any) -> Any:
+        """Return the cumulative distribution function at `value`: the probability of values up to `value`."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement cdf()")
+
+    def icdf(self, value: Any) -> Any:
+        """Return the quantile for the probability `value`: the inverse of `cdf`."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement icdf()")
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        """Return all values of a discrete distribution, along a new first dimension.
+
+        Parameters
+        ----------
+        expand : bool
+            Expand the values over the batch. If False, the batch dimensions have size 1. Default: True.
+
+        Raises
+        ------
+        NotImplementedError
+            If the support cannot be enumerated: `has_enumerate_support` is False.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement enumerate_support()")
 
     def entropy(self) -> Any:
-        """Return the entropy, in nats, of each distribution of the batch."""
+        """Return the entropy of each distribution of the batch, in nats."""
         raise NotImplementedError(f"{type(self).__name__} does not implement entropy()")
 
     def perplexity(self) -> Any:

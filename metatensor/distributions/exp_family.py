@@ -1,4 +1,4 @@
-"""Exponential families: densities h(x) exp(<eta, T(x)> - A(eta))."""
+"""Exponential families, whose density is h(x) exp(<eta, T(x)> - A(eta))."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ __all__ = ["ExponentialFamily"]
 class ExponentialFamily(Distribution):
     """Base class of exponential families.
 
-    A family gives its natural parameters eta (`_natural_params`, a tuple of tensors), its log normalizer A
-    (`_log_normalizer(*eta)`), and `_mean_carrier_measure`, the mean of log h. From them follow the entropy and the divergence
-    between two members. The means of the sufficient statistics T are the gradient of A; a family that knows them in closed form
-    gives them as `_mean_statistics`, and needs no gradient.
+    The density is h(x) exp(<eta, T(x)> - A(eta)), with the natural parameters eta, the sufficient statistics T, the
+    log normalizer A and the carrier measure h. A subclass defines `_natural_params` (a tuple of tensors),
+    `_log_normalizer(*eta)`, and `_mean_carrier_measure`, the mean of log h. `entropy` and the Kullback-Leibler
+    divergence between two members of the family follow from these.
+
+    The means of the sufficient statistics are the gradient of A. A subclass that has a closed form for them defines
+    `_mean_statistics`, and then no gradient is computed.
+
+    Notes
+    -----
+    The formulas are those of Nielsen and Nock, "Entropies and cross-entropies of exponential families" (2010).
     """
 
     @property
@@ -45,7 +52,10 @@ class ExponentialFamily(Distribution):
             ) from error
 
     def _pairing(self, eta: tuple[Any, ...], statistics: tuple[Any, ...]) -> Any:
-        """Return the sum over all parameters of eta times T, of the batch's shape; 0 where eta is 0, whatever T is."""
+        """Return <eta, T>, summed over all parameters, of the batch shape.
+
+        A term is 0 where eta is 0, even if T is infinite there.
+        """
         batch_dims, total = len(self.batch_shape), None
         for e, t in zip(eta, statistics, strict=True):
             term = mt.where(e == 0, 0.0, e * t)
@@ -54,13 +64,16 @@ class ExponentialFamily(Distribution):
         return total
 
     def entropy(self) -> Any:
-        """Return the entropy: A(eta) - <eta, E[T]> - E[log h]."""
+        """Return the entropy in nats: A(eta) - <eta, E[T]> - E[log h]."""
         eta = self._natural_params
         return self._log_normalizer(*eta) - self._pairing(eta, self._mean_statistics) - self._mean_carrier_measure
 
 
 def bregman(p: ExponentialFamily, q: ExponentialFamily) -> Any:
-    """Return KL(p || q) of two members of one family: A(eta_q) - A(eta_p) - <eta_q - eta_p, E_p[T]>."""
+    """Return KL(p || q) for two members of one exponential family.
+
+    It is the Bregman divergence A(eta_q) - A(eta_p) - <eta_q - eta_p, E_p[T]>.
+    """
     at_p, at_q = p._natural_params, q._natural_params
     between = p._pairing(tuple(b - a for a, b in zip(at_p, at_q, strict=True)), p._mean_statistics)
     return q._log_normalizer(*at_q) - p._log_normalizer(*at_p) - between

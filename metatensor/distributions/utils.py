@@ -1,4 +1,4 @@
-"""Helpers for writing distributions: broadcasting of parameters, probabilities and logits, triangular matrices."""
+"""Helpers for distributions: broadcasting of parameters, probabilities and logits, triangular matrices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ euler_constant = 0.57721566490153286060
 
 
 def has_data(value: Any) -> bool:
-    """Tell whether the values of a tensor can be read: False on meta, and for deferred and fake tensors."""
+    """Return whether the values of a tensor can be read. They cannot on meta, or if it is deferred or fake."""
     return value.untyped_storage().data is not None
 
 
@@ -27,13 +27,25 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
 
     Parameters
     ----------
-    values
-        Tensors and numbers. Numbers take the dtype and device of the first tensor; if there is none, the default dtype.
+    *values : Tensor or number
+        Numbers become tensors with the dtype and device of the first tensor. If there is none, they take the default
+        dtype and device.
+
+    Returns
+    -------
+    tuple of Tensor
 
     Raises
     ------
     ValueError
         If a value is neither a tensor nor a number.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions.utils import broadcast_all
+    >>> [x.shape for x in broadcast_all(mt.empty(3, 1, device="meta"), 2.0)]
+    [metatensor.Size([3, 1]), metatensor.Size([3, 1])]
     """
     tensor_like = [isinstance(v, mt.Tensor) or hasattr(type(v), "__torch_function__") for v in values]
     for value, known in zip(values, tensor_like, strict=True):
@@ -48,12 +60,16 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
 
 
 def noise(kind: str, shape: Sequence[int], like: Any) -> Any:
-    """Draw standard noise with the dtype and device of `like`.
+    """Draw independent values from a standard distribution, with the dtype and device of `like`.
 
     Parameters
     ----------
-    kind
-        "normal", "exponential", "cauchy", or "uniform": in the open interval (0, 1).
+    kind : {"normal", "exponential", "cauchy", "uniform"}
+        "uniform" is the uniform distribution on the open interval (0, 1).
+    shape : sequence of int
+        Shape of the result.
+    like : Tensor
+        Tensor that gives the dtype and device.
     """
     empty = mt.empty(shape, dtype=like.dtype, device=like.device)
     if kind == "uniform":
@@ -62,7 +78,7 @@ def noise(kind: str, shape: Sequence[int], like: Any) -> Any:
 
 
 def _standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Any:
-    """Draw standard normal values of a given shape."""
+    """Draw standard normal values."""
     return mt.empty(shape, dtype=dtype, device=device).normal_()
 
 
@@ -77,27 +93,43 @@ def softplus(x: Any) -> Any:
 
 
 def clamp_probs(probs: Any) -> Any:
-    """Move probabilities into [eps, 1 - eps], where eps is the resolution of their dtype."""
+    """Clamp probabilities to [eps, 1 - eps], where eps is the machine epsilon of their dtype."""
     wide = probs.dtype if probs.dtype.is_floating_point else mt.get_default_dtype()
     eps = mt.finfo(wide).eps
     return probs.clamp(eps, 1 - eps)
 
 
 def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
-    """Convert log odds (if `is_binary`) or unnormalized log probabilities along the last dimension to probabilities."""
+    """Convert logits to probabilities.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Log odds if `is_binary`, else unnormalized log probabilities along the last dimension.
+    is_binary : bool
+        Apply the sigmoid function if True, softmax over the last dimension if False. Default: False.
+    """
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
 def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
-    """Convert probabilities to log odds (if `is_binary`) or to log probabilities; both are finite."""
+    """Convert probabilities to logits. Probabilities are clamped first, so that the result is finite.
+
+    Parameters
+    ----------
+    probs : Tensor
+        Probabilities of one outcome if `is_binary`, else of the categories along the last dimension.
+    is_binary : bool
+        Return log odds if True, log probabilities if False. Default: False.
+    """
     inner = clamp_probs(probs)
     return inner.log() - (-inner).log1p() if is_binary else inner.log()
 
 
 class lazy_property:
-    """Decorator for an attribute that is computed when it is first read, and then kept by the instance.
+    """Decorator for an attribute that is computed on first access and then stored in the instance.
 
-    On the class it behaves as a property does, so that documentation tools see its docstring.
+    Accessed on the class, it returns itself, so that documentation tools find its docstring.
     """
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
@@ -108,19 +140,19 @@ class lazy_property:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        with mt.enable_grad():  # the value outlives a no_grad block in which it may be asked for first
+        with mt.enable_grad():  # the value outlives a no_grad block around the first access
             value = self.wrapped(instance)
         instance.__dict__[self.__name__] = value
         return value
 
 
 def exactly_one(owner: Any, **given: Any) -> tuple[str, Any]:
-    """Return name and value of the one argument that is not None.
+    """Return the name and value of the only argument that is not None.
 
     Raises
     ------
     ValueError
-        If none or several are given.
+        If none of the arguments, or several, are given.
     """
     present = [(name, value) for name, value in given.items() if value is not None]
     if len(present) != 1:
@@ -129,7 +161,7 @@ def exactly_one(owner: Any, **given: Any) -> tuple[str, Any]:
 
 
 def _triangle_size(length: int, diag: int) -> int:
-    """Return n such that the lower triangle of an n x n matrix, up to diagonal `diag`, has `length` elements."""
+    """Return n such that the part of an n x n matrix up to diagonal `diag` has `length` elements."""
     n = elements = 0
     while elements < length:
         n += 1
@@ -144,15 +176,28 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
 
     Parameters
     ----------
-    vec
-        Tensor of shape (..., m), where m is the number of elements of the triangle.
-    diag
-        The last diagonal that belongs to the triangle: 0 for the main one, -1 for the one below.
+    vec : Tensor
+        Elements of the triangle, of shape (..., m).
+    diag : int
+        Topmost diagonal of the triangle: 0 for the main diagonal, -1 for the one below. Default: 0.
 
     Returns
     -------
     Tensor
-        Shape (..., n, n), zero outside the triangle.
+        Shape (..., n, n), zero above the triangle.
+
+    Raises
+    ------
+    ValueError
+        If no square matrix has a triangle of m elements.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions.utils import vec_to_tril_matrix
+    >>> vec_to_tril_matrix(mt.tensor([1.0, 2.0, 3.0], device="cpu"))
+    tensor([[1., 0.],
+            [2., 3.]])
     """
     n = _triangle_size(vec.shape[-1], diag)
     rows, columns = mt.tril_indices(n, n, diag, device=vec.device)
@@ -162,12 +207,24 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
 
 
 def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
-    """Read the lower triangle of square matrices row by row: (..., n, n) to (..., m).
+    """Return the lower triangle of square matrices as vectors, row by row.
+
+    Parameters
+    ----------
+    mat : Tensor
+        Matrices of shape (..., n, n).
+    diag : int
+        Topmost diagonal of the triangle: 0 for the main diagonal, -1 for the one below. Default: 0.
+
+    Returns
+    -------
+    Tensor
+        Shape (..., m), where m is the number of elements of the triangle.
 
     Raises
     ------
     ValueError
-        If `diag` is no diagonal of the matrix.
+        If the matrices have no diagonal `diag`.
     """
     n = mat.shape[-1]
     if not -n <= diag < n:
@@ -177,7 +234,7 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
 
 
 def log_beta(a: Any, b: Any) -> Any:
-    """Compute the logarithm of the beta function."""
+    """Compute log B(a, b), the logarithm of the beta function."""
     return a.lgamma() + b.lgamma() - (a + b).lgamma()
 
 

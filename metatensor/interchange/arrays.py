@@ -6,8 +6,8 @@ from metatensor import plugins
 from metatensor._core.device import backend_for
 from metatensor._core.errors import NoDataError
 from metatensor._core.late import later
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import copy_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
 from metatensor.deferred import is_deferred, materialize
 from metatensor.devices.dlpack import DLDeviceType

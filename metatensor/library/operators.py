@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from metatensor._core.compute import forget_kernels
-from metatensor._core.op import operator_flags, define_op, op_by_name, registry, set_meta
+from metatensor._core.op import define_op, op_by_name, operator_flags, registry, set_meta
 from metatensor._core.schema import parse
 from metatensor._core.tensor import Tensor
 from metatensor.library.hints import infer_schema
@@ -108,7 +108,8 @@ def _flags(text, composite, data_dependent):
     """Return the flags of an op. It is a view op if every result aliases an argument that is not written to."""
     returns = parse(text).returns
     view = bool(returns) and all("(" in kind and "!" not in kind for kind, _ in returns)
-    return operator_flags.COMPOSITE * bool(composite) | operator_flags.DATA * bool(data_dependent) | operator_flags.VIEW * (view and not composite)
+    flags = operator_flags.COMPOSITE if composite else operator_flags.VIEW if view else 0
+    return flags | (operator_flags.DATA if data_dependent else 0)
 
 
 def meta(name):

@@ -7,7 +7,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING
 
-from metatensor._core.where import add_note, line_of, running_line
+from metatensor._core.source_locations import add_note, line_of, running_line
 
 if TYPE_CHECKING:
     from metatensor.nn.module import Module

@@ -1,7 +1,7 @@
 """Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All but vecdot consist of other ops."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
-    APART, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
+    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
     tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -225,7 +225,7 @@ cdef object several_body(Call* c):
     return chain_of(given)
 
 
-define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT | APART,
+define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT | NO_OVERLAP,
        "Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result "
        "has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size "
        "1.")

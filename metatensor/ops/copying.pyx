@@ -8,7 +8,7 @@ from metatensor._core.op cimport (
     COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, ONE_VALUE, VIEW, Call, Op,
     arg, as_declared, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, TensorExtra, hooks, new_like, shape_str
+from metatensor._core.tensor cimport Tensor, hooks, new_like, shape_str
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONTIGUOUS, T_NONLEAF,
@@ -288,8 +288,6 @@ cdef object detach_host(Call* c):
     if t.flags & T_VIEW and t.flags & T_NONLEAF:
         raise RuntimeError(f"{op_name(c)}(): a view cannot be detached in place; use detach()")
     t.flags &= ~(T_REQUIRES_GRAD | T_NONLEAF)
-    if t.extra is not None:
-        (<TensorExtra>t.extra).grad_fn = None
     return t
 
 

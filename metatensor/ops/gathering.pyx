@@ -7,7 +7,7 @@ from metatensor._core.layout cimport (
     view_strides,
 )
 from metatensor._core.op cimport (
-    APART, COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, MIXED, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_arg, dims_arg,
+    NO_OVERLAP, COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, MIXED, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_arg, dims_arg,
     int_arg, is_none, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_from, new_strided, shape_str
@@ -275,15 +275,15 @@ cdef object take_along_dim_body(Call* c):
     return call("gather", (t.expand(dims_tuple(lay.ndim, lay.sizes)), d, index))
 
 
-define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | APART,
+define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the "
        "length of `index`.")
-define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED | APART,
+define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
        "shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes.")
-define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | APART,
+define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
-define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | APART,
+define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | NO_OVERLAP,
        "`gather` after broadcasting `input` and `indices` in all dimensions but `dim`. Without `dim`, gather from the "
        "flattened `input`.")
 
@@ -338,7 +338,7 @@ define("nonzero(Tensor input, *, bool as_tuple=False) -> any", nonzero_meta, DAT
        "of one vector for each dimension.")
 define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD,
        "Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim).")
-define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT | EXACT_OUT | APART,
+define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT | EXACT_OUT | NO_OVERLAP,
        "Elements where `mask` is true, as a vector. `input` and the bool `mask` broadcast.")
 define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT | EXACT_OUT,
        "`nonzero`, truncated to `size` rows or padded to them with `fill_value`.")

@@ -8,7 +8,7 @@ from metatensor._core.layout cimport (
     Layout, add_dims, broadcast_into, copy_dims, mul_dims, set_format, suggest_format, view_strides,
 )
 from metatensor._core.op cimport (
-    APART, COMPOSITE, FUNCTION_ONLY, MIXED, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
+    NO_OVERLAP, COMPOSITE, FUNCTION_ONLY, MIXED, OUT, Call, Overload, alias_op, arg, call, define, int_arg, is_none,
     op_name, result_device, tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -115,7 +115,7 @@ cdef object cat_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | APART,
+define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | NO_OVERLAP,
        "Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are "
        "ignored. The dtypes are promoted.")
 alias_op("concat", "cat")
@@ -170,7 +170,7 @@ cdef object stack_meta(Call* c):
     return new_strided(lay.ndim, lay.sizes, lay.strides, _joined_dtype(tensors), result_device(c))
 
 
-define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT | APART,
+define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT | NO_OVERLAP,
        "Stack tensors of the same shape along a new dimension `dim`. The dtypes are promoted.")
 
 
@@ -221,14 +221,14 @@ cdef object column_stack_body(Call* c):
     return call("cat", (columns, 1))
 
 
-define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART,
+define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | NO_OVERLAP,
        "Concatenate tensors along dimension 1, or along dimension 0 if the first has at most 1 dimension.")
-define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART,
+define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | NO_OVERLAP,
        "Concatenate tensors along dimension 0, after making vectors rows of matrices.")
-define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | APART,
+define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | NO_OVERLAP,
        "Concatenate tensors along dimension 2, after expanding them to at least 3 dimensions as `atleast_3d`.")
 alias_op("row_stack", "vstack")
-define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT | APART,
+define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT | NO_OVERLAP,
        "Concatenate tensors along dimension 1, after turning vectors into columns.")
 
 

@@ -40,18 +40,18 @@ for _schema in (
     f"instance_norm(Tensor input, {STATISTICS}, bool use_input_stats, float momentum, float eps, bool cudnn_enabled)",
     "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)",
     "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, "
-    "int reduction=1)",
-    "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
-    "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, int reduction=1)",
-    "kl_div(Tensor input, Tensor target, int reduction=1, *, bool log_target=False)",
-    "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1)",
+    "int reduction=0)",
+    "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0)",
+    "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, int reduction=0)",
+    "kl_div(Tensor input, Tensor target, int reduction=0, *, bool log_target=False)",
+    "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0)",
     "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)",
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, "
-    "bool swap=False, int reduction=1)",
-    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, "
+    "bool swap=False, int reduction=0)",
+    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=0, "
     "bool zero_infinity=False)",
     "ctc_loss.ints(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, "
-    "int reduction=1, bool zero_infinity=False)",
+    "int reduction=0, bool zero_infinity=False)",
 ):
     define(f"{_schema} -> Tensor", forward_body, COMPOSITE | FUNCTION_ONLY,
            f"As `nn.functional.{_schema.partition('(')[0]}`, with the argument order of PyTorch's native function.")

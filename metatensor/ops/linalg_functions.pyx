@@ -5,7 +5,7 @@ Functions of matrices apply to each matrix of a batch (..., N, N).
 from metatensor._core.dtype cimport BOOL, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
-    APART, COMPOSITE, EXACT_OUT, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg, is_none, make_returns,
+    NO_OVERLAP, COMPOSITE, EXACT_OUT, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg, is_none, make_returns,
     op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -160,9 +160,9 @@ cdef object vander_meta(Call* c):
                         by_code(I64) if t.dtype.kind == KIND_INT else t.dtype, False)
 
 
-define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | APART,
+define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast.")
-define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | APART,
+define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3; by default the first dimension of size 3. "
        "The other dimensions broadcast.")
 define("linalg.vander(Tensor x, *, int? N=None) -> Tensor", vander_meta, 0,

@@ -2,7 +2,7 @@
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
-    APART, EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, QUIET_OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
+    NO_OVERLAP, EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, QUIET_OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
     result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
@@ -235,7 +235,7 @@ define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors of equal length, as a 0-d tensor.")
 define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors of equal length with the first one conjugated, as a 0-d tensor.")
-define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | APART,
+define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | NO_OVERLAP,
        "Outer product of two vectors: (n) and (m) to (n, m).")
 define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY,
        "Product of two int8 matrices in int32; the first may be uint8.")

@@ -202,7 +202,7 @@ cdef object multi_head_body(Call* c):
     require(c, is_none(c, BIAS_K) == is_none(c, BIAS_V), "bias_k and bias_v go together")
     if not is_none(c, BIAS_K):
         require(c, is_none(c, STATIC_K) and is_none(c, STATIC_V),
-       "bias_k and bias_v do not go with static_k and static_v")
+                "bias_k and bias_v do not go with static_k and static_v")
         k = call("cat", ((k, tensor_arg(c, BIAS_K).repeat(1, batch, 1)),))
         v = call("cat", ((v, tensor_arg(c, BIAS_V).repeat(1, batch, 1)),))
         mask, padding = one_more(mask), one_more(padding)

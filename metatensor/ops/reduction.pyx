@@ -351,8 +351,8 @@ cdef int define_var(str name, str result, long flags, str doc) except -1:
     return 0
 
 define_var("var", "Tensor", OUT | OPTION_B,
-       "Variance over `dim` (default: all dimensions): the sum of squared deviations divided by N - `correction`, "
-       "which is 1 unless given.")
+           "Variance over `dim` (default: all dimensions): the sum of squared deviations divided by N - `correction`, "
+           "which is 1 unless given.")
 define_var("std", "Tensor", OUT, "Standard deviation over `dim`: the square root of `var`.")
 define_var("var_mean", "(Tensor, Tensor)", OPTION_A | OPTION_B, "Variance (see `var`) and mean over `dim`, as a tuple.")
 define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation (see `std`) and mean over `dim`, as a tuple.")

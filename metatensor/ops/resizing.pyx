@@ -5,7 +5,7 @@ from metatensor._core.op cimport (
     HOST, METHOD_ONLY, MIXED, Call, arg, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
 )
 from metatensor._core.storage cimport Storage, new_storage
-from metatensor._core.placing cimport check_bounds
+from metatensor._core.storage_views cimport check_bounds
 from metatensor._core.tensor cimport Tensor, mark_changed, set_layout
 from metatensor._core.types cimport (
     FORMAT_CONTIGUOUS, FORMAT_PRESERVE, MAX_DIMS, T_REQUIRES_GRAD, T_VIEW, dim_t,

@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
 from metatensor._core.op cimport (
-    APART, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg,
+    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg,
     is_none, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -94,21 +94,21 @@ cdef object scatter_reduce_meta(Call* c):
     return scatter_meta(c)
 
 
-define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | APART,
+define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions "
        "out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements "
        "instead.")
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
-       INPLACE | OUT | EXACT_OUT | APART)
+       INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 # These come after the overloads with a tensor, because a tensor of one element is also accepted as a number.
-define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT | EXACT_OUT | APART)
+define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-       scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT | APART)
-define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | APART,
+       scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
+define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions "
        "out[index[i, j], j] += src[i, j].")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | APART,
+       scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', "
        "'amax' or 'amin'; `include_self` says whether the input's own elements take part.")
 
@@ -192,16 +192,16 @@ cdef object index_fill_meta(Call* c):
 
 
 define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", index_add_meta,
-       INPLACE | OUT | EXACT_OUT | APART,
+       INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector "
        "`index`.")
-define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_copy_meta, INPLACE | OUT | EXACT_OUT | APART,
+define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_copy_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`.")
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
-       index_reduce_meta, INPLACE | OUT | EXACT_OUT | APART,
+       index_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
        "`reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part.")
-define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | APART,
+define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | NO_OVERLAP,
        "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
 
 
@@ -231,9 +231,9 @@ cdef object masked_scatter_meta(Call* c):
     return new_contiguous(lay.ndim, lay.sizes, t.dtype, result_device(c))
 
 
-define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | APART,
+define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | NO_OVERLAP,
        "Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`.")
-define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | APART,
+define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
        "broadcast.")
 
@@ -297,10 +297,10 @@ cdef object index_put_meta(Call* c):
 
 
 define("_index_put_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
-       FUNCTION_ONLY | MIXED | APART,
+       FUNCTION_ONLY | MIXED | NO_OVERLAP,
        "Write `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
 define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
-       FUNCTION_ONLY | MIXED | APART,
+       FUNCTION_ONLY | MIXED | NO_OVERLAP,
        "Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
 
 

@@ -2,10 +2,10 @@
 from cpython.object cimport PyObject
 from metatensor._core.layout cimport Layout, add_dims, count, mul_dims
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, INPLACE, METHOD_ONLY, TOGETHER, VIEW, Call, arg, define, dim_arg, dims_arg, hold, int_arg, is_none, op_name,
+    FUNCTION_ONLY, INPLACE, METHOD_ONLY, MULTI_VIEW, VIEW, Call, arg, define, dim_arg, dims_arg, hold, int_arg, is_none, op_name,
     tensor_arg,
 )
-from metatensor._core.placing cimport check_bounds
+from metatensor._core.storage_views cimport check_bounds
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, slice_dim, view_of
@@ -359,15 +359,15 @@ cdef object unbind_meta(Call* c):
     return tuple([selected(t, d, i) for i in range(t.sizes[d])])
 
 
-define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW | TOGETHER,
+define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW | MULTI_VIEW,
        "Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a "
        "tuple.")
-define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER)
-define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW | TOGETHER)
-define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER)
-define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | TOGETHER,
+define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW)
+define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW | MULTI_VIEW)
+define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW)
+define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW,
        "Split along `dim` into views of the given sizes. Returns a tuple.")
-define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW | TOGETHER,
+define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW | MULTI_VIEW,
        "Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple.")
 define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW, "Like `split`.")
 define("unsafe_split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
@@ -386,5 +386,5 @@ for name, text in (("hsplit", "dimension 1 (0 of a vector)"), ("vsplit", "dimens
     define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)
     define(name + ".sections(Tensor(a) input, int sections) -> Tensor[]", fixed_sections_meta, VIEW)
     define(name + ".indices(Tensor(a) input, int[] indices) -> Tensor[]", fixed_indices_meta, VIEW)
-define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW | TOGETHER,
+define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW | MULTI_VIEW,
        "Return a tuple of views, one for each index of dimension `dim`, without that dimension.")

@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
 from metatensor._core.op cimport (
-    APART, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
+    NO_OVERLAP, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
     is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.size cimport make_size
@@ -204,7 +204,7 @@ define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Te
        "Most frequent value along `dim` (the smallest of several) and the int64 index where it last occurs, as "
        "(values, indices).")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-       kthvalue_meta, OUT | EXACT_OUT | APART,
+       kthvalue_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices).")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
        "-> Tensor", quantile_meta, OUT | EXACT_OUT,

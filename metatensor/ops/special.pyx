@@ -36,7 +36,6 @@ for _name, _doc in (
     ("scaled_modified_bessel_k1", "exp(x) * modified_bessel_k1(x)."),
     ("spherical_bessel_j0", "The spherical Bessel function j0: sin(x) / x, and 1 at 0."),
 ):
-    # bessel_j0(Tensor input) -> Tensor
     _grad = NO_GRAD if "bessel" in _name or _name == "airy_ai" else 0       # PyTorch has no gradients for these
     define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL | _grad, _doc)
 
@@ -53,13 +52,13 @@ for _name, _doc in (
     ("chebyshev_polynomial_v", "The Chebyshev polynomial of the third kind of degree n."),
     ("chebyshev_polynomial_w", "The Chebyshev polynomial of the fourth kind of degree n."),
     ("shifted_chebyshev_polynomial_t",
-       "The Chebyshev polynomial of the first kind of degree n at 2 * input - 1."),
+     "The Chebyshev polynomial of the first kind of degree n at 2 * input - 1."),
     ("shifted_chebyshev_polynomial_u",
-       "The Chebyshev polynomial of the second kind of degree n at 2 * input - 1."),
+     "The Chebyshev polynomial of the second kind of degree n at 2 * input - 1."),
     ("shifted_chebyshev_polynomial_v",
-       "The Chebyshev polynomial of the third kind of degree n at 2 * input - 1."),
+     "The Chebyshev polynomial of the third kind of degree n at 2 * input - 1."),
     ("shifted_chebyshev_polynomial_w",
-       "The Chebyshev polynomial of the fourth kind of degree n at 2 * input - 1."),
+     "The Chebyshev polynomial of the fourth kind of degree n at 2 * input - 1."),
     ("hermite_polynomial_h", "The physicists' Hermite polynomial of degree n."),
     ("hermite_polynomial_he", "The probabilists' Hermite polynomial of degree n."),
     ("laguerre_polynomial_l", "The Laguerre polynomial of degree n."),

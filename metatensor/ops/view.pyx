@@ -128,8 +128,8 @@ cdef object view_dtype(Call* c):
 
 
 cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | METHOD_ONLY,
-       "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError if the strides do "
-       "not allow it. With a dtype, reinterpret the bytes.")
+                         "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError if the strides do "
+                         "not allow it. With a dtype, reinterpret the bytes.")
 define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY)
 
 

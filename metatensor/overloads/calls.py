@@ -178,7 +178,8 @@ def special(name: str, values: dict[str, Any], given: set[str]) -> tuple[str, st
     elif name == "matmul" and values["input"].dim() == values["other"].dim() == 2:
         return "mm", "default", (values["input"], values["other"])
     elif name == "nn.functional.embedding" and values["max_norm"] is None:
-        options: tuple[Any, ...] = (-1 if values["padding_idx"] is None else values["padding_idx"], values["scale_grad_by_freq"], values["sparse"])
+        padding = -1 if values["padding_idx"] is None else values["padding_idx"]
+        options: tuple[Any, ...] = (padding, values["scale_grad_by_freq"], values["sparse"])
         while options and options[-1] in (-1, False) and type(options[-1]) is type((-1, False, False)[len(options) - 1]):
             options = options[:-1]
         return "embedding", "default", (values["weight"], values["input"], *options)

@@ -138,14 +138,14 @@ def never_written(tensor: Any) -> bool:
     """Return True if values of a (formerly) deferred tensor come from memory that no recorded step wrote to."""
     from metatensor.deferred import overwrites, read, steps_for, written
 
-    ghost = recipe_of(tensor.untyped_storage())
-    if ghost is None:
+    recipe = recipe_of(tensor.untyped_storage())
+    if recipe is None:
         return False
     unwritten: set[Any] = set()
-    for step in steps_for([ghost]):
-        made = {ref.ghost for ref in written(step)}
+    for step in steps_for([recipe]):
+        made = {ref.recipe for ref in written(step)}
         if step.name in _UNWRITTEN or read(step) & unwritten:
             unwritten |= made
         else:
             unwritten -= {one for one in made if overwrites(step, one)}
-    return ghost in unwritten
+    return recipe in unwritten

@@ -10,8 +10,8 @@ import numpy as np
 
 from metatensor._core.device import backend_for
 from metatensor._core.op import registry
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.devices.array_kit.interchange import contiguous_strides
 from metatensor.devices.base import DeviceBackend, OutOfMemoryError
 from metatensor.testing.values import FORMATS, difference, empty, from_values, to_values

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from metatensor._core.device import Device, backend_for
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
 from metatensor.testing.values import FORMATS, difference, place, to_values, used_memory
 

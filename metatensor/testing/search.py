@@ -194,7 +194,7 @@ def _dtypes(op: Any, base: Sample, dtypes: tuple[str, ...]) -> list[Sample]:
 
 def _options(op: Any, schema: Any, bases: list[Sample], reference: str) -> list[Sample]:
     """Return samples that vary each option, as long as that changes what the reference computes."""
-    found = []
+    found: list[Sample] = []
     for argument in schema.arguments:
         if argument.name in NOT_VARIED or (argument.type.startswith("Tensor") and argument.required and "|" not in argument.type):
             continue
@@ -260,8 +260,9 @@ def _special(op: Any, bases: list[Sample], dtypes: tuple[str, ...]) -> list[Samp
         for role, dtype in ROLES:
             if dtype in dtypes or dtype in ("float32", "complex128"):
                 singular = matrices and role in ("special", "extreme", "ties", "nans", "infinite")
+                # a sum of huge numbers depends on the order of its terms
                 huge = (counts and role in ("extreme", "large")) or (
-                    role == "extreme" and dtype.startswith("float") and not op.flags & operator_flags.ELEMENTWISE)  # sums depend on their order
+                    role == "extreme" and dtype.startswith("float") and not op.flags & operator_flags.ELEMENTWISE)
                 if not singular and not huge:
                     found.append(base.with_values(role=role, dtype=dtype))
         if matrices:

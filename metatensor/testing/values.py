@@ -11,8 +11,8 @@ import numpy as np
 
 from metatensor._core.device import backend_for
 from metatensor._core.dtype import dtype_by_name
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
 from metatensor.devices.array_kit.formats import formats
 from metatensor.devices.array_kit.interchange import contiguous_strides

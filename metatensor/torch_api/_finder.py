@@ -62,10 +62,10 @@ class TorchFinder:
             return _children.find(fullname, path)
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
-        ours: str | None = target_of(fullname)
+        ours = target_of(fullname)
         found = _spec_of(ours)
         if found is None:
-            ours = _offered_as(ours)
+            ours = _offered_as(ours) or ""
             found = _spec_of(ours) if ours else None
         if found is None:
             return None

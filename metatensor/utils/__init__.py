@@ -13,10 +13,10 @@ __getattr__, __dir__ = attributes(
     __name__,
     (
         "_contextlib", "_device", "_python_dispatch", "_pytree", "_triton", "backend_registration", "benchmark", "checkpoint",
-        "collect_env", "cpp_extension", "data", "deterministic", "dlpack", "flop_counter", "hooks", "mobile_optimizer", "model_zoo",
+        "collect_env", "cpp_extension", "deterministic", "dlpack", "flop_counter", "hooks", "mobile_optimizer", "model_zoo",
         "module_tracker", "tensorboard", "weak",
     ),
-    {"rename_privateuse1_backend": f"{__name__}.backend_registration:rename_privateuse1_backend"},
+    {"data": "metatensor.data", "rename_privateuse1_backend": f"{__name__}.backend_registration:rename_privateuse1_backend"},
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from metatensor._core.modes import TorchDispatchMode as Mode
 from metatensor._core.modes import _disable_modes, _restore_modes, current_modes
-from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass, _DisableTorchDispatch
 

@@ -556,7 +556,7 @@ def trial(label, folder):
         took, grown, outcome = tried(path, act)
         seconds, most = max(seconds, took), max(most, grown)
         outcomes[act] = outcome
-        refused = act.startswith("convert") and outcome.startswith(("TypeError: save:", "RuntimeError: save:", "ValueError: save:"))
+        refused = act.startswith("convert") and outcome.startswith(("TypeError: save:", "TypeError: convert:", "RuntimeError: save:", "ValueError: save:"))
         if not outcome.startswith(ALLOWED_TYPES) and not refused:
             wrong.append(f"{label}: {act}: {outcome}")
         if took > SECONDS or grown > BYTES:

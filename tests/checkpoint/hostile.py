@@ -356,8 +356,6 @@ TENSORS = [
     ("a meta tensor of a text", P2 + name("torch._utils", "_rebuild_meta_tensor_no_storage") + b"(" + text("x") + b"))\x88tR.", ("_rebuild_meta_tensor",)),
     ("a meta tensor beyond 63 bits", P2 + name("torch._utils", "_rebuild_meta_tensor_no_storage") + b"(" + name("torch", "float32") + ints(BIG, BIG) + ints(1, 1) + b"\x89tR.",
      ("_rebuild_meta_tensor",)),
-    ("a sparse tensor", P2 + name("torch._utils", "_rebuild_sparse_tensor") + b"(NNtR.", ("sparse",)),
-    ("a quantized tensor", P2 + name("torch._utils", "_rebuild_qtensor") + b"(" + storage() + b"NNNNNNtR.", ("quantized",)),
     ("a view of a view beyond it", P2 + tensor(storage()[:-2] + b"(" + text("1") + integer(3) + integer(2) + b"ttQ", size=(1,)) + b".", ("beyond storage",)),
     ("a tensor beyond a view", P2 + tensor(storage()[:-2] + b"(" + text("1") + integer(1) + integer(2) + b"ttQ", size=(3,)) + b".", ("needs",)),
     ("a call with an array for its arguments", P4 + name("collections", "OrderedDict") + ARRAY + b"R.", ("takes a tuple",)),

@@ -131,7 +131,7 @@ def test_packages_after_the_known_devices():
     storage = mt.ones(1).untyped_storage()
     assert torch_serialization.default_restore_location(storage, "cpu") is storage
     assert torch_serialization.default_restore_location(storage, "meta").device.type == "meta"
-    assert torch_serialization.default_restore_location(mt.checkpoint.places.StoredAt(4), "odd").device.type == "meta"
+    assert torch_serialization.default_restore_location(mt.checkpoint.map_location.StoredAt(4), "odd").device.type == "meta"
     with pytest.raises(RuntimeError, match="'none' is no device here"):
         torch_serialization.default_restore_location(storage, "none")
 

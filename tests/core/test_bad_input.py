@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import metatensor as mt
-from metatensor._core import formats, layout, op, placing, storage
+from metatensor._core import formats, layout, op, storage, storage_views
 
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError, OverflowError, AttributeError,
            ZeroDivisionError, ArithmeticError, BufferError, KeyError, MemoryError, AssertionError)
@@ -120,7 +120,7 @@ FUNCTIONS = [
     mt.device, mt.promote_types, mt.can_cast, mt.set_default_dtype, mt.broadcast_shapes, mt.is_tensor, mt.Tensor,
     mt.Spec, mt.dtype, mt.Size, layout.contiguous_strides, layout.compute_view_strides, layout.broadcast_shapes,
     layout.is_non_overlapping_and_dense, storage.make_storage, storage.make_fake_storage, storage.set_data,
-    storage.copy_storage, storage.rebuild_storage, placing.tensor_from_storage, mt.Tensor._make_subclass,
+    storage.copy_storage, storage.rebuild_storage, storage_views.tensor_from_storage, mt.Tensor._make_subclass,
     mt.Tensor.as_subclass, mt.Tensor.size, mt.Tensor.stride, mt.Tensor.numpy, mt.Tensor.requires_grad_,
     mt.Tensor.__add__, mt.Tensor.__getitem__, mt.Tensor.__deepcopy__, op.namespace, op.op_by_name, op.define_op,
     formats._by_name, mt.no_grad, mt.inference_mode, mt.Tensor.element_size, mt.Tensor.data_ptr,

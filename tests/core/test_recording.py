@@ -1,4 +1,4 @@
-"""Recipes as objects: ghosts, steps, and what is left out of a replay."""
+"""Recipes as objects: recipes, steps, and what is left out of a replay."""
 
 import gc
 import pickle
@@ -8,7 +8,7 @@ import pytest
 
 import metatensor as mt
 from metatensor._core.recorder import Recorder, current_recorder, suspended
-from metatensor._core.recording import Constant, Ghost, Ref, Step
+from metatensor._core.recording import Constant, Recipe, Ref, Step
 from metatensor._core.replaying import replay
 from metatensor._core.storage import recipe_of
 from metatensor.deferred import groups_of, overwrites, read, steps_for
@@ -18,12 +18,12 @@ from metatensor.testing import check_deferred_matches
 pytestmark = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")
 
 
-def ghost(t):
+def recipe(t):
     return recipe_of(t.untyped_storage())
 
 
 def names(t):
-    return [step.name for step in steps_for([ghost(t)])]
+    return [step.name for step in steps_for([recipe(t)])]
 
 
 def test_steps_are_those_that_matter():
@@ -68,9 +68,9 @@ def test_groups_share_no_step():
         a, b = mt.rand(2), mt.rand(2)
         c, d = a + 1, a * 2
         e = c + b
-    groups = groups_of([ghost(t) for t in (d, b, c)])
+    groups = groups_of([recipe(t) for t in (d, b, c)])
     assert sorted(len(members) for members, _ in groups) == [1, 2]
-    assert len(groups_of([ghost(t) for t in (d, b, c, e)])) == 1
+    assert len(groups_of([recipe(t) for t in (d, b, c, e)])) == 1
     for _, steps in groups:
         assert [s.number for s in steps] == sorted(s.number for s in steps)
 
@@ -80,16 +80,16 @@ def test_refs_are_views():
         t = mt.zeros(4, 6)
         t[1:, ::2].fill_(1)
         deep = mt.zeros(1, 2, 1, 2, 1, 2)
-    ref = ghost(t).writers[-1].result
+    ref = recipe(t).writers[-1].result
     assert (ref.size, ref.stride, ref.offset, ref.dtype) == ((3, 3), (6, 2), 6, mt.float32)
-    assert ref.ghost is ghost(t) and not ref.covers() and ghost(t).writers[0].result.covers()
-    assert ghost(deep).writers[0].result.size == (1, 2, 1, 2, 1, 2) and ghost(deep).writers[0].result.covers()
-    assert overwrites(ghost(t).writers[0], ghost(t)) and not overwrites(ghost(t).writers[1], ghost(t))
-    assert read(ghost(t).writers[1]) == {ghost(t)}
+    assert ref.recipe is recipe(t) and not ref.covers() and recipe(t).writers[0].result.covers()
+    assert recipe(deep).writers[0].result.size == (1, 2, 1, 2, 1, 2) and recipe(deep).writers[0].result.covers()
+    assert overwrites(recipe(t).writers[0], recipe(t)) and not overwrites(recipe(t).writers[1], recipe(t))
+    assert read(recipe(t).writers[1]) == {recipe(t)}
 
 
 def test_objects_by_hand():
-    made = Ghost(mt.device("cpu"), 8)
+    made = Recipe(mt.device("cpu"), 8)
     ref = Ref(made, mt.float32, (2,), (1,), 0, 0)
     step = Step(1, None, [ref], ref, mt.device("cpu"))
     assert (made.nbytes, made.made_at, made.writers) == (8, None, []) and ref.covers() and step.name == "copy" and step.op is None
@@ -103,9 +103,9 @@ def test_where_it_was_made():
     with mt.deferred_init():
         t = mt.rand(2)  # this line
         layer = mt.nn.Linear(2, 2)
-    file, line = ghost(t).made_at
+    file, line = recipe(t).made_at
     assert file == __file__ and open(__file__).read().splitlines()[line - 1].endswith("# this line")
-    assert ghost(layer.weight).made_at == (__file__, line + 1)
+    assert recipe(layer.weight).made_at == (__file__, line + 1)
 
 
 def test_recorders_nest():
@@ -199,10 +199,10 @@ def test_recipes_of_such_ops_are_collected(written):
     with mt.deferred_init():
         tensors = mt.rand(3), mt.rand(3), mt.rand(3)
         written(*tensors)
-        ghosts = [weakref.ref(ghost(t)) for t in tensors]
+        recipes = [weakref.ref(recipe(t)) for t in tensors]
     del tensors
     gc.collect()
-    assert [g() for g in ghosts] == [None] * 3
+    assert [g() for g in recipes] == [None] * 3
 
 
 def test_they_can_be_pickled(written):
@@ -227,11 +227,11 @@ def test_objects_that_were_never_initialised():
     from metatensor._core.op import registry
 
     empty = Ref.__new__(Ref)
-    assert empty.ghost is None and not empty.covers() and empty.size == ()
+    assert empty.recipe is None and not empty.covers() and empty.size == ()
     with pytest.raises(RuntimeError, match="without a tensor"):
         Constant.__new__(Constant).value()
     device = mt.rand(1, device="cpu").untyped_storage().device
-    made = Ghost(device, 12)
+    made = Recipe(device, 12)
     for size, stride in (((1, 2), (1,)), ((1,) * 200, (1,) * 200)):
         with pytest.raises(ValueError, match="do not match"):
             Ref(made, mt.float32, size, stride, 0, 0)

@@ -82,11 +82,11 @@ def test_numbers_are_those_of_the_cpu():
                     x = _changed(x, choice)
             except (RuntimeError, TypeError):
                 continue  # a sum of dtypes that there is not
-            ghost = recipe_of(x.untyped_storage())
-            got = bytes_on_host(ghost, steps_for([ghost]))
+            recipe = recipe_of(x.untyped_storage())
+            got = bytes_on_host(recipe, steps_for([recipe]))
             if got is not None:
                 compared += 1
-                assert bytes(got) == storage_bytes(x.untyped_storage()), [step.name for step in steps_for([ghost])]
+                assert bytes(got) == storage_bytes(x.untyped_storage()), [step.name for step in steps_for([recipe])]
     assert compared > 1000
 
 

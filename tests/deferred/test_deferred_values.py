@@ -222,10 +222,10 @@ def test_recipes_die_with_their_tensors():
         with mt.deferred_init():
             for build in (updated, lambda: (mt.rand(3)[1:].zero_(),)):
                 made = build()
-                ghosts = [weakref.ref(recipe_of(t.untyped_storage())) for t in made]
-                assert all(ghost() is not None for ghost in ghosts)
+                recipes = [weakref.ref(recipe_of(t.untyped_storage())) for t in made]
+                assert all(recipe() is not None for recipe in recipes)
                 del made
-                assert [ghost() for ghost in ghosts] == [None] * len(ghosts)
+                assert [recipe() for recipe in recipes] == [None] * len(recipes)
     finally:
         gc.enable()
 
@@ -246,16 +246,16 @@ def test_cycles_of_recipes_are_collected(case):
 
     with mt.deferred_init():
         made = CYCLES[case]()
-        ghosts = [weakref.ref(recipe_of(t.untyped_storage())) for t in (made if isinstance(made, tuple) else (made,))]
+        recipes = [weakref.ref(recipe_of(t.untyped_storage())) for t in (made if isinstance(made, tuple) else (made,))]
         del made
     gc.collect()
-    assert [ghost() for ghost in ghosts] == [None] * len(ghosts)
+    assert [recipe() for recipe in recipes] == [None] * len(recipes)
 
 
 def test_making_many_keeps_nothing():
     def count():
         gc.collect()
-        return sum(type(o).__name__ in ("Ghost", "Step", "Constant") for o in gc.get_objects())
+        return sum(type(o).__name__ in ("Recipe", "Step", "Constant") for o in gc.get_objects())
 
     def work():
         model = deferred(lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.LSTM(4, 4)))

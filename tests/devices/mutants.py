@@ -21,8 +21,8 @@ from metatensor_cpu.kernels import TABLE
 from metatensor import Tensor, plugins
 from metatensor._core.compute import forget_kernels
 from metatensor._core.op import operator_flags, registry
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.schema import parse
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.devices.array_kit import ArrayBackend
 from metatensor.devices.array_kit.interchange import contiguous_strides
 from metatensor.testing import check_device, device_kernels

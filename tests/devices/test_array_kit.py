@@ -10,8 +10,8 @@ import pytest
 from devices.fake_cupy import FakeCupy
 from metatensor import library, plugins
 from metatensor._core.dtype import dtype_by_name, names
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.devices import OutOfMemoryError
 from metatensor.devices.array_kit import ArrayBackend, KernelTable
 from metatensor.devices.array_kit.formats import formats

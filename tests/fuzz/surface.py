@@ -116,11 +116,11 @@ r = {t}.untyped_storage(); r.nbytes(); len(r); r == {any}; hash(r); repr(r); r.d
 r = storage.make_storage({any}, {any}, {any})
 r = storage.make_storage('meta', {i}); r.resize_({i}); pickle.loads(pickle.dumps(r))
 r = storage.make_fake_storage({any}, {any})
-r = storage.make_fake_storage('cpu', 64); placing.tensor_from_storage(r, mt.{dt}, {ints}, {ints}, {i}) + 1
+r = storage.make_fake_storage('cpu', 64); storage_views.tensor_from_storage(r, mt.{dt}, {ints}, {ints}, {i}) + 1
 r = storage.rebuild_storage({any}, {any}, {any}); storage.copy_storage({any}); storage.storage_bytes({any})
 r = storage.set_data({t}.untyped_storage(), {any}); {t} + 1
-r = placing.tensor_from_storage({t}.untyped_storage(), mt.{dt}, {ints}, {ints}, {i}); r + 1; repr(r)
-r = placing.tensor_from_storage({any}, {any}, {any}, {any}, {any})
+r = storage_views.tensor_from_storage({t}.untyped_storage(), mt.{dt}, {ints}, {ints}, {i}); r + 1; repr(r)
+r = storage_views.tensor_from_storage({any}, {any}, {any}, {any}, {any})
 r = {t}.set_({t}); {t}.set_({t}.untyped_storage(), {i}, {ints}, {ints}); {t} + 1
 r = {t}.as_strided({ints}, {ints}, {i}); r + 1; r.zero_(); r.as_strided({ints}, {ints})
 r = layout.contiguous_strides({any}); layout.compute_view_strides({any}, {any}, {any})

@@ -21,11 +21,11 @@ from metatensor._core import (
     layout,
     modes,
     op,
-    placing,
     random,
     schema,
     size,
     storage,
+    storage_views,
     thread,
 )
 from metatensor.interchange.arrays import rebuild_tensor
@@ -68,7 +68,7 @@ def T(shape, dtype="float32", form="plain", device=None):
     new = lambda *s: _new(s, dtype, device)
     if form == "fake":
         made = storage.make_fake_storage("cpu", max(_elements(shape), 0) * dtype.itemsize)
-        return placing.tensor_from_storage(made, dtype, tuple(shape), layout.contiguous_strides(shape))
+        return storage_views.tensor_from_storage(made, dtype, tuple(shape), layout.contiguous_strides(shape))
     if form == "inference":
         with mt.inference_mode():
             return new(*shape)

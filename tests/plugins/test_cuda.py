@@ -11,8 +11,8 @@ import pytest
 import metatensor as mt
 from devices.fake_cupy import PROPERTIES, FakeCupy
 from metatensor import plugins
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.devices import OutOfMemoryError
 from metatensor.devices.array_kit import KernelTable
 

@@ -9,8 +9,8 @@ import pytest
 
 import metatensor as mt
 from metatensor import plugins
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.devices import OutOfMemoryError
 
 pytest.importorskip("metatensor_disk")

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metatensor._core.dtype import dtype_by_name
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
 from metatensor.devices.array_kit import interchange
 from metatensor.devices.array_kit.binding import Binding, Views, quietly

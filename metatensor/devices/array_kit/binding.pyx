@@ -5,9 +5,9 @@ Compiled, because every operation passes through it. The rarely needed steps are
 import contextvars
 
 cimport cython
+cimport numpy as cnp
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.object cimport PyObject
-from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.dtype cimport F16, F4E2M1X2, DType
 from metatensor._core.slots cimport use_vectorcall
@@ -17,36 +17,10 @@ from metatensor.devices.array_kit.memory cimport Block
 
 import numpy as np
 
-cdef extern from *:
-    """
-    /* Three functions of NumPy's C API, taken by index from its function table. The indices are part of the binary
-       interface and have not changed since NumPy 1.7, so building needs no NumPy. */
-    static void **mt_numpy = NULL;
-    #define mt_new_array(descr, nd, dims, strides, data, flags) \\
-        ((PyObject *(*)(PyTypeObject *, PyObject *, int, const dim_t_ *, const dim_t_ *, void *, int, PyObject *)) \\
-         mt_numpy[94])((PyTypeObject *)mt_numpy[2], descr, nd, dims, strides, data, flags, NULL)
-    #define mt_set_base(array, base) ((int (*)(PyObject *, PyObject *))mt_numpy[282])(array, base)
-    #define mt_copy_into(target, source) ((int (*)(PyObject *, PyObject *))mt_numpy[50])(target, source)
-    typedef int64_t dim_t_;
-    /* The first fields of every array object; also part of the binary interface. */
-    typedef struct {
-        PyObject_HEAD
-        char *data;
-        int nd;
-        dim_t_ *dims, *strides;
-        PyObject *base, *descr;
-        int flags;
-    } mt_array;
-    """
-    ctypedef struct Array "mt_array":
-        int nd
-        dim_t* dims
-        PyObject* descr
-        int flags
-    int copy_into "mt_copy_into" (PyObject* target, PyObject* source) except -1
-    void** numpy_table "mt_numpy"
-    object new_array "mt_new_array" (PyObject* descr, int nd, const dim_t* dims, const dim_t* strides, void* data, int flags)
-    int set_base "mt_set_base" (PyObject* array, PyObject* base) except -1
+cdef extern from "numpy/arrayobject.h":
+    # NumPy's .pxd has no exact signature for this one: it steals a reference to the dtype, and `obj` may be NULL.
+    object PyArray_NewFromDescr(PyTypeObject* subtype, PyObject* descr, int nd, const cnp.npy_intp* dims,
+                                const cnp.npy_intp* strides, void* data, int flags, PyObject* obj)
 
 cdef extern from "Python.h":
     object PyTuple_New(Py_ssize_t n)
@@ -60,9 +34,6 @@ cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
 
-cdef enum:
-    WRITEABLE = 0x0400          # NPY_ARRAY_WRITEABLE
-
 cdef size_t ARGUMENTS_OFFSET = <size_t>1 << (8 * sizeof(size_t) - 1)
 # A contiguous array of at least this many bytes becomes the result's memory. A smaller one is copied, which is faster.
 cdef dim_t ADOPTED = 1 << 16
@@ -71,7 +42,7 @@ cdef object _ndarray = np.ndarray
 cdef object _generic = np.generic
 cdef dict _IN_SINGLE = {"dtype": np.dtype("f4"), "casting": "unsafe"}
 cdef object _UINT8 = np.dtype("u1")
-numpy_table = <void**>PyCapsule_GetPointer(np._core._multiarray_umath._ARRAY_API, NULL)
+cnp.import_array()
 
 
 # NumPy keeps its floating-point error settings in a context variable. Kernels run in a context where all of them are
@@ -116,7 +87,7 @@ cdef object _over(Tensor t, object handle, object raw):
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t itemsize = t.dtype.itemsize, last = 0
     cdef bint dense = t.flags & T_CONTIGUOUS
-    cdef int i, flags = WRITEABLE
+    cdef int i, flags = cnp.NPY_ARRAY_WRITEABLE
     cdef char* start
     cdef Py_ssize_t nbytes
     cdef Py_buffer view
@@ -143,10 +114,10 @@ cdef object _over(Tensor t, object handle, object raw):
             last += t.strides[i] * (t.sizes[i] - 1)
     if t.offset < 0 or (t.offset + last + 1) * itemsize > nbytes:
         raise RuntimeError(f"a tensor of shape {tuple(t.shape)} lies outside of its memory of {nbytes} bytes")
-    Py_INCREF(raw)      # new_array steals a reference
-    array = new_array(<PyObject*>raw, t.ndim, t.sizes, NULL if dense else strides, start + t.offset * itemsize, flags)
-    Py_INCREF(handle)   # so does set_base
-    set_base(<PyObject*>array, <PyObject*>handle)
+    Py_INCREF(raw)
+    array = PyArray_NewFromDescr(<PyTypeObject*>_ndarray, <PyObject*>raw, t.ndim, <cnp.npy_intp*>t.sizes,
+                                 NULL if dense else <cnp.npy_intp*>strides, start + t.offset * itemsize, flags, NULL)
+    cnp.set_array_base(<cnp.ndarray>array, handle)
     return array
 
 
@@ -411,26 +382,26 @@ cdef inline void _put(object values, Py_ssize_t i, object value) noexcept:
 
 cdef bint _stored(object target, object result) except -1:
     """Copy a small result that already has the target's dtype and shape. Return True if the copy was done."""
-    cdef Array* a = <Array*><PyObject*>target
-    cdef Array* b = <Array*><PyObject*>result
+    cdef cnp.ndarray a, b
     cdef dim_t total = 1
     cdef int i
     if type(target) is not _ndarray:
         return False
     if type(result) is not _ndarray:
-        if a.nd or not isinstance(result, _generic) or result.dtype is not target.dtype:
+        if cnp.PyArray_NDIM(<cnp.ndarray>target) or not isinstance(result, _generic) or result.dtype is not target.dtype:
             return False
         target[()] = result
         return True
-    if a.nd != b.nd or a.descr != b.descr:
+    a, b = <cnp.ndarray>target, <cnp.ndarray>result
+    if cnp.PyArray_NDIM(a) != cnp.PyArray_NDIM(b) or cnp.PyArray_DESCR(a) != cnp.PyArray_DESCR(b):
         return False
-    for i in range(a.nd):
-        if a.dims[i] != b.dims[i]:
+    for i in range(cnp.PyArray_NDIM(a)):
+        if cnp.PyArray_DIMS(a)[i] != cnp.PyArray_DIMS(b)[i]:
             return False
-        total *= a.dims[i]
+        total *= cnp.PyArray_DIMS(a)[i]
     if total * target.itemsize >= ADOPTED:
         return False
-    copy_into(<PyObject*>target, <PyObject*>result)
+    cnp.PyArray_CopyInto(a, b)
     return True
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metatensor._core.placing import tensor_from_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.registry import kernel
 

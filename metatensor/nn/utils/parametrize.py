@@ -94,7 +94,8 @@ class ParametrizationList(ModuleList):
         if self.is_tensor:
             value: Any = new
             if value.dtype != dtype:
-                raise ValueError(f"right_inverse returned dtype {value.dtype} for a tensor of {dtype}; a single original must keep the dtype")
+                raise ValueError(f"right_inverse returned dtype {value.dtype} for a tensor of {dtype}; a single "
+                                 "original must keep the dtype")
             if value is not original:
                 original.data = value.detach()
             _register(self, "original", original)

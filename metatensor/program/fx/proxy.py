@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.program.fx.graph import Graph
 from metatensor.program.fx.node import Node, map_aggregate
 

@@ -67,12 +67,13 @@ def _transposed(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, m
     out = mt.zeros((batch, groups * each, *whole), dtype=x.dtype, device=x.device)
     rows = x.movedim(1, -1).reshape(batch * math.prod(places), groups, inputs // groups)
     for at in itertools.product(*map(range, sizes)):
-        share = weight[(slice(None), slice(None), *at)].reshape(groups, inputs // groups, each)
+        index = (slice(None), slice(None), *at)
+        share = weight[index].reshape(groups, inputs // groups, each)
         shares = mt.cat([mt.mm(rows[:, g], share[g]) for g in range(groups)], 1)
         starts = [at[i] * dilation[i] for i in range(d)]
         spans = (slice(first, first + (count - 1) * step + 1, step) for first, count, step in zip(starts, places, stride))
-        target = out[(slice(None), slice(None), *spans)]
-        target.add_(shares.reshape(batch, *places, groups * each).movedim(-1, 1))
+        index = (slice(None), slice(None), *spans)
+        out[index].add_(shares.reshape(batch, *places, groups * each).movedim(-1, 1))
     for i in range(d):
         out = out.narrow(2 + i, padding[i], whole[i] - 2 * padding[i])
     return out

@@ -138,11 +138,17 @@ def _record(name: Any) -> _Record:
     if isinstance(name, CustomOpDef):
         name = name._qualname
     elif not isinstance(name, str):
-        name = getattr(name, "name", name)
+        name = _name_of(name)
     record = _records.get(name.removesuffix(".default"))
     if record is None:
         raise RuntimeError(f"{name}: no operator of this name was defined through torch.library")
     return record
+
+
+def _name_of(op: Any) -> str:
+    """Return the name of an operator; an overload has a method for it."""
+    name = op.name() if callable(op.name) else op.name
+    return str(name)
 
 
 class Library:
@@ -193,7 +199,7 @@ class Library:
         The key is "CPU", "CUDA", another device, "Meta" for the fake function, or a Composite key for all devices. Keys
         of steps that metatensor does not have, such as Autograd keys, are ignored.
         """
-        name = op_name if isinstance(op_name, str) else op_name.name
+        name = op_name if isinstance(op_name, str) else _name_of(op_name)
         qualified = name if "::" in name else f"{self.ns}::{name}"
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         _implement(qualified, key, fn, "Library.impl")

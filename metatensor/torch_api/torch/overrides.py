@@ -111,8 +111,9 @@ def _names() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
     ]
     for name in ("", "nn.functional", "linalg", "fft", "special"):
         module = functools.reduce(getattr, filter(None, name.split(".")), torch)
-        public = [(n, getattr(module, n, None)) for n in dir(module) if not n.startswith("_") or n in ("_conj", "_neg_view")]
-        places.append((f"torch.{name}".rstrip("."), module, public))
+        shown = [n for n in dir(module) if not n.startswith("_") or n in ("_conj", "_neg_view")]
+        there: list[tuple[str, Any]] = [(n, getattr(module, n, None)) for n in shown]
+        places.append((f"torch.{name}".rstrip("."), module, there))
     functions: dict[Any, list[Any]] = {}
     names: dict[Any, str] = {}
     for prefix, module, public in places:

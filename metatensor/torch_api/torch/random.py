@@ -40,7 +40,8 @@ def fork_rng(
         api = DeviceApi(device_type or ("cuda" if found is None else found.type))
     places = [] if api is None else list(range(api.device_count()) if devices is None else devices)
     if api is not None and devices is None and len(places) > 1:
-        warnings.warn(f"torch.random.{_caller}: the states of {len(places)} devices are saved and restored; name the ones in use ({_devices_kw})",
+        warnings.warn(f"torch.random.{_caller}: the states of {len(places)} devices are saved and restored; "
+                      f"name the ones in use ({_devices_kw})",
                       stacklevel=3)  # fmt: skip
     state = get_rng_state()
     states = [api.get_rng_state(place) for place in places] if api is not None else []

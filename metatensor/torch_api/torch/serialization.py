@@ -167,7 +167,8 @@ def _index(location: str, kind: str) -> int:
     index = mt.device(location).index or 0
     count = mt.plugins.backend(kind).device_count() if kind in mt.plugins.device_types() else 0
     if index >= count:
-        raise RuntimeError(f"the file has a storage on {location!r}, but there are {count} {kind} devices; use map_location to choose another device")
+        raise RuntimeError(f"the file has a storage on {location!r}, but there are {count} {kind} devices; use "
+                           "map_location to choose another device")
     return int(index)
 
 

@@ -136,7 +136,8 @@ class Timer:
         if language not in (Language.PYTHON, "py", "python") or global_setup:
             raise NotImplementedError("torch.utils.benchmark.Timer: only statements in Python can be measured")
         if num_threads != 1:
-            raise NotImplementedError("torch.utils.benchmark.Timer: num_threads must be 1, because the number of threads is not configurable")
+            raise NotImplementedError("torch.utils.benchmark.Timer: num_threads must be 1, because the number "
+                                      "of threads is not configurable")
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip()
         self._task_spec = TaskSpec(stmt, setup, "", label, sub_label, description, env, num_threads)
         self._globals = dict(globals or {})

@@ -60,7 +60,8 @@ def associative_scan(
             combined = combine_fn(pytree.tree_unflatten(rows[-1], spec), pytree.tree_unflatten(row, spec))
             row, got = pytree.tree_flatten(combined)
             if got != spec:
-                raise RuntimeError(f"associative_scan: combine_fn must return a tree with the structure of its arguments, {spec}, got {got}")
+                raise RuntimeError("associative_scan: combine_fn must return a tree with the structure of its "
+                                   f"arguments, {spec}, got {got}")
         rows.append(row)
     if not rows:
         return pytree.tree_unflatten([leaf.clone() for leaf in leaves], spec)

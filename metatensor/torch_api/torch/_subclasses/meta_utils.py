@@ -1,5 +1,5 @@
 """Conversion of tensors to meta tensors with the same metadata."""
 
-from metatensor.deferred.faithful import MetaConverter
+from metatensor.deferred.meta_copies import MetaConverter
 
 __all__ = ["MetaConverter"]

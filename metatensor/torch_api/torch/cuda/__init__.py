@@ -141,7 +141,8 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     if debug_mode not in modes and debug_mode not in (0, 1, 2):
         raise RuntimeError(f"torch.cuda.set_sync_debug_mode: expected one of {modes} or 0, 1, 2, got {debug_mode!r}")
     if debug_mode not in (0, "default"):
-        raise NotImplementedError(f"torch.cuda.set_sync_debug_mode: synchronization is not monitored, so mode {debug_mode!r} is not supported")
+        raise NotImplementedError("torch.cuda.set_sync_debug_mode: synchronization is not monitored, so mode "
+                                  f"{debug_mode!r} is not supported")
 
 
 def get_sync_debug_mode() -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
 
-from metatensor.torch_api.torch.profiler._events import EventList, Recorder
+from metatensor.torch_api.torch.profiler._events import EventList, EventTracer
 
 __all__ = ["DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
            "record_function", "schedule", "supported_activities", "tensorboard_trace_handler"]  # fmt: skip
@@ -136,7 +136,7 @@ class profile:
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.step_num = 0
         self.current_action = self._action()
-        self._recorder: Recorder | None = None
+        self._tracer: EventTracer | None = None
         self._events: EventList | None = None
 
     def _action(self) -> ProfilerAction:
@@ -149,7 +149,7 @@ class profile:
 
     def stop(self) -> None:
         """Stop, and call `on_trace_ready` if a recording was running."""
-        if self._recorder is not None:
+        if self._tracer is not None:
             self._finish()
             self._ready()
 
@@ -158,23 +158,23 @@ class profile:
         before = self.current_action
         self.step_num += 1
         self.current_action = self._action()
-        if before is ProfilerAction.RECORD_AND_SAVE and self._recorder is not None:
+        if before is ProfilerAction.RECORD_AND_SAVE and self._tracer is not None:
             self._finish()
             self._ready()
         self._record(self.current_action)
 
     def _record(self, action: ProfilerAction) -> None:
         recording = action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
-        if recording and self._recorder is None:
-            self._recorder = Recorder(self.record_shapes, self.profile_memory)
-            self._recorder.__enter__()
-        elif not recording and self._recorder is not None:
+        if recording and self._tracer is None:
+            self._tracer = EventTracer(self.record_shapes, self.profile_memory)
+            self._tracer.__enter__()
+        elif not recording and self._tracer is not None:
             self._finish()
 
     def _finish(self) -> None:
-        assert self._recorder is not None
-        self._recorder.__exit__(None, None, None)
-        self._events, self._recorder = self._recorder.events, None
+        assert self._tracer is not None
+        self._tracer.__exit__(None, None, None)
+        self._events, self._tracer = self._tracer.events, None
 
     def _ready(self) -> None:
         if self.on_trace_ready is not None:
@@ -219,15 +219,15 @@ class record_function(ContextDecorator):
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
-        self._open: list[tuple[Recorder, Any]] = []
+        self._open: list[tuple[EventTracer, Any]] = []
 
     def __enter__(self) -> record_function:
-        self._open = [(recorder, recorder.begin(self.name)) for recorder in Recorder.active]
+        self._open = [(tracer, tracer.begin(self.name)) for tracer in EventTracer.active]
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for recorder, event in self._open:
-            recorder.end(event)
+        for tracer, event in self._open:
+            tracer.end(event)
         self._open = []
 
 

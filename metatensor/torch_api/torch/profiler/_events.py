@@ -10,7 +10,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.modes import DispatchMode, MemoryTracker
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Recorder"]
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "EventTracer"]
 
 
 class FunctionEvent:
@@ -101,10 +101,10 @@ class EventList(list):
         return self.table()
 
 
-class Recorder(DispatchMode):
+class EventTracer(DispatchMode):
     """Dispatch mode that records the operators of this thread and its `record_function` blocks."""
 
-    active: list[Recorder] = []
+    active: list[EventTracer] = []
 
     def __init__(self, shapes: bool, memory: bool) -> None:
         self.events = EventList()
@@ -112,15 +112,15 @@ class Recorder(DispatchMode):
         self._memory = MemoryTracker() if memory else None
         self._open: list[FunctionEvent] = []
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> EventTracer:
         super().__enter__()
         if self._memory is not None:
             self._memory.__enter__()
-        Recorder.active.append(self)
+        EventTracer.active.append(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        Recorder.active.remove(self)
+        EventTracer.active.remove(self)
         if self._memory is not None:
             self._memory.__exit__(*error)
         super().__exit__(*error)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 
-__all__ = ["CONTAINERS", "Place", "places"]
+__all__ = ["CONTAINERS", "NamedEntry", "named_tensors"]
 
 CONTAINERS = (Mapping, list, tuple, set, frozenset, collections.deque, collections.abc.ValuesView, collections.abc.ItemsView)
 _PLAIN = (str, bytes, int, float, complex, type(None))
 _REGISTERED = frozenset(("_parameters", "_buffers", "_modules"))
 
 
-class Place(NamedTuple):
+class NamedEntry(NamedTuple):
     """A tensor, or an object that may contain tensors, with its name."""
 
     name: str
@@ -28,56 +28,56 @@ class Place(NamedTuple):
     """For a plain attribute, the module or tensor that has it; else None."""
 
 
-def places(obj: Any) -> Iterator[Place]:
+def named_tensors(obj: Any) -> Iterator[NamedEntry]:
     """Yield each tensor in ``obj`` with its name. ``obj`` is a tensor, a module, or a nested container or dataclass.
 
     Plain attributes of modules and tensors are searched too. A module found in a plain attribute is treated as part of
     its owner, unless it contains that owner. Each module and container is searched once.
     """
-    stack = [Place("", "item", obj, None)]
+    stack = [NamedEntry("", "item", obj, None)]
     seen: set[int] = set()
     while stack:
-        place = stack.pop()
-        value = place.value
+        entry = stack.pop()
+        value = entry.value
         if isinstance(value, mt.Tensor):
-            yield place
+            yield entry
             if value.__dict__ and id(value) not in seen:
                 seen.add(id(value))
-                stack += reversed([Place(_dotted(place.name, n), "attribute", v, value) for n, v in value.__dict__.items()])
+                stack += reversed([NamedEntry(_dotted(entry.name, n), "attribute", v, value) for n, v in value.__dict__.items()])
         elif isinstance(value, mt.nn.Module):
-            if id(value) not in seen and not _hides_its_owner(place):
+            if id(value) not in seen and not _hides_its_owner(entry):
                 seen.add(id(value))
-                stack += reversed(list(_of_module(place.name, value)))
+                stack += reversed(list(_of_module(entry.name, value)))
         elif isinstance(value, CONTAINERS):
             if id(value) not in seen:
                 seen.add(id(value))
                 items = value.items() if isinstance(value, Mapping) else enumerate(value)
                 inner = [(key, item) for key, item in items if not isinstance(item, _PLAIN)]
-                stack += reversed([Place(f"{place.name}[{key!r}]", place.kind, item, place.owner) for key, item in inner])
+                stack += reversed([NamedEntry(f"{entry.name}[{key!r}]", entry.kind, item, entry.owner) for key, item in inner])
         elif dataclasses.is_dataclass(value) and not isinstance(value, type) and id(value) not in seen:
             seen.add(id(value))
-            stack += reversed([Place(_dotted(place.name, n), place.kind, v, place.owner) for n, v in vars(value).items()])
+            stack += reversed([NamedEntry(_dotted(entry.name, n), entry.kind, v, entry.owner) for n, v in vars(value).items()])
 
 
-def _of_module(name: str, module: Any) -> Iterator[Place]:
+def _of_module(name: str, module: Any) -> Iterator[NamedEntry]:
     for n, tensor in module._parameters.items():
-        yield Place(_dotted(name, n), "parameter", tensor, None)
+        yield NamedEntry(_dotted(name, n), "parameter", tensor, None)
     hidden = module._non_persistent_buffers_set
     for n, tensor in module._buffers.items():
-        yield Place(_dotted(name, n), "buffer (not in the state dict)" if n in hidden else "buffer", tensor, None)
+        yield NamedEntry(_dotted(name, n), "buffer (not in the state dict)" if n in hidden else "buffer", tensor, None)
     for n, value in vars(module).items():
         if n not in _REGISTERED:
-            yield Place(_dotted(name, n), "attribute", value, module)
+            yield NamedEntry(_dotted(name, n), "attribute", value, module)
     for n, child in module._modules.items():
-        yield Place(_dotted(name, n), "item", child, None)
+        yield NamedEntry(_dotted(name, n), "item", child, None)
 
 
-def _hides_its_owner(place: Place) -> bool:
+def _hides_its_owner(entry: NamedEntry) -> bool:
     """Return True if a module in a plain attribute contains the module that has the attribute."""
-    owner = place.owner
+    owner = entry.owner
     if isinstance(owner, mt.Tensor):
         return True
-    return owner is not None and any(inner is owner for inner in place.value.modules())
+    return owner is not None and any(inner is owner for inner in entry.value.modules())
 
 
 def _dotted(start: str, name: str) -> str:

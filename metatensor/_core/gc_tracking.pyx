@@ -7,7 +7,7 @@ arguments are older. A cycle needs a step with several results, or one that writ
 another. All objects that such a step reaches are tracked.
 """
 from cpython.object cimport PyObject
-from metatensor._core.recording cimport Ghost, Ref, Step
+from metatensor._core.recording cimport Recipe, Ref, Step
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void* o)
@@ -15,12 +15,12 @@ cdef extern from "Python.h":
     int PyObject_GC_IsTracked(PyObject* o)
 
 
-cdef int hide(object o) except -1:
+cdef int untrack(object o) except -1:
     PyObject_GC_UnTrack(<void*>o)
     return 0
 
 
-cdef bint _show(object o) except -1:
+cdef bint _track(object o) except -1:
     """Track `o` with the garbage collector. Return True if it was untracked before."""
     if PyObject_GC_IsTracked(<PyObject*>o):
         return False
@@ -28,29 +28,29 @@ cdef bint _show(object o) except -1:
     return True
 
 
-cdef int show_all(object start) except -1:
+cdef int track_all(object start) except -1:
     """Track `start` and all objects of recipes that it reaches."""
     cdef list queue = [start]
     while queue:
         o = queue.pop()
-        if isinstance(o, Ghost):
-            if _show(o):
-                _show((<Ghost>o).writers)
-                queue.extend((<Ghost>o).writers)
+        if isinstance(o, Recipe):
+            if _track(o):
+                _track((<Recipe>o).writers)
+                queue.extend((<Recipe>o).writers)
         elif isinstance(o, Step):
-            _show(o)
-            _show((<Step>o).args)
+            _track(o)
+            _track((<Step>o).args)
             queue.extend((<Step>o).args)
             queue.append((<Step>o).result)
         elif isinstance(o, Ref):
-            _show(o)
-            queue.append(<Ghost>(<Ref>o).raw)
+            _track(o)
+            queue.append(<Recipe>(<Ref>o).raw)
         elif isinstance(o, (list, tuple)):
             queue.extend(o)
     return 0
 
 
-cdef int settle(Step step, Ghost own, bint fresh) except -1:
+cdef int set_tracking(Step step, Recipe own, bint fresh) except -1:
     """Untrack a step that only writes to `own`. If it could be part of a cycle, track it and all it reaches instead."""
     cdef bint refers = False
     for value in step.args:
@@ -59,13 +59,13 @@ cdef int settle(Step step, Ghost own, bint fresh) except -1:
         elif type(value) is list:
             refers = True
     if refers and not fresh:
-        show_all(own)
-        show_all(step)
+        track_all(own)
+        track_all(step)
         return 0
-    hide(step)
-    hide(step.args)
-    hide(step.result)
+    untrack(step)
+    untrack(step.args)
+    untrack(step.result)
     for value in step.args:
         if isinstance(value, Ref):
-            hide(value)
+            untrack(value)
     return 0

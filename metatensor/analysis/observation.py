@@ -1,6 +1,6 @@
 """Observe one run of a model: the cost and module of every operator, and the peak of memory.
 
-`Recorder` is a dispatch mode with a memory tracker and hooks on all modules. It does not extend the lifetime of any
+`RunObserver` is a dispatch mode with a memory tracker and hooks on all modules. It does not extend the lifetime of any
 tensor, so the peak is that of an unobserved run.
 """
 
@@ -15,14 +15,14 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from metatensor._core.modes import DispatchMode, MemoryTracker
-from metatensor._core.where import is_ours
-from metatensor.analysis.census import Census
+from metatensor._core.source_locations import is_ours
 from metatensor.analysis.describe import describe
+from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import Gap, Peak
 from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.rules.flops import FREE, UNCOUNTED, classify
 
-__all__ = ["Failure", "Progress", "Recorder", "failure_of"]
+__all__ = ["Failure", "Progress", "RunObserver", "failure_of"]
 
 Progress = Callable[[int, int, str], None]
 """Called as ``progress(done, modules, path)`` after each call of a module."""
@@ -44,14 +44,14 @@ def failure_of(error: BaseException) -> Failure | None:
     return getattr(error, "_metatensor_failure", None)
 
 
-class Recorder(DispatchMode):
-    """Context manager that observes one run of the model inventoried by ``census``. Use it once, in one thread.
+class RunObserver(DispatchMode):
+    """Context manager that observes one run of the model inventoried by ``inventory``. Use it once, in one thread.
 
     Afterwards `flops_by_path`, `flops_by_op`, `uncounted`, `calls`, `outputs`, `ops` and `peak` hold the results.
     """
 
-    def __init__(self, census: Census, progress: Progress | None = None) -> None:
-        self.census = census
+    def __init__(self, inventory: Inventory, progress: Progress | None = None) -> None:
+        self.inventory = inventory
         self.progress = progress
         self.flops_by_path: Counter[str] = Counter()
         self.flops_by_op: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class Recorder(DispatchMode):
 
     # The run ------------------------------------------------------------------
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> RunObserver:
         self._start = sys._getframe(1)
         self._exits.enter_context(register_module_forward_pre_hook(self._before))
         self._exits.enter_context(register_module_forward_hook(self._after, always_call=True))
@@ -133,13 +133,13 @@ class Recorder(DispatchMode):
                 self.calls[path] += 1
                 self.outputs[path] = describe(output)
                 if self.progress is not None:
-                    self.progress(sum(self.calls.values()), len(self.census.rows), path)
+                    self.progress(sum(self.calls.values()), len(self.inventory.rows), path)
                 break
 
     def _path(self, module: Any) -> str:
         """Return the path under which ``module`` is called, or the caller's path if it is not part of the model."""
         above = self._stack[-1][1]
-        paths = self.census.paths.get(id(module))
+        paths = self.inventory.paths.get(id(module))
         if paths is None:
             return above
         if len(paths) > 1:

@@ -7,7 +7,7 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["add_note", "is_ours", "line_of", "location_of", "place_in_module", "running_line"]
+__all__ = ["add_note", "is_ours", "line_of", "location_of", "name_in_module", "running_line"]
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -56,7 +56,7 @@ def add_note(error: BaseException, note: str) -> None:
         error.__notes__ = [note]  # type: ignore[attr-defined]
 
 
-def place_in_module(tensor: Any) -> str | None:
+def name_in_module(tensor: Any) -> str | None:
     """Return the place of a parameter or buffer in a module, ``encoder.weight of Model``, or None.
 
     For a view, return the place of its base. The function searches all live objects, so use it only for messages.

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.placing import tensor_from_storage
 from metatensor._core.recorder import suspended
 from metatensor._core.storage import make_storage
+from metatensor._core.storage_views import tensor_from_storage
 from metatensor.deferred.fake import dressed
 from metatensor.nn.parameter import is_lazy
 

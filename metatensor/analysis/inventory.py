@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor.analysis.report import ModuleRow, SharedGroup
+from metatensor.nn.parameter import is_lazy
 
-__all__ = ["Census"]
+__all__ = ["Inventory"]
 
 
 class Extent(NamedTuple):
@@ -40,7 +41,7 @@ class Sum(NamedTuple):
         return self.elements + elements, self.bytes + size
 
 
-class Census:
+class Inventory:
     """The modules of ``model`` by path, with a row for each, and the groups of names that share memory.
 
     A module with several names has a row for each. Totals count it once.
@@ -106,10 +107,10 @@ class Census:
 
 
 def _extents(path: str, members: dict[str, Any]) -> list[Extent]:
-    """Return the extents of the tensors of one module. Entries that are None are skipped."""
+    """Return the extents of the tensors of one module. None and tensors without a shape are skipped."""
     found = []
     for name, tensor in members.items():
-        if tensor is None:
+        if tensor is None or is_lazy(tensor):
             continue
         size = tensor.itemsize
         elements = tensor.numel()

@@ -167,4 +167,5 @@ class FakePlaces(Places):
 def _named(location: str) -> Any:
     if is_device(location):
         return device(location)
-    raise NoDevice("the checkpoint", f"it was saved on {location[:60]!r}, which is not available here; pass map_location to choose a device")
+    raise NoDevice("the checkpoint", f"it was saved on {location[:60]!r}, which is not available here; pass "
+                                     "map_location to choose a device")

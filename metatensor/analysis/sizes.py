@@ -1,0 +1,58 @@
+"""Numbers with suffixes: ``8B`` parameters, ``10GB``, ``1.5GiB``, ``4.1 GFLOPs``, ``7e9``."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+__all__ = ["SizeError", "parse_bytes", "parse_count"]
+
+COUNT = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15, "e": 10**18}
+BYTES = {"": 1, **{letter: 1000 ** (power + 1) for power, letter in enumerate("kmgtpe")}}
+BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("kmgtpe")}
+
+_FORM = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z]*)\s*")
+
+
+class SizeError(ValueError):
+    """A text that is no size."""
+
+
+def parse_count(text: str, unit: str = "") -> int:
+    """A count with a suffix K, M, G or B, T, P, E (powers of 1000), and optionally ``unit`` ("flops") after it."""
+    number, suffix = _split(text, "8B, 7e9 or 125M")
+    if unit and suffix.endswith(unit):
+        suffix = suffix.removesuffix(unit)
+    elif unit and suffix.endswith(unit.removesuffix("s")):
+        suffix = suffix.removesuffix(unit.removesuffix("s"))
+    if suffix not in COUNT:
+        raise SizeError(f"{text!r}: unknown suffix; expected a number such as 8B, 7e9 or 125M")
+    return _whole(number * COUNT[suffix], text)
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes: 10GB is 10 * 1000**3, 10GiB is 10 * 1024**3; the B may be left out."""
+    number, suffix = _split(text, "10GB, 512MiB or 8e9")
+    unit = suffix.removesuffix("b") if suffix != "b" else ""
+    scale = BYTES.get(unit) or BINARY.get(unit)
+    if scale is None:
+        raise SizeError(f"{text!r}: unknown suffix; expected a number of bytes such as 10GB, 512MiB or 8e9")
+    return _whole(number * scale, text)
+
+
+def _split(text: str, examples: str) -> tuple[Fraction, str]:
+    """The number, exactly, and what follows it in lower case."""
+    match = _FORM.fullmatch(text)
+    if match is None or len(text) > 100:
+        raise SizeError(f"{text[:100]!r} is not a size; expected a number such as {examples}")
+    digits, exponent, suffix = match.groups()
+    number = Fraction(re.sub(r"[_,]", "", digits))
+    if exponent:
+        number *= Fraction(10) ** int(exponent)
+    return number, suffix.lower()
+
+
+def _whole(value: Fraction, text: str) -> int:
+    if value.denominator != 1:
+        raise SizeError(f"{text!r} is not a whole number")
+    return value.numerator

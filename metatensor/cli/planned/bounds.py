@@ -1,0 +1,118 @@
+"""Results whose sizes depend on values that are not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.errors import DataDependentError
+from metatensor.cli.planned.values import Values
+
+__all__ = ["result", "without_masks"]
+
+MOST_COMPUTED = 1 << 22
+"""The most elements of the stand-in arguments that an operator is computed of."""
+
+
+def _integers(*shape: int) -> Any:
+    return mt.empty(shape, dtype=mt.int64, device="meta")
+
+
+def _nonzero(input: Any, as_tuple: bool = False) -> Any:
+    count = input.numel()
+    if as_tuple:
+        return tuple(_integers(count) for _ in range(max(input.dim(), 1)))
+    return _integers(count, input.dim())
+
+
+def _masked_select(input: Any, mask: Any) -> Any:
+    shape = mt.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    return input.expand(shape).reshape(-1)
+
+
+def _unique(input: Any, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    found = input.detach().clone() if dim is not None else input.detach().reshape(-1)
+    length = found.shape[dim] if dim is not None else found.shape[0]
+    if not (return_inverse or return_counts):
+        return found
+    results = [found]
+    if return_inverse:
+        results.append(_integers(length) if dim is not None else _integers(*input.shape))
+    if return_counts:
+        results.append(_integers(length))
+    return tuple(results)
+
+
+def _all_unique(input: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    return _unique(input, return_inverse, return_counts, dim)
+
+
+def _unique_consecutive(input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    return _unique(input, return_inverse, return_counts, dim)
+
+
+LARGEST = {
+    "nonzero": _nonzero,
+    "where": lambda condition: list(_nonzero(condition, True)),
+    "masked_select": _masked_select,
+    "unique": _all_unique,
+    "unique_consecutive": _unique_consecutive,
+}
+"""Operators whose results have a largest size, each with a function that makes those."""
+
+
+def result(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values) -> Any:
+    """Return what stands for the result of an operator without its arguments' values, on meta.
+
+    With the policy "bound" it is as large as it can be. Otherwise, and where no size is the largest, the operator is computed
+    of tensors that are filled with the value of the policy. Raises DataDependentError where these would be too large.
+    """
+    if values.policy == "bound" and op.name in LARGEST:
+        return LARGEST[op.name](*args, **kwargs)
+    return _computed(op, args, kwargs, values)
+
+
+def _computed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values) -> Any:
+    total = 0
+
+    def standing(value: Any) -> Any:
+        nonlocal total
+        if isinstance(value, mt.Tensor) and value.is_meta:
+            total += value.numel()
+            if total > MOST_COMPUTED:
+                raise DataDependentError(f"{op.name}(): the result depends on values, of tensors with more than {MOST_COMPUTED:,} elements")
+            return values.filled(value)
+        return type(value)(standing(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+    with mt.no_grad():
+        return _on_meta(op(*(standing(value) for value in args), **{name: standing(value) for name, value in kwargs.items()}))
+
+
+def _on_meta(value: Any) -> Any:
+    if isinstance(value, mt.Tensor):
+        return mt.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype, device="meta")
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_on_meta(item) for item in value))
+    return type(value)(_on_meta(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def without_masks(index: Any, values: Values) -> Any:
+    """Return an index with integer indices in the place of masks without data; ``index`` itself if it has none."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(_is_mask(item) for item in items):
+        return index
+    values.requests.count()
+    found: list[Any] = []
+    for item in items:
+        if not _is_mask(item):
+            found.append(item)
+        elif item.dim() == 0:
+            found += [None, _integers(int(values.policy == "bound"))]
+        else:
+            count = item.numel() if values.policy == "bound" else 0
+            found += [_integers(count) for _ in range(item.dim())]
+    return tuple(found)
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, mt.Tensor) and item.is_meta and item.dtype in (mt.bool, mt.uint8)

@@ -1,0 +1,177 @@
+"""The mode that sends every device to meta, and lets tensors on meta meet those with data."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.errors import DataDependentError
+from metatensor.cli.planned import bounds
+from metatensor.cli.planned.values import Values
+
+__all__ = ["PlanMode"]
+
+GIVEN = frozenset(("_from_host", "arange", "linspace", "logspace", "range", "randperm"))
+"""Operators whose results have values that the script gives; those keep them, on cpu, where no accelerator is named."""
+MOST_GIVEN = 1 << 24
+"""The most elements of such a result."""
+DRAWN = frozenset(("rand", "randn", "randint", "normal"))
+DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"))
+"""Operators that draw random numbers. A tensor of one, which is often requested at once, is drawn on cpu."""
+_MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
+
+
+@functools.cache
+def _written(op: Any) -> tuple[int, ...]:
+    """The positions of the arguments that an operator writes to, besides ``out``."""
+    if op.variant == 1:  # the in-place form of a functional operator
+        return (0,)
+    overload = op.overloads[0]
+    names = set(_MUTATED.findall(overload.text))
+    return tuple(i for i, name in enumerate(overload.argument_names) if name in names)
+
+
+@functools.cache
+def _takes_device(op: Any) -> bool:
+    return any("device" in overload.argument_names for overload in op.overloads)
+
+
+def tensors_in(values: Any) -> Iterator[Any]:
+    """Yield the tensors among arguments, those in lists included."""
+    for value in values:
+        if isinstance(value, mt.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to a tensor, or to those in a list."""
+    if isinstance(value, mt.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_each(function, item) for item in value)
+    return value
+
+
+def _all(function: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(_each(function, value) for value in args), {name: _each(function, value) for name, value in kwargs.items()}
+
+
+class PlanMode(mt.DispatchMode):
+    """A mode in which every device that is named means meta.
+
+    Tensors of values that the script gives, such as ``tensor([1, 2])`` or those of NumPy arrays, stay on cpu with their values
+    until they meet a tensor on meta: the result of both is on meta. A tensor on cpu that is to be written with values of a
+    tensor on meta moves to meta itself; if it is a view, stand-in values are written.
+    """
+
+    def __init__(self, values: Values, after: Callable[[], None]) -> None:
+        self.values = values
+        self.after = after
+        self.meta = mt.device("meta")
+        self.handlers = {"item": self._item, "tolist": self._tolist, "_to_copy": self._move, "share_memory_": lambda op, args, kwargs: args[0]}
+
+    def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Carry out one operator."""
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("metatensor.data"):
+            return op(*args, **kwargs)  # samplers draw indices on cpu
+        handler = self.handlers.get(op.name)
+        if handler is not None and args and isinstance(args[0], mt.Tensor) and args[0].is_meta:
+            return handler(op, args, kwargs)
+        if op.name in GIVEN:
+            return self._given(op, args, kwargs, MOST_GIVEN)
+        if op.name in DRAWN and not any(True for _ in tensors_in(args)):
+            return self._given(op, args, kwargs, 1)
+        if op.name in DRAWN_INTO and type(args[0]) is mt.Tensor and args[0].numel() == 1 and args[0]._base is None:
+            self._to_cpu(args[0])
+        args, kwargs = self._placed(op, args, kwargs)
+        args, kwargs = self._together(op, args, kwargs)
+        try:
+            return op(*args, **kwargs)
+        except DataDependentError:
+            if not self.values.replaces:
+                raise
+            self.values.requests.count()
+            return bounds.result(op, args, kwargs, self.values)
+        finally:
+            self.after()
+
+    # Devices --------------------------------------------------------------------------
+
+    def _placed(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Replace the device that a call names, or takes by default, by meta."""
+        if any(isinstance(value, mt.device) for value in args):
+            args = tuple(self.meta if self._elsewhere(value) else value for value in args)
+        elif _takes_device(op):
+            device = kwargs.get("device")
+            if device is not None:
+                if self._elsewhere(device):
+                    kwargs = {**kwargs, "device": self.meta}
+            elif not any(True for _ in tensors_in(args)) and mt.get_default_device() != self.meta:
+                kwargs = {**kwargs, "device": self.meta}
+        return args, kwargs
+
+    def _elsewhere(self, value: Any) -> bool:
+        return isinstance(value, mt.device) and value.type != "meta"
+
+    def _given(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> Any:
+        """Make a tensor of values that are known: on cpu, unless another device is named or it has more than ``most`` elements."""
+        if op.name == "_from_host":
+            here = args[4].type in ("cpu", "meta") and math.prod(args[1]) <= most  # meta is the default
+            return op(*args[:4], mt.device("cpu") if here else self.meta)
+        device = kwargs.get("device")
+        made = op(*args, **{**kwargs, "device": self.meta})
+        if device is not None and device.type != "cpu" or made.numel() > most:
+            return made
+        return op(*args, **{**kwargs, "device": mt.device("cpu")})
+
+    def _to_cpu(self, tensor: Any) -> None:
+        if tensor.is_meta and not tensor.requires_grad:
+            tensor.data = mt.empty(tuple(tensor.shape), dtype=tensor.dtype, device="cpu")
+
+    # Tensors with and without data -------------------------------------------------------
+
+    def _together(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Bring the tensors of a call to one place: to meta, unless it writes to a view on cpu."""
+        places = {tensor.is_meta for tensor in tensors_in((args, tuple(kwargs.values())))}
+        if len(places) < 2:
+            return args, kwargs
+        targets = [args[i] for i in _written(op) if i < len(args)]
+        if "out" in kwargs:
+            targets += kwargs["out"] if isinstance(kwargs["out"], (tuple, list)) else [kwargs["out"]]
+        targets = [tensor for tensor in tensors_in(targets) if not tensor.is_meta]
+        if any(tensor._base is not None for tensor in targets):
+            if not self.values.replaces:
+                next(tensor for tensor in tensors_in((args, tuple(kwargs.values()))) if tensor.is_meta).tolist()  # raises
+            self.values.requests.count()
+            return _all(self._stand_in, args, kwargs)
+        for tensor in targets:
+            with mt.no_grad():
+                tensor.data = mt.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
+        return _all(lambda tensor: tensor if tensor.is_meta else tensor.to(self.meta), args, kwargs)
+
+    def _stand_in(self, tensor: Any) -> Any:
+        return self.values.filled(tensor, index=True) if tensor.is_meta else tensor
+
+    # Requests -----------------------------------------------------------------------
+
+    def _item(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.values.item(args[0]) if self.values.replaces else op(*args)
+
+    def _tolist(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.values.nested(args[0]) if self.values.replaces else op(*args)
+
+    def _move(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A tensor on meta that is moved to another device stays what it is."""
+        devices = [value for value in (*args[1:], kwargs.get("device")) if self._elsewhere(value)]
+        others = [value for value in (*args[1:], *kwargs.values()) if value is not None and value is not False and value not in devices]
+        if devices and all(value is True or value == args[0].dtype for value in others):
+            return args[0]
+        args, kwargs = self._placed(op, args, kwargs)
+        return op(*args, **kwargs)

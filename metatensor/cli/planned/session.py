@@ -1,0 +1,141 @@
+"""Everything that a planned script runs in, and what is said of it at its end."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import metatensor as mt
+from metatensor import plugins
+from metatensor._core import late
+from metatensor.cli.planned.bounds import without_masks
+from metatensor.cli.planned.device import PlannedDevice
+from metatensor.cli.planned.mode import PlanMode, tensors_in
+from metatensor.cli.planned.values import Tally, Values
+from metatensor.deferred.materializing import has_values
+from metatensor.deferred.named_tensors import named_tensors
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """The planned run of a script. `start` changes this process for good: it is for the script alone from then on."""
+
+    def __init__(self, policy: str) -> None:
+        self.values = Values(policy)
+        self.backward = Tally()
+        self.saved: dict[str, None] = {}
+
+    def start(self) -> None:
+        """Let every device mean meta. Call it after `torch_api.install`."""
+        device = PlannedDevice("cuda")
+        plugins.register_backend(device, override=True)
+        mt.set_default_device("meta")
+        late.replace("only_indices_on_cpu", lambda name, tensors: any(tensor.is_meta for tensor in tensors))
+        late.replace("pin", lambda tensor, device=None: tensor)
+        self._answer_requests()
+        self._without_gradients()
+        self._checkpoints()
+        device.tracker.__enter__()
+        PlanMode(self.values, device.sample).__enter__()
+
+    def summary(self) -> list[str]:
+        """What was replaced or left out, a line for each kind."""
+        lines = []
+        if self.values.requests.total:
+            lines.append(f"{self.values.requests.total:,} requests for values of tensors on meta were answered with stand-ins "
+                         f"(--values {self.values.policy}): {self.values.requests}")  # fmt: skip
+        if self.backward.total:
+            lines.append(f"{self.backward.total:,} backward passes were left out, as there are no gradients yet; optimizers stepped "
+                         f"without them: {self.backward}")  # fmt: skip
+        if self.saved:
+            lines.append(f"saved with names, shapes and dtypes, without values: {', '.join(self.saved)}")
+        return lines
+
+    # What does not go through operators ---------------------------------------------------
+
+    def _answer_requests(self) -> None:
+        values = self.values
+        get, put, to_format = mt.Tensor.__getitem__, mt.Tensor.__setitem__, mt.Tensor.__format__
+        to_numpy, to_array = late.later("to_numpy"), late.later("to_array")
+
+        def __getitem__(self: Any, index: Any) -> Any:
+            return get(self, without_masks(index, values) if values.replaces else index)
+
+        def __setitem__(self: Any, index: Any, value: Any) -> None:
+            return put(self, index, value)
+
+        def __format__(self: Any, spec: str) -> str:
+            return format(self.item(), spec) if spec and self.dim() == 0 else to_format(self, spec)
+
+        def numpy(tensor: Any, force: bool = False) -> Any:
+            if tensor.is_meta and values.replaces and (force or not tensor.requires_grad):
+                values.requests.count()
+                return to_numpy(values.filled(tensor), force)
+            return to_numpy(tensor, force)
+
+        def array(tensor: Any, dtype: Any = None, copy: Any = None) -> Any:
+            if tensor.is_meta and values.replaces and not tensor.requires_grad:
+                values.requests.count()
+                return to_array(values.filled(tensor), dtype, copy)
+            return to_array(tensor, dtype, copy)
+
+        mt.Tensor.__getitem__, mt.Tensor.__setitem__, mt.Tensor.__format__ = __getitem__, __setitem__, __format__
+        late.replace("to_numpy", numpy)
+        late.replace("to_array", array)
+
+    # Gradients ------------------------------------------------------------------------
+
+    def _without_gradients(self) -> None:
+        """Skip a backward pass that raises NotImplementedError."""
+        from metatensor.torch_api.torch.amp.grad_scaler import GradScaler
+
+        tally, original, unscale, gradients = self.backward, mt.Tensor.backward, GradScaler._unscale_grads_, mt.autograd.grad
+
+        @functools.wraps(original)
+        def backward(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                original(self, *args, **kwargs)
+            except NotImplementedError:
+                tally.count()
+
+        @functools.wraps(gradients)
+        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return gradients(outputs, inputs, *args, **kwargs)
+            except NotImplementedError:
+                tally.count()
+                return tuple(mt.empty_like(tensor, requires_grad=kwargs.get("create_graph", False)) for tensor in tensors_in((inputs,)))
+
+        @functools.wraps(unscale)
+        def unscaled(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            found = unscale(self, optimizer, *args, **kwargs)
+            return found or ({mt.device("meta"): mt.zeros((), device="meta")} if tally.total else found)
+
+        mt.Tensor.backward = backward
+        mt.autograd.grad = grad
+        GradScaler._unscale_grads_ = unscaled
+
+    # Checkpoints ----------------------------------------------------------------------
+
+    def _checkpoints(self) -> None:
+        """Load checkpoints onto meta, and note those that are saved without values."""
+        import torch
+
+        save: Callable[..., Any] = torch.save
+        load: Callable[..., Any] = torch.load
+
+        @functools.wraps(save)
+        def noted(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+            save(obj, f, *args, **kwargs)
+            if any(isinstance(place.value, mt.Tensor) and not has_values(place.value) for place in named_tensors(obj)):
+                self.saved[os.fspath(f) if isinstance(f, (str, os.PathLike)) else f"a {type(f).__name__}"] = None
+
+        @functools.wraps(load)
+        def onto_meta(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return load(f, "meta", *args, **kwargs)
+
+        for module in (torch, torch.serialization):
+            module.save, module.load = noted, onto_meta

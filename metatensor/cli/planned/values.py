@@ -1,0 +1,123 @@
+"""What a script gets that requests values of tensors without data, and where it requested them."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections import Counter
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.modes import _disable_modes, _restore_modes
+from metatensor._core.source_locations import is_ours, running_line
+
+__all__ = ["POLICIES", "Tally", "Values"]
+
+POLICIES = ("bound", "zero", "raise")
+_ASSERT = re.compile(r"\s*assert[\s(]+(not\b)?")
+LINES = 8
+"""The most lines that a summary names."""
+
+
+class Tally:
+    """How often something happened, by the script's lines."""
+
+    def __init__(self) -> None:
+        self.lines: Counter[tuple[str, int]] = Counter()
+
+    def count(self) -> None:
+        """Count one occurrence at the line that is running."""
+        self.lines[_line()] += 1
+
+    @property
+    def total(self) -> int:
+        """The number of occurrences."""
+        return self.lines.total() if hasattr(self.lines, "total") else sum(self.lines.values())
+
+    def __str__(self) -> str:
+        shown = [f"{_short(file)}:{line}{f' ({times} times)' if times > 1 else ''}" for (file, line), times in self.lines.most_common(LINES)]
+        more = len(self.lines) - len(shown)
+        return ", ".join(shown) + (f" and {more} more lines" if more > 0 else "")
+
+
+_LIBRARIES = tuple({path + os.sep for path in (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages()) if path})
+
+
+def _line() -> tuple[str, int]:
+    """The running line of the script: the innermost one that is in no library, else the innermost one."""
+    first = frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(("<", *_LIBRARIES)) and not is_ours(frame):
+            return file, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return running_line(first) or ("?", 0)
+
+
+def _short(file: str) -> str:
+    return file.removeprefix(os.getcwd() + os.sep)
+
+
+class Values:
+    """The values that stand for those that are not there.
+
+    With the policy "bound" every number is 1 and every condition false, and a size that depends on values is the largest
+    that is possible; with "zero" numbers and sizes are those of tensors of zeros; with "raise" there are none, and the
+    request raises `DataDependentError`. A condition in an ``assert`` statement is true.
+    """
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        self.requests = Tally()
+
+    @property
+    def replaces(self) -> bool:
+        """Whether requests are answered."""
+        return self.policy != "raise"
+
+    def number(self, dtype: Any) -> Any:
+        """Return the number that stands for an element of this dtype."""
+        if dtype == mt.bool:
+            return False
+        one = int(self.policy == "bound")
+        return complex(one) if dtype.is_complex else float(one) if dtype.is_floating_point else one
+
+    def item(self, tensor: Any) -> Any:
+        """Return what ``tensor.item()`` gives, and count the request."""
+        if tensor.numel() != 1:
+            return tensor.item()  # raises
+        self.requests.count()
+        return _asserted() if tensor.dtype == mt.bool else self.number(tensor.dtype)
+
+    def nested(self, tensor: Any) -> Any:
+        """Return what ``tensor.tolist()`` gives, and count the request."""
+        self.requests.count()
+        return _nested(tuple(tensor.shape), self.number(tensor.dtype))
+
+    def filled(self, tensor: Any, index: bool = False) -> Any:
+        """Return a tensor on cpu of the same shape and dtype; integers in it are 0 if it is an ``index``."""
+        number = self.number(tensor.dtype)
+        if index and not tensor.dtype.is_floating_point:
+            number = 0
+        level = _disable_modes()
+        try:
+            return mt.full(tuple(tensor.shape), number, dtype=tensor.dtype, device="cpu")
+        finally:
+            _restore_modes(level)
+
+
+def _nested(shape: tuple[int, ...], number: Any) -> Any:
+    if not shape:
+        return number
+    return [_nested(shape[1:], number) for _ in range(shape[0])]
+
+
+def _asserted() -> bool:
+    """Return the condition with which an ``assert`` statement in the running line holds; False if there is none."""
+    where = running_line(sys._getframe(1))
+    found = _ASSERT.match(linecache.getline(*where)) if where is not None else None
+    return found is not None and found[1] is None

@@ -1,0 +1,52 @@
+"""Where commands print to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console
+
+__all__ = ["Terminal", "output_on_stderr"]
+
+NARROWEST = 80
+"""Tables are laid out for at least so many columns; a narrower terminal wraps their lines."""
+
+
+class Terminal(Console):
+    """A console without highlighting. A file or pipe gets at least ``wide`` columns, a terminal `NARROWEST`.
+
+    Where the reader of a pipe has gone away, printing raises BrokenPipeError.
+    """
+
+    def __init__(self, wide: int = 140, stderr: bool = False, soft_wrap: bool = False) -> None:
+        super().__init__(highlight=False, stderr=stderr, soft_wrap=soft_wrap)
+        self.width = max(self.width, NARROWEST if self.is_terminal else wide)
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError."""
+        raise BrokenPipeError
+
+
+@contextlib.contextmanager
+def output_on_stderr() -> Iterator[None]:
+    """Send to stderr what is printed meanwhile, also by compiled code, so that stdout has the command's output alone."""
+    if sys.stdout is not sys.__stdout__ or sys.stdout is None:  # replaced by a caller in this process
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is no stdout
+        yield
+        return
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,247 @@
+"""``metatensor run --device meta``: scripts written for training on a GPU plan themselves."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cli.test_process import python
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+pytest.importorskip("numpy")
+pytest.importorskip("metatensor_cpu")
+
+SCRIPTS = Path(__file__).parent / "scripts"
+LAST = {
+    "adversarial": "grid (4, 16, 16, 1) 6",
+    "classify_images": "done, best epoch 0",
+    "diffuse": "samples (2, 6)",
+    "finetune": "MiB at peak",
+    "generate_images": "saved (4, 8, 8) uint8 VAE",
+    "language_model": "sample: 21",
+    "policy_gradient": "finished",
+    "segment": "iou ['1.000', '1.000', '1.000']",
+    "siamese": "error 1.000 1",
+    "translate": "decoded 8 of 8",
+}
+
+
+def run(*arguments, device="meta", **options):
+    return python("-m", "metatensor", "run", "--device", device, *map(str, arguments), **options)
+
+
+def planned(tmp_path, code, *options):
+    (tmp_path / "script.py").write_text(textwrap.dedent(code))
+    return run(*options, tmp_path / "script.py", cwd=tmp_path)
+
+
+def test_every_script_is_tried():
+    assert {path.stem for path in SCRIPTS.glob("*.py")} == set(LAST)
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_a_training_script_runs_to_its_end(name, tmp_path):
+    arguments = {"classify_images": ["--out", tmp_path], "finetune": [tmp_path], "generate_images": [tmp_path]}.get(name, [])
+    result = run(SCRIPTS / f"{name}.py", *arguments)
+    assert result.returncode == (4 if name == "finetune" else 0), result.stderr
+    assert LAST[name] in result.stdout.splitlines()[-1]
+    assert f"{name}.py:" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_devices_mean_meta(tmp_path):
+    result = planned(tmp_path, """
+        import torch
+        assert torch.cuda.is_available() and torch.cuda.device_count() == 1 and torch.cuda.current_device() == 0
+        assert torch.accelerator.current_accelerator().type == "cuda"
+        model = torch.nn.Linear(4, 4)
+        for place in ("cuda", "cuda:0", "mps", "cpu", 0, torch.device("cuda", 0)):
+            for tensor in (torch.ones(3, device=place), model.to(place).weight, torch.ones(2).to(place, non_blocking=True),
+                           torch.ones(2).to(place, torch.float16), torch.zeros(4).new_zeros(3, device=place)):
+                assert tensor.is_meta, place
+        assert torch.ones(2).cuda().cpu().is_meta and model.cuda().bias.is_meta
+        with torch.device("cuda"):
+            assert torch.ones(2).is_meta and torch.nn.Linear(2, 2).weight.is_meta
+        torch.set_default_device("cuda")
+        assert torch.rand(2).is_meta
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        assert torch.randn(3, generator=generator, device="cuda").is_meta
+        assert torch.cuda.FloatTensor(2, 2).is_meta and torch.ones(2).type(torch.cuda.HalfTensor).dtype == torch.float16
+    """)  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_values_that_the_script_gives_are_kept(tmp_path):
+    result = planned(tmp_path, """
+        import numpy as np
+        import torch
+        rates = [rate.item() for rate in torch.linspace(0, 0.5, 3)]
+        print(rates, torch.arange(4).tolist(), torch.tensor([[1.5]]).item(), sorted(torch.randperm(3).tolist()))
+        print(torch.from_numpy(np.ones(2)).sum().item(), torch.as_tensor([2, 3])[1].item(), 0 <= torch.rand(1).item() < 1)
+        print(2 <= float(torch.empty(1).uniform_(2, 3)) < 3, 5 <= torch.randint(5, 7, (1,)).item() < 7)
+        layer = torch.nn.Linear(2, 2)
+        print((torch.from_numpy(np.ones((3, 2), dtype=np.float32)) @ layer.weight).is_meta, layer(torch.tensor([[1., 2.]])).is_meta)
+    """)
+    assert result.stdout.splitlines() == [
+        "[0.0, 0.25, 0.5] [0, 1, 2, 3] 1.5 [0, 1, 2]", "2.0 3 True", "True True", "True True",
+    ]  # fmt: skip
+    assert result.stderr == ""
+
+
+REQUESTS = """
+    import numpy as np
+    import torch
+    x, n = torch.rand(6, 2), torch.randint(9, (6,))
+    print(x.sum().item(), n[0].item(), bool(x.sum() > 0), int(n[1]), f"{x.mean():.2f}", "%.1f" % x.mean(), x[0].tolist())
+    print(x.numpy().sum(), np.asarray(n).sum(), n.cpu().numpy().dtype)
+    print(x[x > 0].shape[0], x[n > 3].shape[0], x[:, 0].nonzero().shape[0], torch.where(x > 0)[1].shape[0], n.unique().shape[0])
+    print(torch.masked_select(x, x > 0).shape[0], torch.equal(x, x), torch.nn.functional.one_hot(n).shape[1])
+    assert torch.isfinite(x).all(), "finite"
+    assert not torch.isnan(x).any()
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("bound", ["1.0 1 False 1 1.00 1.0 [1.0, 1.0]", "12.0 6 int64", "12 6 6 12 6", "12 True 2"]),
+        ("zero", ["0.0 0 False 0 0.00 0.0 [0.0, 0.0]", "0.0 0 int64", "0 0 0 0 1", "0 True 1"]),
+    ],
+)
+def test_requests_for_values(tmp_path, policy, expected):
+    result = planned(tmp_path, REQUESTS, "--values", policy)
+    assert result.stdout.splitlines() == expected, result.stderr
+    assert f"(--values {policy})" in result.stderr and "script.py:5 (7 times)" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_requests_raise_where_that_is_chosen(tmp_path):
+    result = planned(tmp_path, REQUESTS, "--values", "raise")
+    assert result.returncode == 1 and "DataDependentError: item()" in result.stderr
+    refused = python("-m", "metatensor", "run", "--device", "cpu", "--values", "zero", str(tmp_path / "script.py"))
+    assert refused.returncode == 2 and "--values goes with --device meta" in refused.stderr
+
+
+def test_writing_values_of_meta_into_tensors_with_data(tmp_path):
+    result = planned(tmp_path, """
+        import numpy as np
+        import torch
+        loss = torch.nn.Linear(3, 1)(torch.rand(4, 3)).sum()
+        total = torch.tensor(0.0)
+        total += loss
+        assert total.is_meta and total.requires_grad
+        table = np.zeros((2, 2))
+        matrix = torch.from_numpy(table)
+        matrix[0] += torch.rand(2)
+        assert table.tolist() == [[1, 1], [0, 0]]
+        with torch.no_grad():
+            torch.add(matrix, torch.rand(2), out=matrix)
+        assert matrix.is_meta
+    """)
+    assert result.returncode == 0, result.stderr
+    assert "1 requests" in result.stderr and "script.py:10" in result.stderr
+
+
+def test_gradients_that_are_not_there_are_left_out(tmp_path):
+    result = planned(tmp_path, """
+        import torch
+        w = torch.nn.Parameter(torch.rand(3, 3))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        scaler = torch.amp.GradScaler("cuda")
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((w ** 2).sum()).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        grad, = torch.autograd.grad((w ** 3).sum(), w, create_graph=True)
+        assert grad.shape == w.shape
+        torch.autograd.backward([w.sum()])
+        (grad.norm() - 1).backward()
+        try:
+            torch.rand(2).sum().backward()
+        except RuntimeError as error:
+            print(error)
+    """)
+    assert result.returncode == 0 and "does not require grad" in result.stdout, result.stderr
+    assert "6 backward passes were left out" in result.stderr and "script.py:8 (3 times)" in result.stderr
+
+
+def test_checkpoints(tmp_path):
+    result = planned(tmp_path, """
+        import numpy as np, torch
+        torch.save({"w": torch.rand(3), "lr": 0.1}, "planned.pt")
+        torch.save({"w": torch.from_numpy(np.ones(2)), "step": 3}, "real.pt")
+        for place in ("cuda", torch.device("cuda:0"), "cpu", {"cuda:0": "cpu"}, lambda storage, location: storage, None):
+            assert torch.load("planned.pt", map_location=place)["w"].is_meta
+        found = torch.load("real.pt", map_location="cuda")
+        assert found["w"].is_meta and found["step"] == 3
+        model = torch.nn.Linear(3, 3)
+        optimizer = torch.optim.Adam(model.parameters())
+        model.load_state_dict(model.state_dict()), optimizer.load_state_dict(optimizer.state_dict())
+    """)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.strip().endswith("saved with names, shapes and dtypes, without values: planned.pt")
+
+
+def test_memory_and_time_of_the_planned_device(tmp_path):
+    result = planned(tmp_path, """
+        import torch
+        before = torch.cuda.memory_allocated()
+        x = torch.empty(1 << 20, device="cuda")
+        assert torch.cuda.memory_allocated() - before == 4 << 20
+        del x
+        assert torch.cuda.max_memory_allocated() - before >= 4 << 20
+        torch.cuda.reset_peak_memory_stats()
+        assert torch.cuda.max_memory_allocated() - before < 1 << 20
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record(), last.record(), torch.cuda.synchronize(), torch.cuda.empty_cache()
+        assert first.elapsed_time(last) >= 0
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.ones(2, device="cuda")
+        print(torch.cuda.get_device_name(), torch.cuda.is_bf16_supported())
+    """)
+    assert (result.returncode, result.stderr) == (0, "") and "planned cuda device True" in result.stdout
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_errors_begin_at_the_script(tmp_path, device):
+    (tmp_path / "script.py").write_text(textwrap.dedent("""
+        import torch
+        def work():
+            return torch.ones(2, 3) @ torch.ones(2, 3)
+        try:
+            work()
+        except RuntimeError as error:
+            raise ValueError("no product") from error
+    """))
+    result = run("script.py", device=device, cwd=tmp_path)
+    assert result.returncode == 1
+    files = [line.split('"')[1] for line in result.stderr.splitlines() if line.startswith("  File ")]
+    assert files[:2] == ["script.py", "script.py"] and files[-1] == "script.py"
+    assert not any("metatensor/cli" in file or "click" in file or "runpy" in file for file in files)
+    assert "ValueError: no product" in result.stderr and "direct cause" in result.stderr
+    module = run("-m", "script", device=device, cwd=tmp_path)
+    files = [line.split('"')[1] for line in module.stderr.splitlines() if line.startswith("  File ")]
+    assert module.returncode == 1 and files[0] == str(tmp_path / "script.py") and not any("runpy" in file for file in files)
+
+
+def test_statuses_of_scripts(tmp_path):
+    for code, status, text in (
+        ("import sys; sys.exit(9)", 9, ""), ("import sys; sys.exit('bad luck')", 1, "bad luck"), ("raise SystemExit", 0, ""),
+        ("def (", 1, "SyntaxError"), ("raise KeyboardInterrupt", 130, "KeyboardInterrupt"),
+    ):  # fmt: skip
+        result = planned(tmp_path, code)
+        assert result.returncode == status and text in result.stderr, result.stderr
+        assert result.stderr.count("File") == result.stderr.count('script.py"')
+
+
+def test_a_script_is_the_main_module(tmp_path):
+    result = planned(tmp_path, """
+        import pickle, sys
+        class Point: pass
+        assert sys.modules["__main__"].Point is Point and type(pickle.loads(pickle.dumps(Point()))) is Point
+        print(__name__, __file__, __spec__, sys.path[0])
+    """)
+    path = tmp_path / "script.py"
+    assert result.stdout.split() == ["__main__", str(path), "None", str(tmp_path)], result.stderr
