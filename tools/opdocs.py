@@ -55,8 +55,8 @@ def families() -> dict[str, tuple[Any, list[str]]]:
 
 def entry(op: Any) -> str:
     """One operator: its name, its signatures, what it does."""
-    describe = importlib.import_module("metatensor._core.describe")
-    signatures, _, text = describe.op_doc(op).partition("\n\n")
+    docstrings = importlib.import_module("metatensor._core.docstrings")
+    signatures, text = "\n".join(docstrings.signatures(op)), op.short_doc or ""
     flags = importlib.import_module("metatensor._core.op").operator_flags
     notes = [words for flag, words in MARKS.items() if op.flags & getattr(flags, flag)]
     registry = importlib.import_module("metatensor._core.op").registry
