@@ -30,7 +30,7 @@ cdef enum TensorFlag:
     T_RETAINS_GRAD = 256
     T_FRESH = 512       # created by `Tensor.__new__`; `__init__` has not run yet
     T_BUFFER = 1024     # has been registered as a buffer of a module
-    T_MULTI_VIEW = 4096 # one of several views that one op returned for a tensor that requires grad
+    T_MULTI_VIEW = 4096  # one of several views that one op returned for a tensor that requires grad
     T_RETRIED = 2048    # of calls, not tensors: a trial call, see `refuse` in ops/operands
 
 

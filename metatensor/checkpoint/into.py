@@ -18,7 +18,7 @@ from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
 from metatensor.checkpoint.reading import contiguous, span
 from metatensor.deferred import is_deferred
-from metatensor.deferred.named_tensors import places
+from metatensor.deferred.named_tensors import named_tensors
 from metatensor.nn._parameter import without_grad
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy
@@ -154,7 +154,7 @@ def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
     """
     loaded = {id(part.tensor) for unit in units for part in unit}
     found: dict[Any, dict[int, Any]] = {part.tensor.untyped_storage(): {} for unit in units for part in unit}
-    for place in places(model):
+    for place in named_tensors(model):
         if id(place.value) not in loaded and not is_lazy(place.value):
             found.get(place.value.untyped_storage(), {})[id(place.value)] = place.value
     return {storage: list(tensors.values()) for storage, tensors in found.items() if tensors}

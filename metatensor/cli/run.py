@@ -18,7 +18,10 @@ __all__ = ["command"]
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--device", metavar="DEVICE", help="Make tensors here that name no device. With meta, every device means meta: a run without data.")
+@click.option(
+    "--device", metavar="DEVICE",
+    help="Make tensors here that name no device. With meta, every device means meta: a run without data.",
+)  # fmt: skip
 @click.option(
     "--values", "policy", type=click.Choice(POLICIES),
     help="With --device meta, what a script gets that requests values: numbers that are 1 and sizes as large as they can be (bound, "

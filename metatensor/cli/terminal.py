@@ -23,7 +23,8 @@ class Terminal(Console):
 
     def __init__(self, wide: int = 140, stderr: bool = False, soft_wrap: bool = False) -> None:
         super().__init__(highlight=False, stderr=stderr, soft_wrap=soft_wrap)
-        self.width = max(self.width, NARROWEST if self.is_terminal else wide)
+        columns: int = super().width
+        self.width = max(columns, NARROWEST if self.is_terminal else wide)
 
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError."""

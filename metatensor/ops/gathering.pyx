@@ -278,12 +278,14 @@ cdef object take_along_dim_body(Call* c):
 define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the "
        "length of `index`.")
-define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
+define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+       gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
        "shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes.")
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
-define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor", take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | NO_OVERLAP,
+define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
+       take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | NO_OVERLAP,
        "`gather` after broadcasting `input` and `indices` in all dimensions but `dim`. Without `dim`, gather from the "
        "flattened `input`.")
 

@@ -101,7 +101,8 @@ define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", sca
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 # These come after the overloads with a tensor, because a tensor of one element is also accepted as a number.
-define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor", scatter_value_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
+define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor",
+       scatter_value_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
        scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,

@@ -142,7 +142,9 @@ def test_libraries_that_require_pytorch_are_installed_without_it(code, run):
     assert result.exit_code == 2 and "pip install --no-deps timm torchvision" in result.output
 
 
-@pytest.mark.parametrize(("text", "spec"), [("torch.float32[2,3]", "float32"), ("x=torch.bfloat16[]", "bfloat16"), ("[torch.int64[1]]", "int64")])
+@pytest.mark.parametrize(
+    ("text", "spec"), [("torch.float32[2,3]", "float32"), ("x=torch.bfloat16[]", "bfloat16"), ("[torch.int64[1]]", "int64")]
+)
 def test_dtypes_by_their_name_in_torch(text, spec):
     from metatensor.cli.inputs import InputError, parse_input
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
@@ -51,7 +52,7 @@ def _unique_consecutive(input: Any, return_inverse: bool = False, return_counts:
     return _unique(input, return_inverse, return_counts, dim)
 
 
-LARGEST = {
+LARGEST: dict[str, Callable[..., Any]] = {
     "nonzero": _nonzero,
     "where": lambda condition: list(_nonzero(condition, True)),
     "masked_select": _masked_select,

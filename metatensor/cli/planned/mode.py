@@ -75,7 +75,12 @@ class PlanMode(mt.DispatchMode):
         self.values = values
         self.after = after
         self.meta = mt.device("meta")
-        self.handlers = {"item": self._item, "tolist": self._tolist, "_to_copy": self._move, "share_memory_": lambda op, args, kwargs: args[0]}
+        self.handlers = {
+            "item": self._item,
+            "tolist": self._tolist,
+            "_to_copy": self._move,
+            "share_memory_": lambda op, args, kwargs: args[0],
+        }
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Carry out one operator."""

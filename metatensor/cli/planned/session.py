@@ -82,7 +82,8 @@ class Plan:
                 return to_array(values.filled(tensor), dtype, copy)
             return to_array(tensor, dtype, copy)
 
-        mt.Tensor.__getitem__, mt.Tensor.__setitem__, mt.Tensor.__format__ = __getitem__, __setitem__, __format__
+        for method in (__getitem__, __setitem__, __format__):
+            setattr(mt.Tensor, method.__name__, method)
         late.replace("to_numpy", numpy)
         late.replace("to_array", array)
 
@@ -114,9 +115,9 @@ class Plan:
             found = unscale(self, optimizer, *args, **kwargs)
             return found or ({mt.device("meta"): mt.zeros((), device="meta")} if tally.total else found)
 
-        mt.Tensor.backward = backward
-        mt.autograd.grad = grad
-        GradScaler._unscale_grads_ = unscaled
+        setattr(mt.Tensor, "backward", backward)  # noqa: B010
+        setattr(mt.autograd, "grad", grad)  # noqa: B010
+        setattr(GradScaler, "_unscale_grads_", unscaled)  # noqa: B010
 
     # Checkpoints ----------------------------------------------------------------------
 

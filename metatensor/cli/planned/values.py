@@ -39,12 +39,16 @@ class Tally:
         return self.lines.total() if hasattr(self.lines, "total") else sum(self.lines.values())
 
     def __str__(self) -> str:
-        shown = [f"{_short(file)}:{line}{f' ({times} times)' if times > 1 else ''}" for (file, line), times in self.lines.most_common(LINES)]
+        shown = [
+            f"{_short(file)}:{line}{f' ({times} times)' if times > 1 else ''}"
+            for (file, line), times in self.lines.most_common(LINES)
+        ]
         more = len(self.lines) - len(shown)
         return ", ".join(shown) + (f" and {more} more lines" if more > 0 else "")
 
 
-_LIBRARIES = tuple({path + os.sep for path in (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages()) if path})
+_INSTALLED = (*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages())
+_LIBRARIES = tuple({path + os.sep for path in _INSTALLED if path})
 
 
 def _line() -> tuple[str, int]:

@@ -91,7 +91,9 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     @contextmanager
-    def join(self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False) -> Iterator[None]:
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
+    ) -> Iterator[None]:
         """Wait for processes with fewer inputs; with one process there are none."""
         yield
 

@@ -80,7 +80,7 @@ for epoch in range(2):
             for a, b in zip(ema.buffers(), generator.buffers()):
                 a.copy_(b)
         history.append((d_loss.item(), float(g_loss)))
-        print("[%d/%d] D %.4f G %.4f" % (epoch, i, d_loss.item(), g_loss))
+        print(f"[{epoch}/{i}] D {d_loss.item():.4f} G {g_loss:.4f}")
 ema.eval()
 grid = ema(torch.randn(4, 8, 1, 1, device=next(ema.parameters()).device)).detach().cpu().numpy()
 print("grid", grid.transpose(0, 2, 3, 1).shape, len(history))

@@ -68,7 +68,7 @@ loader = DataLoader(data, batch_size=4, sampler=sampler)
 optimizer = torch.optim.AdamW(trained, lr=1e-2)
 start = torch.cuda.Event(enable_timing=True) if device.type == "cuda" else None
 first = 0
-for attempt in range(2):
+for _attempt in range(2):
     if os.path.exists(path):
         saved = torch.load(path, map_location=f"cuda:{rank}" if device.type == "cuda" else "cpu", weights_only=True)
         model.module.load_state_dict(saved["model"], strict=True)

@@ -9,7 +9,8 @@ CLASSES = 3
 
 
 def double(inner, outer):
-    return nn.Sequential(nn.Conv2d(inner, outer, 3, padding=1), nn.GroupNorm(2, outer), nn.SiLU(), nn.Conv2d(outer, outer, 3, padding=1), nn.SiLU())
+    first, second = nn.Conv2d(inner, outer, 3, padding=1), nn.Conv2d(outer, outer, 3, padding=1)
+    return nn.Sequential(first, nn.GroupNorm(2, outer), nn.SiLU(), second, nn.SiLU())
 
 
 class UNet(nn.Module):
