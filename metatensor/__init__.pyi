@@ -532,7 +532,7 @@ def bernoulli(input: Tensor, *, generator: _Generator | None = None, out: Tensor
 def bernoulli(input: Tensor, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """As `nn.functional.bilinear`, with the argument order of PyTorch's native function."""
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 1) -> Tensor:
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 0) -> Tensor:
     """As `nn.functional.binary_cross_entropy_with_logits`, with the argument order of PyTorch's native function."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
     """Number of occurrences, or sum of `weights`, of each integer from 0 to the largest value in a vector of non-negative integers. The result has at least `minlength` elements."""
@@ -693,7 +693,7 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic cosine."""
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine."""
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 1) -> Tensor:
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 0) -> Tensor:
     """As `nn.functional.cosine_embedding_loss`, with the argument order of PyTorch's native function."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
     """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which broadcast. The result lacks `dim`. `eps` bounds the norms from below."""
@@ -704,10 +704,10 @@ def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, 
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Cross products of the vectors along `dim`, which must have size 3; by default the first dimension of size 3. The other dimensions broadcast."""
 @overload
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 0, zero_infinity: _bool = False) -> Tensor:
     """As `nn.functional.ctc_loss`, with the argument order of PyTorch's native function."""
 @overload
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor: ...
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 0, zero_infinity: _bool = False) -> Tensor: ...
 def cummax(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummax:
     """Cumulative maximum along `dim`, and the int64 index where it last occurred, as (values, indices)."""
 def cummin(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummin:
@@ -975,7 +975,7 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     """Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0."""
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     """Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0."""
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, reduction: _int = 1) -> Tensor:
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, reduction: _int = 0) -> Tensor:
     """As `nn.functional.hinge_embedding_loss`, with the argument order of PyTorch's native function."""
 def histc(input: Tensor, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
     """Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If these are equal, the range is that of the data."""
@@ -1096,7 +1096,7 @@ def kaiser_window(window_length: _int, *, dtype: _dtype | None = None, layout: _
 def kaiser_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def kaiser_window(window_length: _int, periodic: _bool, beta: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
-def kl_div(input: Tensor, target: Tensor, reduction: _int = 1, *, log_target: _bool = False) -> Tensor:
+def kl_div(input: Tensor, target: Tensor, reduction: _int = 0, *, log_target: _bool = False) -> Tensor:
     """As `nn.functional.kl_div`, with the argument order of PyTorch's native function."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size 1."""
@@ -1201,7 +1201,7 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor |
     """Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_lu_unpack:
     """Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. Without `unpack_data`, L and U are empty; without `unpack_pivots`, P is."""
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 1) -> Tensor:
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 0) -> Tensor:
     """As `nn.functional.margin_ranking_loss`, with the argument order of PyTorch's native function."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
     """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` broadcast."""
@@ -1767,7 +1767,7 @@ def tril_(input: Tensor, diagonal: _int = 0) -> Tensor:
     """Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it."""
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
     """Return the indices of the elements on and below diagonal `offset` of a (row, col) matrix. The result is (2, n): row indices, then column indices."""
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2.0, eps: _float = 1e-06, swap: _bool = False, reduction: _int = 1) -> Tensor:
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2.0, eps: _float = 1e-06, swap: _bool = False, reduction: _int = 0) -> Tensor:
     """As `nn.functional.triplet_margin_loss`, with the argument order of PyTorch's native function."""
 def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it."""
