@@ -7,6 +7,7 @@ result depends on values, the call is made on the cpu.
 from __future__ import annotations
 
 import keyword
+import re
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
@@ -58,9 +59,13 @@ CALLS: dict[str, list[str]] = {
     "any": ['input = mt.tensor([[True, False], [False, False]], device="cpu")', "mt.any(input, dim=1)"],
     "as_tensor": ['mt.as_tensor([[1, 2], [3, 4]], device="cpu")'],
     "asarray": ['mt.asarray([1.5, 2.5], device="cpu")'],
+    "atleast_3d": ['tensors = [mt.empty(3, device="meta"), mt.empty(2, 3, device="meta")]', "mt.atleast_3d(tensors)"],
     "batch_norm": [*_CHANNELS, "mt.batch_norm(input, None, None, mean, var, False, 0.1, 1e-05, False)"],
     **{name: [f'mt.{name}(5, device="meta")'] for name in ("blackman_window", "signal.windows.blackman")},
-    "bucketize": ['boundaries = mt.tensor([1.0, 3.0, 5.0], device="cpu")', 'mt.bucketize(mt.tensor([0.5, 3.0, 9.0], device="cpu"), boundaries)'],
+    "bucketize": [
+        'boundaries = mt.tensor([1.0, 3.0, 5.0], device="cpu")',
+        'mt.bucketize(mt.tensor([0.5, 3.0, 9.0], device="cpu"), boundaries)',
+    ],
     "cat": ['tensors = [mt.empty(2, 3, device="meta"), mt.empty(4, 3, device="meta")]', "mt.cat(tensors)"],
     "clamp": ['input = mt.tensor([-2.0, 0.5, 3.0], device="cpu")', "mt.clamp(input, min=-1, max=1)"],
     "cpu": ['input = mt.ones(2, device="cpu")', "input.cpu()"],
@@ -77,9 +82,18 @@ CALLS: dict[str, list[str]] = {
     "kthvalue": [_VECTOR, "mt.kthvalue(input, 2)"],
     "linalg.tensorinv": ['input = mt.empty(4, 6, 8, 3, device="meta")', "mt.linalg.tensorinv(input, ind=2)"],
     "logsumexp": [_MATRIX, "mt.logsumexp(input, dim=1)"],
-    "lu_solve": ['B = mt.empty(3, 2, device="meta")', 'LU, pivots = mt.linalg.lu_factor(mt.empty(3, 3, device="meta"))', "mt.lu_solve(B, LU, pivots)"],
-    "masked.mean": [_MATRIX, 'mask = mt.tensor([[True, False, True], [False, False, True]], device="cpu")', "mt.masked.mean(input, dim=1, mask=mask)"],
-    "masked.sum": [_MATRIX, 'mask = mt.tensor([[True, False, True], [False, False, True]], device="cpu")', "mt.masked.sum(input, dim=1, mask=mask)"],
+    "lu_solve": [
+        'B = mt.empty(3, 2, device="meta")', 'LU, pivots = mt.linalg.lu_factor(mt.empty(3, 3, device="meta"))',
+        "mt.lu_solve(B, LU, pivots)",
+    ],
+    "masked.mean": [
+        _MATRIX, 'mask = mt.tensor([[True, False, True], [False, False, True]], device="cpu")',
+        "mt.masked.mean(input, dim=1, mask=mask)",
+    ],
+    "masked.sum": [
+        _MATRIX, 'mask = mt.tensor([[True, False, True], [False, False, True]], device="cpu")',
+        "mt.masked.sum(input, dim=1, mask=mask)",
+    ],
     "max": [_MATRIX, "mt.max(input, dim=1)"],
     "mean": [_MATRIX, "mt.mean(input, dim=1)"],
     "min": [_MATRIX, "mt.min(input, dim=1)"],
@@ -88,7 +102,10 @@ CALLS: dict[str, list[str]] = {
     "narrow": [_VECTOR, "mt.narrow(input, 0, 1, 3)"],
     "native_batch_norm": [*_CHANNELS, "mt.native_batch_norm(input, None, None, mean, var, False, 0.1, 1e-05)"],
     "new_tensor": [_META, "input.new_tensor([1, 2, 3])"],
-    "nn.functional.channel_shuffle": ['input = mt.arange(4.0, device="cpu").view(1, 4, 1, 1)', "mt.nn.functional.channel_shuffle(input, 2).flatten()"],
+    "nn.functional.channel_shuffle": [
+        'input = mt.arange(4.0, device="cpu").view(1, 4, 1, 1)',
+        "mt.nn.functional.channel_shuffle(input, 2).flatten()",
+    ],
     "nn.functional.glu": ['input = mt.empty(2, 6, device="meta")', "mt.nn.functional.glu(input)"],
     "nn.functional.grouped_mm": [
         'a = mt.empty(2, 8, 16, dtype=mt.bfloat16, device="meta")', 'b = mt.empty(2, 16, 24, dtype=mt.bfloat16, device="meta")',
@@ -109,12 +126,18 @@ CALLS: dict[str, list[str]] = {
     "randint": ['mt.randint(0, 10, (2, 3), device="meta")'],
     "repeat": [_META, "input.repeat(2, 1)"],
     "repeat_interleave": ['mt.repeat_interleave(mt.tensor([1, 2], device="cpu"), 3)'],
-    "searchsorted": ['boundaries = mt.tensor([1.0, 3.0, 5.0], device="cpu")', 'mt.searchsorted(boundaries, mt.tensor([0.5, 3.0, 9.0], device="cpu"))'],
+    "searchsorted": [
+        'boundaries = mt.tensor([1.0, 3.0, 5.0], device="cpu")',
+        'mt.searchsorted(boundaries, mt.tensor([0.5, 3.0, 9.0], device="cpu"))',
+    ],
     "select": [_MATRIX, "mt.select(input, 1, 0)"],
     "share_memory_": ['input = mt.ones(2, device="cpu")', "input.share_memory_().is_shared()"],
     "signal.windows.general_cosine": ['mt.signal.windows.general_cosine(5, a=[0.5, 0.3, 0.2], device="cpu")'],
     "slice": [_VECTOR, "input[1:4]"],
-    "stft": ['input, window = mt.empty(16, device="meta"), mt.ones(4, device="meta")', "mt.stft(input, 4, window=window, return_complex=True)"],
+    "stft": [
+        'input, window = mt.empty(16, device="meta"), mt.ones(4, device="meta")',
+        "mt.stft(input, 4, window=window, return_complex=True)",
+    ],
     "sum": [_MATRIX, "mt.sum(input, dim=1)"],
     "tensor": ['mt.tensor([[1, 2], [3, 4]], device="cpu")'],
     "threshold": ['input = mt.tensor([-2.0, 0.5, 3.0], device="cpu")', "mt.threshold(input, 1, 0)"],
@@ -297,4 +320,4 @@ def _run(lines: list[str]) -> str | None:
             printed = repr(eval(lines[-1], names))
     except Exception:
         return None
-    return "\n".join([*(f">>> {line}" for line in lines), printed])
+    return "\n".join([*(f">>> {line}" for line in lines), re.sub(r"^$", "<BLANKLINE>", printed, flags=re.M)])
