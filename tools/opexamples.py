@@ -259,7 +259,8 @@ def _call(op: Any, overload: Any, sample: Any, kind: str) -> list[str]:
     """Return the lines that make the tensors, on meta if ``kind`` is "", and call the operator with them."""
     flags = import_module("metatensor._core.op").operator_flags
     schema = import_module("metatensor._core.schema").parse(overload.text)
-    lines, args = [], []
+    lines: list[str] = []
+    args: list[str] = []
     for argument in schema.arguments:
         if argument.name not in sample.arguments:
             continue
