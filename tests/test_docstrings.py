@@ -1,8 +1,9 @@
-"""Docstrings of the public modules: every public name has one, and the examples in them run and print what they show."""
+"""Docstrings of the public modules: every public name has one, and the examples run and print what they show."""
 
 import doctest
 import importlib
 import pkgutil
+import re
 import types
 import warnings
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_names_of_the_package_have_docstrings():
 
 
 def examples(module):
-    """Yield (name, docstring) of what a module defines and whose docstring has examples. Operators' pages are tested apart."""
+    """Yield (name, docstring) of what a module defines and whose docstring has examples. Operators have other tests."""
     seen = set()
     for name, value in [("", module), *vars(module).items()]:
         if isinstance(value, Op) or (isinstance(value, types.ModuleType) and value is not module):
@@ -100,3 +101,31 @@ def test_examples(package, tmp_path, monkeypatch):
 
 def test_a_wrong_example_is_noticed():
     assert failures(">>> 1 + 1\n3\n", "wrong") and not failures(">>> 1 + 1\n2\n", "right")
+
+
+# The reference ------------------------------------------------------------------------------
+
+REFERENCE = ROOT.parent / "docs/reference"
+# Packages without a page: the machinery, and namespaces of operators, which have pages of their own.
+UNLISTED = {"_core", "_version", "ops", "rules", "overloads", "cli", "interop", "program", "fft", "linalg", "masked", "signal", "special"}
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the pages are in the source tree")
+def test_the_reference_covers_the_public_modules():
+    text = "".join(page.read_text() for page in REFERENCE.glob("*.md"))
+    listed = re.findall(r"^\.\. automodule:: metatensor\.([\w.]+)$", text, re.M)
+    assert len(listed) == len(set(listed))
+    assert {name.partition(".")[0] for name in listed} == {*PACKAGES, "program"} - (UNLISTED - {"program"})
+    for name in listed:
+        assert importlib.import_module(f"metatensor.{name}").__doc__
+    pages = re.findall(r"^reference/([\w.]+)$", (REFERENCE.parent / "index.md").read_text(), re.M)
+    assert sorted(pages) == sorted(p.stem for p in REFERENCE.glob("*.md"))
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the pages are in the source tree")
+def test_the_reference_covers_the_names_of_the_package():
+    text = "".join((REFERENCE / page).read_text() for page in ("metatensor.md", "tensor.md"))
+    found = {name: getattr(mt, name) for name in dir(mt) if not name.startswith("_")}
+    names = {name for name, value in found.items() if callable(value) and not isinstance(value, Op)}
+    listed = {*re.findall(r":: metatensor\.(\w+)$", text, re.M), *re.findall(r"`(\w+)`", text)}
+    assert names <= listed and not {name for name in listed if not hasattr(mt, name)}

@@ -1,4 +1,4 @@
-"""Transforms: maps between constrained regions whose log |det Jacobian| is known."""
+"""Transforms: maps between constrained regions whose ``log |det Jacobian|`` is known."""
 
 from metatensor.distributions._elementwise import (
     AbsTransform,
