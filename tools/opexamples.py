@@ -69,6 +69,10 @@ CALLS: dict[str, list[str]] = {
     "cat": ['tensors = [mt.empty(2, 3, device="meta"), mt.empty(4, 3, device="meta")]', "mt.cat(tensors)"],
     "clamp": ['input = mt.tensor([-2.0, 0.5, 3.0], device="cpu")', "mt.clamp(input, min=-1, max=1)"],
     "cpu": ['input = mt.ones(2, device="cpu")', "input.cpu()"],
+    "ctc_loss": [
+        'log_probs = mt.empty(5, 2, 4, device="meta")', 'targets = mt.empty(2, 3, dtype=mt.int64, device="meta")',
+        "mt.ctc_loss(log_probs, targets, (5, 5), (3, 2))",
+    ],
     "dropout": [_META, "mt.dropout(input, 0.5, True)"],
     "empty_strided": ['mt.empty_strided((2, 3), (1, 2), device="meta")'],
     "histogram": ['input = mt.tensor([1.0, 2.0, 2.5, 4.0], device="cpu")', "mt.histogram(input, 3)"],
@@ -101,6 +105,7 @@ CALLS: dict[str, list[str]] = {
     "movedim": ['input = mt.empty(2, 3, 4, device="meta")', "mt.movedim(input, 0, 2)"],
     "narrow": [_VECTOR, "mt.narrow(input, 0, 1, 3)"],
     "native_batch_norm": [*_CHANNELS, "mt.native_batch_norm(input, None, None, mean, var, False, 0.1, 1e-05)"],
+    "new_empty_strided": [_META, "input.new_empty_strided((2, 3), (1, 2))"],
     "new_tensor": [_META, "input.new_tensor([1, 2, 3])"],
     "nn.functional.channel_shuffle": [
         'input = mt.arange(4.0, device="cpu").view(1, 4, 1, 1)',
@@ -134,6 +139,7 @@ CALLS: dict[str, list[str]] = {
     "share_memory_": ['input = mt.ones(2, device="cpu")', "input.share_memory_().is_shared()"],
     "signal.windows.general_cosine": ['mt.signal.windows.general_cosine(5, a=[0.5, 0.3, 0.2], device="cpu")'],
     "slice": [_VECTOR, "input[1:4]"],
+    "special.zeta": ['x, q = mt.tensor([2.0, 3.0], device="cpu"), mt.tensor([1.0, 2.0], device="cpu")', "mt.special.zeta(x, q)"],
     "stft": [
         'input, window = mt.empty(16, device="meta"), mt.ones(4, device="meta")',
         "mt.stft(input, 4, window=window, return_complex=True)",
